@@ -1,0 +1,27 @@
+"""What the captured code changed: remembered while evaluating, replayed after the graph ran.
+
+In:  mutations of values that existed before the call; calls whose only point is their effect (print).
+Out: the list of values to write back, in the order of their first change, and deferred calls in order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stoker.capture.values.value import Value
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+
+class Effects:
+    """Mixed into the machine."""
+
+    def will_mutate(self: Machine, value: Value) -> None:
+        """Call before changing a value. New objects are rebuilt whole; only known ones are written back."""
+        if value.source is not None or getattr(value, "root_name", None) is not None:
+            self.mutated.setdefault(id(value), value)
+
+    def defer(self: Machine, function: Value, args: list[Value], kwargs: dict[str, Value]) -> None:
+        """A call that nothing in the graph can observe: made after the graph, in order."""
+        self.deferred.append((function, args, kwargs))

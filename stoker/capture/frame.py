@@ -1,0 +1,91 @@
+"""A symbolic frame: where execution stands in one code object, and what its variables hold."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import CodeType
+from typing import Any
+
+from stoker.bytecode import Instruction, decode, live_cells, live_locals
+from stoker.capture.values.mapping import DictValue
+from stoker.capture.values.value import Value
+
+
+class Program:
+    """The decoded instructions of a code object, with the analyses that resuming needs, made once."""
+
+    def __init__(self, code: CodeType, instructions: list[Instruction], origin: Program | None = None) -> None:
+        self.code, self.instructions = code, instructions
+        self.index = {id(instruction): index for index, instruction in enumerate(instructions)}
+        self.origin = origin or self
+
+    @cached_property
+    def live_locals(self) -> list[frozenset[str]]:
+        return live_locals(self.instructions)
+
+    @cached_property
+    def live_cells(self) -> list[frozenset[str]]:
+        return live_cells(self.instructions)
+
+
+_programs: weakref.WeakKeyDictionary[CodeType, Program] = weakref.WeakKeyDictionary()
+
+
+def program_of(code: CodeType) -> Program:
+    found = _programs.get(code)
+    if found is None:
+        found = _programs[code] = Program(code, decode(code))
+    return found
+
+
+def register_program(code: CodeType, program: Program) -> None:
+    """A resume function is evaluated by the instructions it was made from, so that its own breaks lead back to them."""
+    _programs[code] = program
+
+
+@dataclass
+class Frame:
+    """One activation."""
+
+    program: Program
+    globals: DictValue
+    parent: Frame | None = None
+    locals: dict[str, Value] = field(default_factory=dict)
+    cells: dict[str, Any] = field(default_factory=dict)
+    stack: list[Value] = field(default_factory=list)
+    position: int = 0
+    keyword_names: tuple[str, ...] = ()
+    yielded: Value | None = None
+    handled: list[Value] = field(default_factory=list)
+
+    @property
+    def code(self) -> CodeType:
+        return self.program.code
+
+    @property
+    def instructions(self) -> list[Instruction]:
+        return self.program.instructions
+
+    def push(self, value: Value) -> None:
+        self.stack.append(value)
+
+    def pop(self) -> Value:
+        return self.stack.pop()
+
+    def pop_many(self, count: int) -> list[Value]:
+        if count == 0:
+            return []
+        found = self.stack[-count:]
+        del self.stack[-count:]
+        return found
+
+    def jump(self, target: Instruction) -> None:
+        self.position = self.program.index[id(target)]
+
+    @property
+    def line(self) -> int:
+        index = min(max(self.position - 1, 0), len(self.instructions) - 1)
+        positions = self.instructions[index].positions
+        return positions[0] if positions and positions[0] else self.code.co_firstlineno

@@ -1,0 +1,289 @@
+"""Calls: binding arguments, entering Python functions, making instances, and what is not entered.
+
+Requirements:
+  1. Binding gives what CPython's gives, or its TypeError (tests/differential/test_calls.py).
+  2. A function that policy keeps out of graphs is never entered: the call breaks, with the reason.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stoker.capture import builtin
+from stoker.capture.frame import Frame, program_of
+from stoker.capture.values.classes import ClassValue
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.function import BuiltinMethod, CellValue, FunctionValue
+from stoker.capture.values.instance import ExceptionValue, InstanceValue
+from stoker.capture.values.iterator import GeneratorValue
+from stoker.capture.values.mapping import DictValue
+from stoker.capture.values.module import ModuleValue
+from stoker.capture.values.sequence import TupleValue
+from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.value import Arguments, Exhausted, Keywords, Value
+from stoker.errors import Break, Raised
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+GENERATOR = inspect.CO_GENERATOR
+ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+MAXIMUM_DEPTH = 400
+
+
+class Calls:
+    """Mixed into the machine."""
+
+    def call(self: Machine, function: Value, args: Arguments, kwargs: Keywords) -> Value:
+        return function.call(self, args, kwargs)
+
+    def call_function_value(self: Machine, function: FunctionValue, args: Arguments, kwargs: Keywords) -> Value:
+        """A Python function: a special handler, a graph node, or entered."""
+        real = function.real
+        if real is not None:
+            handler = builtin.handler_for(real)
+            if handler is not None:
+                return handler(self, args, kwargs)
+            if self.policy.is_graph_function(real):
+                return self.graph_call(real, args, kwargs)
+            refusal = self.policy.refuse_inline(real)
+            if refusal is not None:
+                raise Break(f"a call of `{real.__qualname__}`", refusal)
+        return self.inline(function, args, kwargs)
+
+    def inline(self: Machine, function: FunctionValue, args: Arguments, kwargs: Keywords) -> Value:
+        code = function.code
+        if code.co_flags & ASYNC:
+            raise Break(f"a call of `{code.co_qualname}`", "async functions are not captured")
+        if self.depth >= MAXIMUM_DEPTH:
+            raise Break(f"a call of `{code.co_qualname}`", f"calls are nested more than {MAXIMUM_DEPTH} deep")
+        frame = Frame(program_of(code), function.globals, self.current)
+        frame.locals = self.bind_arguments(function, args, kwargs)
+        for name, cell in zip(code.co_freevars, function.closure(self), strict=True):
+            frame.cells[name] = cell
+        if code.co_flags & GENERATOR:
+            return GeneratorValue(frame)
+        return self.run_inlined(frame)
+
+    def run_inlined(self: Machine, frame: Frame) -> Value:
+        caller, self.current = self.current, frame
+        self.depth += 1
+        try:
+            outcome = self.run(frame)
+        finally:
+            self.depth -= 1
+            self.current = caller
+        assert outcome is not None
+        return outcome
+
+    def resume_generator(self: Machine, generator: GeneratorValue, sent: Value | None, raised: Raised | None) -> Value | None:
+        """Run a generator's frame to its next yield; None when it returned."""
+        frame = generator.frame
+        caller, self.current = self.current, frame
+        frame.parent = caller
+        self.depth += 1
+        try:
+            if raised is not None and not generator.started:
+                generator.started = True
+                raise raised
+            if raised is not None:
+                self.unwind(frame, frame.instructions[frame.position - 1], raised)
+            elif generator.started:
+                frame.push(sent if sent is not None else Constant(None))
+            generator.started = True
+            frame.yielded = None
+            result = self.run(frame)
+        finally:
+            self.depth -= 1
+            self.current = caller
+        if frame.yielded is not None:
+            return frame.yielded
+        generator.result = result if result is not None else Constant(None)
+        return None
+
+    def bind_arguments(self: Machine, function: FunctionValue, args: Arguments, kwargs: Keywords) -> dict[str, Value]:
+        """Parameters to values, by CPython's rules."""
+        code = function.code
+        names = code.co_varnames
+        positional, keyword_only = code.co_argcount, code.co_kwonlyargcount
+        bound: dict[str, Value] = dict(zip(names[:positional], args))
+        slot = positional + keyword_only
+        extra = args[positional:]
+        if code.co_flags & inspect.CO_VARARGS:
+            bound[names[slot]] = TupleValue(list(extra))
+            slot += 1
+        elif extra:
+            self.raise_(TypeError, self.too_many(function, len(args)))
+        rest: Keywords = {}
+        by_keyword = set(names[code.co_posonlyargcount : positional + keyword_only])
+        for name, value in kwargs.items():
+            if name in by_keyword and name in bound:
+                self.raise_(TypeError, f"{_qualname(function)}() got multiple values for argument '{name}'")
+            if name in by_keyword:
+                bound[name] = value
+            elif code.co_flags & inspect.CO_VARKEYWORDS:
+                rest[name] = value
+            else:
+                self.raise_(TypeError, f"{_qualname(function)}() got an unexpected keyword argument '{name}'")
+        if code.co_flags & inspect.CO_VARKEYWORDS:
+            bound[names[slot]] = DictValue({name: (Constant(name), value) for name, value in rest.items()})
+        self.fill_defaults(function, bound)
+        return bound
+
+    def fill_defaults(self: Machine, function: FunctionValue, bound: dict[str, Value]) -> None:
+        code = function.code
+        names = code.co_varnames
+        missing: list[str] = []
+        absent = [index for index in range(code.co_argcount) if names[index] not in bound]
+        if absent:
+            defaults = function.defaults(self)
+            first = code.co_argcount - len(defaults)
+            for index in absent:
+                if index < first:
+                    missing.append(names[index])
+                else:
+                    bound[names[index]] = self.force(defaults[index - first])
+        if missing:
+            self.raise_(TypeError, _missing(function, missing, "positional"))
+        for name in names[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]:
+            if name not in bound:
+                default = function.keyword_default(self, name)
+                if default is None:
+                    missing.append(name)
+                else:
+                    bound[name] = default
+        if missing:
+            self.raise_(TypeError, _missing(function, missing, "keyword-only"))
+
+    def too_many(self: Machine, function: FunctionValue, given: int) -> str:
+        most = function.code.co_argcount
+        least = most - len(function.defaults(self))
+        takes = f"from {least} to {most}" if least != most else str(most)
+        plural = "" if takes == "1" else "s"
+        verb = "was" if given == 1 else "were"
+        return f"{_qualname(function)}() takes {takes} positional argument{plural} but {given} {verb} given"
+
+    def call_object(self: Machine, real: Any, args: Arguments, kwargs: Keywords) -> Value:
+        """A callable that is not a Python function: a built-in, an operator of torch, a descriptor."""
+        handler = builtin.handler_for(real)
+        if handler is not None:
+            return handler(self, args, kwargs)
+        if isinstance(real, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+            return self.call_descriptor(real, args, kwargs)
+        if self.policy.is_graph_function(real):
+            return self.graph_call(real, args, kwargs)
+        folded = builtin.fold_pure(self, real, args, kwargs)
+        if folded is not None:
+            return folded
+        owner = getattr(real, "__self__", None)
+        if isinstance(owner, type) and isinstance(real, types.BuiltinMethodType):
+            return self.call_class_builtin(owner, real, args, kwargs)
+        raise Break(
+            f"a call of {builtin.describe(real)}",
+            "it is not Python code and not known to capture",
+            "move the call out of the compiled function, or register it with stoker.allow_in_graph if it is a tensor function",
+        )
+
+    def call_descriptor(self: Machine, real: Any, args: Arguments, kwargs: Keywords) -> Value:
+        """`list.append(xs, x)`: an unbound method of a built-in type."""
+        if not args:
+            self.raise_(TypeError, f"unbound method {real.__qualname__}() needs an argument")
+        return self.call_builtin_method(args[0], real.__name__, args[1:], kwargs, real)
+
+    def call_builtin_method(
+        self: Machine, receiver: Value, name: str, args: Arguments, kwargs: Keywords, descriptor: Any = None
+    ) -> Value:
+        """A method of a built-in type, on a value of that type or of a subclass."""
+        if isinstance(receiver, TensorValue):
+            return builtin.tensor_method(self, receiver, name, args, kwargs)
+        handler = builtin.object_method(self, receiver, name, descriptor)
+        if handler is not None:
+            return handler(self, receiver, args, kwargs)
+        target = self.storage_of(receiver)
+        method = getattr(type(target), f"method_{name}", None)
+        if method is not None:
+            return builtin.apply(self, lambda *a, **k: method(target, self, *a, **k), method, args, kwargs)
+        special = builtin.SPECIAL_METHODS.get(name)
+        if special is not None:
+            return builtin.apply(self, lambda *a, **k: special(self, target, *a, **k), special, args, kwargs)
+        if isinstance(target, Constant):
+            return builtin.constant_method(self, target, name, args, kwargs)
+        receiver.unsupported(f"method {name!r}")
+
+    def call_class(self: Machine, cls: type, args: Arguments, kwargs: Keywords) -> Value:
+        """`cls(...)`: a constructor the evaluator knows, or `__new__` and `__init__`."""
+        handler = builtin.handler_for(cls)
+        if handler is not None:
+            return handler(self, args, kwargs)
+        meta_call = self.class_lookup(type(cls), "__call__")
+        if isinstance(meta_call, types.FunctionType):
+            return self.call(self.bind(meta_call, self.wrap_object(cls), type(cls)), args, kwargs)
+        return self.construct(cls, args, kwargs)
+
+    def construct(self: Machine, cls: type, args: Arguments, kwargs: Keywords) -> Value:
+        """`type.__call__`."""
+        new = self.class_lookup(cls, "__new__")
+        raw_new = new.__func__ if isinstance(new, staticmethod) else new
+        if isinstance(raw_new, types.FunctionType):
+            made = self.call(self.wrap_object(raw_new), [self.wrap_object(cls), *args], kwargs)
+        else:
+            made = self.new_builtin_instance(cls, args, kwargs)
+        if not issubclass(made.python_type(), cls):
+            return made
+        init = self.class_lookup(cls, "__init__")
+        if isinstance(init, types.FunctionType):
+            self.call(self.bind(init, made, cls), args, kwargs)
+        elif init is not object.__init__:
+            builtin.builtin_init(self, made, init, args, kwargs)
+        return made
+
+    def new_builtin_instance(self: Machine, cls: type, args: Arguments, kwargs: Keywords) -> Value:
+        """`object.__new__` and the constructors of built-in bases."""
+        if cls.__flags__ & inspect.TPFLAGS_IS_ABSTRACT:
+            self.raise_(TypeError, f"Can't instantiate abstract class {cls.__name__}")
+        if issubclass(cls, BaseException):
+            return ExceptionValue(cls, list(args))
+        if issubclass(cls, torch.nn.Module):
+            return ModuleValue(cls)
+        storage = builtin.new_storage(self, cls, args, kwargs)
+        if storage is builtin.UNKNOWN:
+            raise Break(f"construction of {cls.__qualname__}", "its base class is written in C and not known to capture")
+        if isinstance(storage, TupleValue):
+            return storage
+        return InstanceValue(cls, storage=storage)
+
+    def call_class_builtin(self: Machine, owner: type, real: Any, args: Arguments, kwargs: Keywords) -> Value:
+        """`dict.fromkeys(...)`, `int.from_bytes(...)`, `object.__new__(cls)`."""
+        if real.__name__ == "__new__" and args and isinstance(args[0], ClassValue):
+            return builtin.call_new(self, owner, args[0].real, args[1:], kwargs)
+        handler = builtin.CLASS_METHODS.get((owner, real.__name__))
+        if handler is not None:
+            return handler(self, args, kwargs)
+        raise Break(f"a call of {builtin.describe(real)}", "it is written in C and not known to capture")
+
+    def exhaust(self: Machine, iterator: Value) -> list[Value]:
+        found = []
+        while True:
+            try:
+                found.append(iterator.next(self))
+            except Exhausted:
+                return found
+
+
+def _qualname(function: FunctionValue) -> str:
+    return function.real.__qualname__ if function.real is not None else function.code.co_qualname
+
+
+def _missing(function: FunctionValue, names: list[str], kind: str) -> str:
+    quoted = [f"'{name}'" for name in names]
+    listed = quoted[0] if len(quoted) == 1 else " and ".join([", ".join(quoted[:-1]) + ("," if len(quoted) > 2 else ""), quoted[-1]])
+    plural = "s" if len(names) > 1 else ""
+    return f"{_qualname(function)}() missing {len(names)} required {kind} argument{plural}: {listed}"
+
+
+CELLS = CellValue
+METHODS = BuiltinMethod

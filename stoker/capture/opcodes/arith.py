@@ -1,0 +1,78 @@
+"""Operators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stoker.bytecode import BINARY_OPS, Instruction
+from stoker.capture.frame import Frame
+from stoker.capture.values.constant import Constant
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+
+def BINARY_OP(m: Machine, f: Frame, i: Instruction) -> None:
+    right, left = f.pop(), f.pop()
+    f.push(m.binary(BINARY_OPS[i.value], left, right))
+
+
+def COMPARE_OP(m: Machine, f: Frame, i: Instruction) -> None:
+    right, left = f.pop(), f.pop()
+    found = m.compare(i.value, left, right)
+    f.push(Constant(found.truth(m)) if i.flag else found)
+
+
+def IS_OP(m: Machine, f: Frame, i: Instruction) -> None:
+    right, left = f.pop(), f.pop()
+    f.push(Constant(m.is_same(left, right) != bool(i.value)))
+
+
+def CONTAINS_OP(m: Machine, f: Frame, i: Instruction) -> None:
+    container, item = f.pop(), f.pop()
+    f.push(Constant(m.contains(container, item).truth(m) != bool(i.value)))
+
+
+def UNARY_NEGATIVE(m: Machine, f: Frame, i: Instruction) -> None:
+    f.push(m.unary("-", f.pop()))
+
+
+def UNARY_POSITIVE(m: Machine, f: Frame, i: Instruction) -> None:
+    f.push(m.unary("+", f.pop()))
+
+
+def UNARY_INVERT(m: Machine, f: Frame, i: Instruction) -> None:
+    f.push(m.unary("~", f.pop()))
+
+
+def UNARY_NOT(m: Machine, f: Frame, i: Instruction) -> None:
+    f.push(m.not_(f.pop()))
+
+
+def TO_BOOL(m: Machine, f: Frame, i: Instruction) -> None:
+    f.push(Constant(f.pop().truth(m)))
+
+
+def BINARY_SUBSCR(m: Machine, f: Frame, i: Instruction) -> None:
+    key, container = f.pop(), f.pop()
+    f.push(m.item(container, key))
+
+
+def STORE_SUBSCR(m: Machine, f: Frame, i: Instruction) -> None:
+    key, container, value = f.pop(), f.pop(), f.pop()
+    container.set_item(m, key, value)
+
+
+def DELETE_SUBSCR(m: Machine, f: Frame, i: Instruction) -> None:
+    key, container = f.pop(), f.pop()
+    container.delete_item(m, key)
+
+
+def BINARY_SLICE(m: Machine, f: Frame, i: Instruction) -> None:
+    stop, start, container = f.pop(), f.pop(), f.pop()
+    f.push(m.item(container, m.slice(start, stop, Constant(None))))
+
+
+def STORE_SLICE(m: Machine, f: Frame, i: Instruction) -> None:
+    stop, start, container, value = f.pop(), f.pop(), f.pop(), f.pop()
+    container.set_item(m, m.slice(start, stop, Constant(None)), value)

@@ -1,0 +1,118 @@
+"""Calls and function objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stoker.bytecode import VERSION, Instruction
+from stoker.capture.frame import Frame
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.function import FunctionValue
+from stoker.capture.values.sequence import TupleValue
+from stoker.capture.values.value import Null, Value
+from stoker.errors import Break
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+NULL_FIRST = VERSION < (3, 13)
+
+
+def _callee(f: Frame) -> tuple[Value, list[Value]]:
+    """Pop the callable and its NULL or self, whichever way round this version keeps them."""
+    upper, lower = f.pop(), f.pop()
+    if NULL_FIRST:
+        return (upper, []) if isinstance(lower, Null) else (lower, [upper])
+    return (lower, []) if isinstance(upper, Null) else (lower, [upper])
+
+
+def CALL(m: Machine, f: Frame, i: Instruction) -> None:
+    names, f.keyword_names = f.keyword_names, ()
+    values = f.pop_many(i.value)
+    function, first = _callee(f)
+    split = len(values) - len(names)
+    f.push(m.call(function, [*first, *values[:split]], dict(zip(names, values[split:]))))
+
+
+def KW_NAMES(m: Machine, f: Frame, i: Instruction) -> None:
+    f.keyword_names = i.value
+
+
+def CALL_KW(m: Machine, f: Frame, i: Instruction) -> None:
+    f.keyword_names = m.constant_of(f.pop(), "a call")
+    CALL(m, f, i)
+
+
+def CALL_FUNCTION_EX(m: Machine, f: Frame, i: Instruction) -> None:
+    keywords = f.pop() if i.value & 1 else None
+    arguments = f.pop()
+    if NULL_FIRST:
+        function, _ = f.pop(), f.pop()
+    else:
+        _, function = f.pop(), f.pop()
+    kwargs = {}
+    if keywords is not None:
+        for key, value in m.pairs_of(keywords):
+            kwargs[m.constant_of(key, "a keyword")] = value
+    f.push(m.call(function, arguments.items_list(m), kwargs))
+
+
+def MAKE_FUNCTION(m: Machine, f: Frame, i: Instruction) -> None:
+    code = m.constant_of(f.pop(), "a function definition")
+    flags = i.value or 0
+    closure = f.pop().items_list(m) if flags & 8 else []
+    annotations = f.pop() if flags & 4 else None
+    keyword_defaults = {k.constant(): v for k, v in m.pairs_of(f.pop())} if flags & 2 else {}
+    defaults = f.pop().items_list(m) if flags & 1 else []
+    f.push(
+        FunctionValue(
+            code,
+            f.globals,
+            defaults=defaults,
+            keyword_defaults=keyword_defaults,
+            closure=closure,  # type: ignore[arg-type]
+            annotations=annotations,
+        )
+    )
+
+
+def SET_FUNCTION_ATTRIBUTE(m: Machine, f: Frame, i: Instruction) -> None:
+    function, value = f.pop(), f.pop()
+    assert isinstance(function, FunctionValue)
+    match i.value:
+        case 8:
+            function._closure = value.items_list(m)  # type: ignore[assignment]
+        case 4:
+            function.annotations = value
+        case 2:
+            function._keyword_defaults = {k.constant(): v for k, v in m.pairs_of(value)}
+        case 1:
+            function._defaults = value.items_list(m)
+    f.push(function)
+
+
+def LOAD_BUILD_CLASS(m: Machine, f: Frame, i: Instruction) -> None:
+    raise Break("a class definition", "classes are not made inside graphs", "define the class at module level")
+
+
+def LOAD_ASSERTION_ERROR(m: Machine, f: Frame, i: Instruction) -> None:
+    f.push(m.wrap_object(AssertionError))
+
+
+def CALL_INTRINSIC_1(m: Machine, f: Frame, i: Instruction) -> None:
+    match i.value:
+        case 3:  # INTRINSIC_STOPITERATION_ERROR
+            f.push(m.stop_iteration_error(f.pop()))
+        case 5:  # INTRINSIC_UNARY_POSITIVE
+            f.push(m.unary("+", f.pop()))
+        case 6:  # INTRINSIC_LIST_TO_TUPLE
+            f.push(TupleValue(f.pop().items_list(m)))
+        case _:
+            raise Break(f"intrinsic {i.value}", "it belongs to async code, type parameters or `import *`")
+
+
+def CALL_INTRINSIC_2(m: Machine, f: Frame, i: Instruction) -> None:
+    raise Break(f"intrinsic {i.value}", "it belongs to exception groups or type parameters")
+
+
+NONE = Constant(None)

@@ -1,0 +1,91 @@
+"""Raising, handling, and `with`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stoker.bytecode import Instruction
+from stoker.capture.frame import Frame
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.instance import ExceptionValue
+from stoker.capture.values.sequence import SequenceValue
+from stoker.capture.values.value import Value
+from stoker.errors import Break, Raised
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+
+def RAISE_VARARGS(m: Machine, f: Frame, i: Instruction) -> None:
+    if i.value == 0:
+        handled = m.current_exception()
+        if handled is None:
+            m.raise_(RuntimeError, "No active exception to reraise")
+        raise Raised(handled)
+    cause = m.as_cause(f.pop()) if i.value == 2 else None
+    value = m.as_exception(f.pop())
+    if cause is not None and isinstance(value, ExceptionValue):
+        value.links["__cause__"] = cause
+        value.links["__suppress_context__"] = Constant(True)
+    raise Raised(value)
+
+
+def PUSH_EXC_INFO(m: Machine, f: Frame, i: Instruction) -> None:
+    value = f.pop()
+    f.push(f.handled[-1] if f.handled else Constant(None))
+    f.push(value)
+    f.handled.append(value)
+
+
+def POP_EXCEPT(m: Machine, f: Frame, i: Instruction) -> None:
+    f.pop()
+    f.handled.pop()
+
+
+def RERAISE(m: Machine, f: Frame, i: Instruction) -> None:
+    raise Raised(f.pop())
+
+
+def _matches(m: Machine, value: Value, pattern: Value) -> bool:
+    if isinstance(pattern, SequenceValue):
+        return any(_matches(m, value, part) for part in pattern.items_list(m))
+    cls = m.constant_of(pattern, "an except clause")
+    if not isinstance(cls, type) or not issubclass(cls, BaseException):
+        m.raise_(TypeError, "catching classes that do not inherit from BaseException is not allowed")
+    return issubclass(value.python_type(), cls)
+
+
+def CHECK_EXC_MATCH(m: Machine, f: Frame, i: Instruction) -> None:
+    pattern = f.pop()
+    f.push(Constant(_matches(m, f.stack[-1], pattern)))
+
+
+def CHECK_EG_MATCH(m: Machine, f: Frame, i: Instruction) -> None:
+    raise Break("except*", "exception groups are not captured")
+
+
+PREP_RERAISE_STAR = CHECK_EG_MATCH
+
+
+def BEFORE_WITH(m: Machine, f: Frame, i: Instruction) -> None:
+    manager = f.pop()
+    enter, leave = m.context_method(manager, "__enter__"), m.context_method(manager, "__exit__")
+    f.push(leave)
+    f.push(m.call(enter, [], {}))
+
+
+def WITH_EXCEPT_START(m: Machine, f: Frame, i: Instruction) -> None:
+    """Stack: exit, lasti, previous, exception (3.11 to 3.13)."""
+    error, leave = f.stack[-1], f.stack[-4]
+    kind = m.wrap_object(error.python_type())
+    f.push(m.call(leave, [kind, error, Constant(None)], {}))
+
+
+def CLEANUP_THROW(m: Machine, f: Frame, i: Instruction) -> None:
+    """Stack: sub-iterator, last sent value, exception: a StopIteration ends `yield from`, anything else goes on."""
+    error = f.stack[-1]
+    if not issubclass(error.python_type(), StopIteration):
+        raise Raised(error)
+    f.pop_many(3)
+    f.push(Constant(None))
+    f.push(error.attribute(m, "value"))

@@ -1,0 +1,76 @@
+"""Jumps and loops."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stoker.bytecode import VERSION, Instruction
+from stoker.capture.frame import Frame
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.value import Exhausted, Value
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+LOOP_END = 2 if VERSION >= (3, 13) else 1  # FOR_ITER skips END_FOR, and from 3.13 the POP_TOP behind it
+
+
+def JUMP(m: Machine, f: Frame, i: Instruction) -> None:
+    f.jump(i.value)
+
+
+JUMP_FORWARD = JUMP_BACKWARD = JUMP_BACKWARD_NO_INTERRUPT = JUMP
+
+
+def POP_JUMP_IF_TRUE(m: Machine, f: Frame, i: Instruction) -> None:
+    if f.stack[-1].truth(m):
+        f.jump(i.value)
+    f.pop()
+
+
+def POP_JUMP_IF_FALSE(m: Machine, f: Frame, i: Instruction) -> None:
+    if not f.stack[-1].truth(m):
+        f.jump(i.value)
+    f.pop()
+
+
+def _is_none(value: Value) -> bool:
+    return isinstance(value, Constant) and value.value is None
+
+
+def POP_JUMP_IF_NONE(m: Machine, f: Frame, i: Instruction) -> None:
+    if _is_none(f.pop()):
+        f.jump(i.value)
+
+
+def POP_JUMP_IF_NOT_NONE(m: Machine, f: Frame, i: Instruction) -> None:
+    if not _is_none(f.pop()):
+        f.jump(i.value)
+
+
+def JUMP_IF_TRUE_OR_POP(m: Machine, f: Frame, i: Instruction) -> None:
+    if f.stack[-1].truth(m):
+        f.jump(i.value)
+    else:
+        f.pop()
+
+
+def JUMP_IF_FALSE_OR_POP(m: Machine, f: Frame, i: Instruction) -> None:
+    if not f.stack[-1].truth(m):
+        f.jump(i.value)
+    else:
+        f.pop()
+
+
+def GET_ITER(m: Machine, f: Frame, i: Instruction) -> None:
+    f.push(m.iterate(f.pop()))
+
+
+def FOR_ITER(m: Machine, f: Frame, i: Instruction) -> None:
+    try:
+        f.push(f.stack[-1].next(m))
+    except Exhausted:
+        f.pop()
+        f.jump(i.value)
+        if i.value.name == "END_FOR":
+            f.position += LOOP_END

@@ -1,0 +1,158 @@
+"""Variables: locals, globals, cells, attributes, imports."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+from typing import TYPE_CHECKING
+
+from stoker.bytecode import Instruction
+from stoker.capture.frame import Frame
+from stoker.capture.values.classes import SuperValue
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.function import CellValue
+from stoker.capture.values.value import NULL, Lazy, Null, Value
+from stoker.errors import Break
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+
+def LOAD_CONST(m: Machine, f: Frame, i: Instruction) -> None:
+    f.push(m.wrap_constant(i.value))
+
+
+def LOAD_FAST(m: Machine, f: Frame, i: Instruction) -> None:
+    found = f.locals.get(i.value)
+    if found is None:
+        m.raise_(
+            UnboundLocalError, f"cannot access local variable '{i.value}' where it is not associated with a value"
+        )
+    if type(found) is Lazy:
+        found = f.locals[i.value] = m.force(found)
+    f.push(found)
+
+
+LOAD_FAST_CHECK = LOAD_FAST
+
+
+def LOAD_FAST_AND_CLEAR(m: Machine, f: Frame, i: Instruction) -> None:
+    f.push(f.locals.pop(i.value, NULL))
+
+
+def STORE_FAST(m: Machine, f: Frame, i: Instruction) -> None:
+    value = f.pop()
+    if isinstance(value, Null):
+        f.locals.pop(i.value, None)
+    else:
+        f.locals[i.value] = value
+
+
+STORE_FAST_MAYBE_NULL = STORE_FAST
+
+
+def DELETE_FAST(m: Machine, f: Frame, i: Instruction) -> None:
+    if f.locals.pop(i.value, None) is None:
+        m.raise_(
+            UnboundLocalError, f"cannot access local variable '{i.value}' where it is not associated with a value"
+        )
+
+
+def MAKE_CELL(m: Machine, f: Frame, i: Instruction) -> None:
+    f.cells[i.value] = CellValue(f.locals.pop(i.value, None))
+
+
+def LOAD_CLOSURE(m: Machine, f: Frame, i: Instruction) -> None:
+    f.push(f.cells[i.value])
+
+
+def LOAD_DEREF(m: Machine, f: Frame, i: Instruction) -> None:
+    found = f.cells[i.value].get(m)
+    if found is None:
+        free = i.value in f.code.co_freevars
+        words = "free variable" if free else "local variable"
+        message = f"cannot access {words} '{i.value}' where it is not associated with a value"
+        m.raise_(
+            NameError if free else UnboundLocalError, message + (" in enclosing scope" if free else "")
+        )
+    f.push(found)
+
+
+def STORE_DEREF(m: Machine, f: Frame, i: Instruction) -> None:
+    f.cells[i.value].set(m, f.pop())
+
+
+def DELETE_DEREF(m: Machine, f: Frame, i: Instruction) -> None:
+    f.cells[i.value].set(m, None)
+
+
+def global_value(m: Machine, f: Frame, name: str) -> Value:
+    found = f.globals.lookup(m, Constant(name))
+    if found is None:
+        found = m.globals_of(vars(builtins)).lookup(m, Constant(name))
+    if found is None:
+        m.raise_(NameError, f"name '{name}' is not defined")
+    return found
+
+
+def LOAD_GLOBAL(m: Machine, f: Frame, i: Instruction) -> None:
+    found = global_value(m, f, i.value)
+    m.push_callable(f, found, i.flag)
+
+
+def STORE_GLOBAL(m: Machine, f: Frame, i: Instruction) -> None:
+    f.globals.store(m, Constant(i.value), f.pop())
+
+
+def DELETE_GLOBAL(m: Machine, f: Frame, i: Instruction) -> None:
+    if f.globals.lookup(m, Constant(i.value)) is None:
+        m.raise_(NameError, f"name '{i.value}' is not defined")
+    f.globals.remove(m, Constant(i.value))
+
+
+def LOAD_ATTR(m: Machine, f: Frame, i: Instruction) -> None:
+    found = f.pop().attribute(m, i.value)
+    m.push_callable(f, found, i.flag)
+
+
+def LOAD_METHOD(m: Machine, f: Frame, i: Instruction) -> None:
+    m.push_callable(f, f.pop().attribute(m, i.value), 1)
+
+
+def STORE_ATTR(m: Machine, f: Frame, i: Instruction) -> None:
+    receiver, value = f.pop(), f.pop()
+    receiver.set_attribute(m, i.value, value)
+
+
+def DELETE_ATTR(m: Machine, f: Frame, i: Instruction) -> None:
+    f.pop().delete_attribute(m, i.value)
+
+
+def LOAD_SUPER_ATTR(m: Machine, f: Frame, i: Instruction) -> None:
+    receiver, cls, _ = f.pop(), f.pop(), f.pop()
+    found = m.super_of(cls, receiver).attribute(m, i.value)
+    m.push_callable(f, found, i.flag & 1)
+
+
+def IMPORT_NAME(m: Machine, f: Frame, i: Instruction) -> None:
+    names, level = m.constant_of(f.pop(), "an import"), m.constant_of(f.pop(), "an import")
+    package = f.globals.lookup(m, Constant("__package__"))
+    anchor = package.constant() if isinstance(package, Constant) and package.value else ""
+    parts = anchor.split(".")
+    full = ".".join([*parts[: len(parts) - level + 1], *([i.value] if i.value else [])]) if level else i.value
+    if full not in sys.modules:
+        raise Break(f"import {full}", "the module is not imported yet", "import it at the top of the file")
+    shown = full if names or level else full.split(".")[0]
+    f.push(m.wrap_object(sys.modules[shown]))
+
+
+def IMPORT_FROM(m: Machine, f: Frame, i: Instruction) -> None:
+    module = f.stack[-1]
+    full = f"{module.constant().__name__}.{i.value}"
+    if not hasattr(module.constant(), i.value) and full in sys.modules:
+        f.push(m.wrap_object(sys.modules[full]))
+        return
+    f.push(module.attribute(m, i.value))
+
+
+SUPER = SuperValue

@@ -1,0 +1,263 @@
+"""Python's data model over Values: operators, comparison, truth, conversion, exceptions.
+
+Each method means what CPython's abstract object layer means (Objects/abstract.c), for objects whose behaviour the
+evaluator knows; elsewhere it breaks.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.instance import ExceptionValue, InstanceValue
+from stoker.capture.values.sequence import SequenceValue, TupleValue
+from stoker.capture.values.size import SymbolicValue
+from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.value import NotConstant, Value
+from stoker.errors import Break, Raised
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+SPECIAL_BINARY = {
+    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
+    "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift",
+}  # fmt: skip
+SPECIAL_COMPARE = {"==": "__eq__", "!=": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
+SWAPPED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+class Protocol:
+    """The operators. Mixed into the machine."""
+
+    BINARY: dict[str, Callable[[Any, Any], Any]] = {
+        "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+        "%": operator.mod, "**": operator.pow, "@": operator.matmul, "&": operator.and_, "|": operator.or_,
+        "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift,
+        "+=": operator.iadd, "-=": operator.isub, "*=": operator.imul, "/=": operator.itruediv,
+        "//=": operator.ifloordiv, "%=": operator.imod, "**=": operator.ipow, "@=": operator.imatmul,
+        "&=": operator.iand, "|=": operator.ior, "^=": operator.ixor, "<<=": operator.ilshift, ">>=": operator.irshift,
+    }  # fmt: skip
+    COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+        "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    }  # fmt: skip
+    UNARY: dict[str, Callable[[Any], Any]] = {"-": operator.neg, "+": operator.pos, "~": operator.invert}
+
+    def run_real(self: Machine, function: Callable[..., Any], *args: Any) -> Any:
+        """Run Python's own function on known objects; what it raises, the program raises."""
+        try:
+            return function(*args)
+        except (Raised, Break, NotConstant):
+            raise
+        except Exception as error:
+            raise Raised(ExceptionValue(type(error), [self.wrap_constant(a) for a in error.args])) from error
+
+    def constant_of(self: Machine, value: Value, what: str) -> Any:
+        """The known object behind a value; symbolic numbers are specialised under a guard."""
+        if isinstance(value, SymbolicValue):
+            return value.specialize(self)
+        try:
+            return value.constant()
+        except NotConstant:
+            value.unsupported(what)
+
+    def index_of(self: Machine, key: Value) -> Any:
+        """An int or a slice of ints, for indexing a Python sequence."""
+        if isinstance(key, InstanceValue):
+            found = key.special(self, "__index__")
+            return self.constant_of(found, "indexing") if found is not None else key.unsupported("indexing")
+        if isinstance(key, TensorValue):
+            raise Break("indexing by a tensor", f"{key.describe()} as an index of a Python sequence depends on data")
+        found = self.constant_of(key, "indexing")
+        return found
+
+    def integer(self: Machine, value: Value) -> int:
+        found = self.index_of(value)
+        if not isinstance(found, int):
+            self.raise_(TypeError, f"'{type(found).__name__}' object cannot be interpreted as an integer")
+        return found
+
+    def number_of(self: Machine, value: Value) -> Any:
+        """The Python or symbolic number behind a value, None if it is not a number."""
+        if isinstance(value, SymbolicValue):
+            return value.symbol
+        if isinstance(value, Constant) and isinstance(value.value, (int, float, complex)):
+            return value.value
+        return None
+
+    def wrap_number(self: Machine, number: Any) -> Value:
+        if isinstance(number, (torch.SymInt, torch.SymBool, torch.SymFloat)):
+            return SymbolicValue(number)
+        return Constant(number)
+
+    def raise_(self: Machine, cls: type[BaseException], *args: Any) -> NoReturn:
+        raise Raised(self.exception(cls, *args))
+
+    def exception(self: Machine, cls: type[BaseException], *args: Any) -> ExceptionValue:
+        return ExceptionValue(cls, [a if isinstance(a, Value) else Constant(a) for a in args])
+
+    def as_exception(self: Machine, value: Value) -> Value:
+        """What `raise value` raises: a class is called."""
+        try:
+            found = value.constant()
+        except NotConstant:
+            found = None
+        if isinstance(found, type) and issubclass(found, BaseException):
+            return self.call(value, [], {})
+        if not issubclass(value.python_type(), BaseException):
+            self.raise_(TypeError, "exceptions must derive from BaseException")
+        return value
+
+    def binary(self: Machine, text: str, left: Value, right: Value) -> Value:
+        """`left text right`, text being an operator such as `+` or `+=`."""
+        plain = text[:-1] if text.endswith("=") else text
+        if isinstance(left, TensorValue) or isinstance(right, TensorValue):
+            if not any(isinstance(v, InstanceValue) and self.defines(v, plain) for v in (left, right)):
+                return self.tensor_binary(text, left, right)
+        folded = self.fold(self.BINARY[text], left, right)
+        if folded is not None:
+            return folded
+        if plain != text:
+            found = self.operate(left, f"__i{SPECIAL_BINARY[plain]}__", right, lambda: left.binary(self, text, right, False))
+            if found is not None:
+                return found
+        name = SPECIAL_BINARY[plain]
+        forward = lambda: self.operate(left, f"__{name}__", right, lambda: left.binary(self, plain, right, False))  # noqa: E731
+        backward = lambda: self.operate(right, f"__r{name}__", left, lambda: right.binary(self, plain, left, True))  # noqa: E731
+        first, second = forward, backward
+        lt, rt = left.python_type(), right.python_type()
+        if rt is not lt and issubclass(rt, lt) and isinstance(right, InstanceValue):
+            first, second = backward, forward
+        for attempt in (first, second):
+            found = attempt()
+            if found is not None:
+                return found
+        self.raise_(
+            TypeError, f"unsupported operand type(s) for {text}: '{lt.__name__}' and '{rt.__name__}'"
+        )
+
+    def defines(self: Machine, value: Value, plain: str) -> bool:
+        name = SPECIAL_BINARY[plain]
+        return any(self.class_lookup(value.python_type(), n) is not self.MISSING for n in (f"__{name}__", f"__r{name}__"))
+
+    def fold(self: Machine, function: Callable[..., Any], *values: Value) -> Value | None:
+        """Both sides known plain data: let Python compute. None otherwise."""
+        if not all(isinstance(value, Constant) for value in values):
+            return None
+        return self.wrap_constant(self.run_real(function, *(value.constant() for value in values)))
+
+    def operate(self: Machine, value: Value, special: str, other: Value, known: Callable[[], Value | None]) -> Value | None:
+        """A special method of a Python class, or the built-in behaviour of a known kind; None is NotImplemented."""
+        if isinstance(value, InstanceValue):
+            found = value.special(self, special, other)
+            return None if found is None or _is_not_implemented(found) else found
+        return known()
+
+    def compare(self: Machine, text: str, left: Value, right: Value) -> Value:
+        """`left text right` for the six comparisons."""
+        if isinstance(left, TensorValue) or isinstance(right, TensorValue):
+            if not isinstance(left, InstanceValue) and not isinstance(right, InstanceValue):
+                return self.tensor_compare(text, left, right)
+        folded = self.fold(self.COMPARE[text], left, right)
+        if folded is not None:
+            return folded
+        swapped = SWAPPED[text]
+        attempts = [
+            lambda: self.operate(left, SPECIAL_COMPARE[text], right, lambda: left.compare(self, text, right)),
+            lambda: self.operate(right, SPECIAL_COMPARE[swapped], left, lambda: right.compare(self, swapped, left)),
+        ]
+        lt, rt = left.python_type(), right.python_type()
+        if rt is not lt and issubclass(rt, lt):
+            attempts.reverse()
+        for attempt in attempts:
+            found = attempt()
+            if found is not None:
+                return found
+        if text in ("==", "!="):
+            return Constant(self.identical(left, right) == (text == "=="))
+        self.raise_(
+            TypeError, f"'{text}' not supported between instances of '{lt.__name__}' and '{rt.__name__}'"
+        )
+
+    def equal(self: Machine, left: Value, right: Value) -> bool:
+        return self.compare("==", left, right).truth(self)
+
+    def identical(self: Machine, left: Value, right: Value) -> bool:
+        """`left is right`. Identity of constants is that of None, bools, and other singletons; numbers break."""
+        if left is right:
+            return True
+        try:
+            a, b = left.constant(), right.constant()
+        except NotConstant:
+            return False
+        if a is b:
+            return True
+        if isinstance(left, TupleValue) or isinstance(right, TupleValue):
+            return False
+        return type(a) is type(b) and a == b and isinstance(a, (int, str, bytes, float, complex, torch.device))
+
+    def same_kind(self: Machine, left: SequenceValue, right: SequenceValue) -> bool:
+        return issubclass(left.python_type(), list) == issubclass(right.python_type(), list)
+
+    def unary(self: Machine, text: str, value: Value) -> Value:
+        return value.unary(self, text)
+
+    def not_(self: Machine, value: Value) -> Value:
+        return Constant(not value.truth(self))
+
+    def item(self: Machine, value: Value, key: Value) -> Value:
+        if isinstance(key, TensorValue) and not isinstance(value, TensorValue):
+            folded = None
+        else:
+            folded = self.fold(operator.getitem, value, key)
+        return folded if folded is not None else value.item(self, key)
+
+    def contains(self: Machine, container: Value, item: Value) -> Value:
+        return Constant(container.contains(self, item).truth(self))
+
+    def has_attribute(self: Machine, value: Value, name: str) -> bool:
+        try:
+            value.attribute(self, name)
+        except Raised as raised:
+            if issubclass(raised.value.python_type(), AttributeError):
+                return False
+            raise
+        return True
+
+    def set_key(self: Machine, item: Value) -> Any:
+        return item.hash_key(self)
+
+    def identity_key(self: Machine, value: Value) -> Any:
+        return IdentityKey(value)
+
+    def symbolic_key(self: Machine, value: Value) -> Any:
+        value.unsupported("hashing by a user-written __hash__")
+
+    def storage_of(self: Machine, value: Value) -> Value:
+        """The built-in container inside an instance of its subclass, or the value itself."""
+        if isinstance(value, InstanceValue) and value.storage is not None:
+            return value.storage
+        return value
+
+
+class IdentityKey:
+    """A dictionary key that equals only itself: the identity of one value."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IdentityKey) and other.value is self.value
+
+
+def _is_not_implemented(value: Value) -> bool:
+    return isinstance(value, Constant) and value.value is NotImplemented

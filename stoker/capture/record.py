@@ -1,0 +1,261 @@
+"""Tensor operations become graph nodes; their results' metadata comes from running them on fake tensors.
+
+In:  a torch function or tensor method, and Values.
+Out: a Value for the result. Results that are plain data (sizes, dtypes) leave no node.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import Node
+
+from stoker.capture.values.classes import ClassValue
+from stoker.capture.values.constant import Constant, is_plain
+from stoker.capture.values.function import BuiltinMethod, BuiltinValue
+from stoker.capture.values.instance import InstanceValue, ObjectValue
+from stoker.capture.values.mapping import DictValue
+from stoker.capture.values.sequence import ListValue, SequenceValue, TupleValue
+from stoker.capture.values.size import SYMBOLIC, SymbolicValue
+from stoker.capture.values.slices import SliceValue
+from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.value import Arguments, Keywords, Lazy, Value
+from stoker.errors import Break
+from stoker.fake import DataDependent
+from stoker.guard.guard import Equals
+from stoker.guard.source import Attribute
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+
+class Recording:
+    """Mixed into the machine."""
+
+    def graph_call(
+        self: Machine, target: Callable[..., Any], args: Arguments, kwargs: Keywords, *, keep: bool = False
+    ) -> Value:
+        """Record `target(*args, **kwargs)`. `keep` keeps a node whose result is not a tensor."""
+        return self.record("call_function", target, args, kwargs, keep)
+
+    def graph_method(self: Machine, receiver: Value, name: str, args: Arguments, kwargs: Keywords) -> Value:
+        return self.record("call_method", name, [receiver, *args], kwargs, _mutates(name))
+
+    def record(self: Machine, kind: str, target: Any, args: Arguments, kwargs: Keywords, keep: bool) -> Value:
+        fake_args = [self.to_fake(a) for a in args]
+        fake_kwargs = {name: self.to_fake(a) for name, a in kwargs.items()}
+        result = self.run_fake(kind, target, fake_args, fake_kwargs)
+        if not keep and _is_plain_result(result):
+            return self.wrap_constant(result)
+        node_args = tuple(self.to_node(a) for a in args)
+        node_kwargs = {name: self.to_node(a) for name, a in kwargs.items()}
+        node = self.graph.create_node(kind, target, node_args, node_kwargs)
+        node.meta["location"] = self.location()
+        node.meta["example_value"] = result
+        self.note_fakes(args)
+        return self.wrap_result(node, result)
+
+    def run_fake(self: Machine, kind: str, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        try:
+            with self.fake_mode:
+                if kind == "call_method":
+                    return getattr(args[0], target)(*args[1:], **kwargs)
+                return target(*args, **kwargs)
+        except DataDependent as error:
+            raise Break(
+                f"`{_name(target)}`", f"its result depends on data: {error}", "keep it outside the compiled function"
+            ) from error
+        except Break:
+            raise
+        except Exception as error:
+            text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise Break(
+                f"`{_name(target)}`",
+                f"it raised {type(error).__name__}: {text[:300]}",
+                "the operation runs in eager instead, which raises the error if it is one",
+            ) from error
+
+    def wrap_result(self: Machine, node: Node, result: Any) -> Value:
+        """A result of fakes and plain data to a Value; parts of a structure become getitem nodes."""
+        if isinstance(result, torch.Tensor):
+            known = self.tensor_of_fake.get(id(result))
+            if known is not None and known.fake is result:
+                return known
+            value = TensorValue(node, result, _public_class(result))
+            self.tensor_of_fake[id(result)] = value
+            return value
+        if isinstance(result, SYMBOLIC):
+            return SymbolicValue(result)
+        if result is None or is_plain(result) and not isinstance(result, tuple):
+            return Constant(result)
+        if isinstance(result, (tuple, list)):
+            parts = [self.wrap_part(node, index, part) for index, part in enumerate(result)]
+            return ListValue(parts) if isinstance(result, list) else TupleValue(parts, type(result))
+        if isinstance(result, dict):
+            return DictValue({k: (self.wrap_constant(k), self.wrap_part(node, k, v)) for k, v in result.items()})
+        raise Break(f"`{_name(node.target)}`", f"it returns a {type(result).__qualname__}")
+
+    def wrap_part(self: Machine, node: Node, index: Any, part: Any) -> Value:
+        if _is_plain_result(part):
+            return self.wrap_constant(part)
+        import operator
+
+        piece = self.graph.create_node("call_function", operator.getitem, (node, index), {})
+        piece.meta["location"] = node.meta["location"]
+        piece.meta["example_value"] = part
+        return self.wrap_result(piece, part)
+
+    def note_fakes(self: Machine, args: Arguments) -> None:
+        """An operation may have changed a tensor in place: its fake is its metadata, so nothing is stale."""
+
+    def to_fake(self: Machine, value: Value) -> Any:
+        """The argument for the fake run."""
+        match value:
+            case TensorValue():
+                return value.fake
+            case Constant() | BuiltinValue() | ClassValue():
+                return value.constant()
+            case SymbolicValue():
+                return value.symbol
+            case TupleValue():
+                parts = [self.to_fake(element) for element in value.elements(self)]
+                return tuple(parts) if value.cls in (tuple, torch.Size) else _rebuild(value.cls, parts)
+            case ListValue():
+                return [self.to_fake(element) for element in value.elements(self)]
+            case SliceValue():
+                return slice(*(self.to_fake(part) for part in value.parts))
+            case DictValue():
+                return {key.constant(): self.to_fake(part) for key, part in value.pairs(self)}
+            case Lazy():
+                return self.to_fake(self.force(value))
+            case InstanceValue(storage=SequenceValue() as storage):
+                return self.to_fake(storage)
+            case ObjectValue(real=real) if real is not None and not isinstance(real, types.FunctionType):
+                return real
+        value.unsupported("an argument of a tensor operation")
+
+    def to_node(self: Machine, value: Value) -> Any:
+        """The argument as the graph holds it."""
+        match value:
+            case TensorValue():
+                return value.node
+            case Constant() | BuiltinValue() | ClassValue():
+                return value.constant()
+            case SymbolicValue():
+                return self.sizes.node_for(self, value.symbol)
+            case TupleValue():
+                parts = tuple(self.to_node(element) for element in value.elements(self))
+                return parts if value.cls in (tuple, torch.Size) else _rebuild(value.cls, list(parts))
+            case ListValue():
+                return [self.to_node(element) for element in value.elements(self)]
+            case SliceValue():
+                return slice(*(self.to_node(part) for part in value.parts))
+            case DictValue():
+                return {key.constant(): self.to_node(part) for key, part in value.pairs(self)}
+            case Lazy():
+                return self.to_node(self.force(value))
+            case InstanceValue(storage=SequenceValue() as storage):
+                return self.to_node(storage)
+            case ObjectValue(real=real, source=source) if real is not None and source is not None:
+                return self.object_input(value, real, source)
+        value.unsupported("an argument of a tensor operation")
+
+    def object_input(self: Machine, value: Value, real: Any, source: Any) -> Node:
+        """An opaque object (a generator, a process group) goes into the graph as an input."""
+        known = self.object_nodes.get(id(value))
+        if known is None:
+            known = self.graph.placeholder(self.fresh_input_name(source))
+            known.meta["example_value"] = real
+            self.inputs.append((known, source, real))
+            self.object_nodes[id(value)] = known
+        return known
+
+    def tensor_binary(self: Machine, text: str, left: Value, right: Value) -> Value:
+        self.refuse_foreign(left, right)
+        return self.graph_call(self.BINARY[text], [left, right], {})
+
+    def tensor_compare(self: Machine, text: str, left: Value, right: Value) -> Value:
+        if text in ("==", "!=") and not all(_is_numeric(v) for v in (left, right)):
+            return Constant(text == "!=")
+        return self.graph_call(self.COMPARE[text], [left, right], {})
+
+    def refuse_foreign(self: Machine, *values: Value) -> None:
+        for value in values:
+            if isinstance(value, Constant) and isinstance(value.value, (str, bytes)):
+                self.raise_(TypeError, f"unsupported operand type(s): a tensor and {value.value!r}")
+
+    def guard_attribute(self: Machine, source: Any, name: str, value: Any) -> None:
+        self.guard(Attribute(source, name), Equals(value))
+
+    def known_tensor_class(self: Machine, cls: type) -> bool:
+        return False
+
+    def tensor_attribute(self: Machine, value: TensorValue, name: str) -> Value | None:
+        """A Python attribute that the user put on the tensor object; None if it has none of that name."""
+        if value.real is None or value.source is None:
+            return None
+        table = self.wrap_dict(value.real.__dict__, _dict_of(value))
+        return table.lookup(self, Constant(name))
+
+    def set_tensor_attribute(self: Machine, value: TensorValue, name: str, new: Value) -> None:
+        raw = self.class_lookup(value.cls, name)
+        if raw is not self.MISSING:
+            self.set_tensor_field(value, name, new)
+        elif value.real is not None and value.source is not None:
+            self.wrap_dict(value.real.__dict__, _dict_of(value)).store(self, Constant(name), new)
+        else:
+            value.extra[name] = new
+            self.will_mutate(value)
+
+    def set_tensor_field(self: Machine, value: TensorValue, name: str, new: Value) -> None:
+        if name == "requires_grad" and isinstance(new, Constant):
+            self.graph_method(value, "requires_grad_", [new], {})
+            return
+        value.unsupported(f"assignment to tensor attribute {name!r}")
+
+
+def _dict_of(value: TensorValue) -> Any:
+    from stoker.guard.source import InstanceDict
+
+    assert value.source is not None
+    return InstanceDict(value.source)
+
+
+def _rebuild(cls: type, parts: list[Any]) -> Any:
+    return cls(*parts) if hasattr(cls, "_make") else cls(parts)
+
+
+def _is_plain_result(result: Any) -> bool:
+    if isinstance(result, (torch.Tensor, list)):
+        return False
+    if isinstance(result, SYMBOLIC):
+        return True
+    if isinstance(result, (tuple, torch.Size)):
+        return all(_is_plain_result(part) for part in result)
+    return result is not None and is_plain(result)
+
+
+def _mutates(name: str) -> bool:
+    return name.endswith("_") and not name.endswith("__")
+
+
+def _is_numeric(value: Value) -> bool:
+    if isinstance(value, Constant):
+        return isinstance(value.value, (int, float, complex))
+    return isinstance(value, (TensorValue, SymbolicValue))
+
+
+def _public_class(result: torch.Tensor) -> type:
+    return torch.nn.Parameter if isinstance(result, torch.nn.Parameter) else torch.Tensor
+
+
+def _name(target: Any) -> str:
+    if isinstance(target, str):
+        return f"Tensor.{target}"
+    return getattr(target, "__qualname__", None) or getattr(target, "__name__", None) or repr(target)
+
+
+CALLABLE_VALUES = (BuiltinMethod, BuiltinValue)

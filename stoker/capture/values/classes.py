@@ -1,0 +1,118 @@
+"""Classes and `super()`."""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.instance import ObjectValue
+from stoker.capture.values.sequence import TupleValue
+from stoker.capture.values.value import Arguments, Keywords, Value
+from stoker.guard.source import Source
+
+if TYPE_CHECKING:
+    from stoker.capture.emit import Emitter
+    from stoker.capture.machine import Machine
+
+
+class ClassValue(ObjectValue):
+    """A class. Classes are real objects: captured code may call and inspect them, not change them."""
+
+    def __init__(self, real: type, source: Source | None = None) -> None:
+        super().__init__(type(real), real, source)
+
+    def describe(self) -> str:
+        return f"class `{self.real.__qualname__}`"
+
+    def constant(self) -> Any:
+        return self.real
+
+    def hash_key(self, m: Machine) -> Any:
+        return self.real
+
+    def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
+        return m.call_class(self.real, args, kwargs)
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        cls = self.real
+        match name:
+            case "__mro__":
+                return TupleValue([m.wrap_object(base) for base in cls.__mro__])
+            case "__bases__":
+                return TupleValue([m.wrap_object(base) for base in cls.__bases__])
+            case "__class__":
+                return m.wrap_object(type(cls))
+            case "__name__" | "__qualname__" | "__module__" | "__doc__" | "__abstractmethods__":
+                return m.wrap_constant(m.run_real(getattr, cls, name))
+            case "__dict__":
+                return m.wrap_object(dict(vars(cls)))
+        meta = m.class_lookup(type(cls), name)
+        if isinstance(meta, property):
+            return m.bind(meta, self, type(cls))
+        found = m.class_lookup(cls, name)
+        if found is not m.MISSING:
+            return m.bind_to_class(found, self)
+        if meta is not m.MISSING:
+            return m.bind(meta, self, type(cls))
+        fallback = m.class_lookup(type(cls), "__getattr__")
+        if fallback is not m.MISSING:
+            return m.call(m.bind(fallback, self, type(cls)), [Constant(name)], {})
+        m.raise_(AttributeError, f"type object '{cls.__name__}' has no attribute '{name}'")
+
+    def set_attribute(self, m: Machine, name: str, value: Value) -> None:
+        self.unsupported(f"assignment to class attribute {name!r}", "keep the state in an instance or a dict")
+
+    def item(self, m: Machine, key: Value) -> Value:
+        meta = m.class_lookup(type(self.real), "__getitem__")
+        if meta is not m.MISSING:
+            return m.call(m.bind(meta, self, type(self.real)), [key], {})
+        return m.wrap_constant(m.run_real(lambda: self.real[m.constant_of(key, "subscripting a class")]))
+
+    def iterator(self, m: Machine) -> Value:
+        members = m.run_real(lambda: list(self.real))
+        return TupleValue([m.wrap_object(member) for member in members]).iterator(m)
+
+    def length(self, m: Machine) -> Value:
+        return Constant(m.run_real(len, self.real))
+
+    def contains(self, m: Machine, item: Value) -> Value:
+        return Constant(m.run_real(lambda: m.constant_of(item, "the `in` operator") in self.real))
+
+    def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
+        if operator == "|":
+            parts = [self.real, m.constant_of(other, "a union of types")]
+            made = parts[1] | parts[0] if reflected else parts[0] | parts[1]
+            return m.wrap_object(made)
+        return None
+
+    def emit(self, e: Emitter) -> None:
+        e.const(self.real)
+
+
+class SuperValue(Value):
+    """`super()`: attribute lookup that starts after a class in another's method resolution order."""
+
+    def __init__(self, after: type, receiver: Value, start: type) -> None:
+        self.after, self.receiver, self.start = after, receiver, start
+
+    def python_type(self) -> type:
+        return super
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        if name == "__class__":
+            return m.wrap_object(super)
+        order = self.start.__mro__
+        for cls in order[order.index(self.after) + 1 :]:
+            if name in vars(cls):
+                raw = vars(cls)[name]
+                m.guard_class_attribute(cls, name)
+                if isinstance(self.receiver, ClassValue) and not isinstance(raw, (types.FunctionType, classmethod)):
+                    return m.bind_to_class(raw, self.receiver)
+                if isinstance(self.receiver, ClassValue) and isinstance(raw, types.FunctionType):
+                    return m.wrap_object(raw)
+                return m.bind(raw, self.receiver, self.start)
+        m.raise_(AttributeError, f"'super' object has no attribute '{name}'")
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(super, [Constant(self.after), self.receiver])

@@ -1,0 +1,151 @@
+"""Immutable data known to the evaluator: numbers, strings, None, dtypes, devices, enum members, ranges, ...
+
+Operations on constants run for real: the evaluator calls Python's own operator, and an exception becomes the
+program's exception.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stoker.capture.values.value import Arguments, Exhausted, Keywords, NotConstant, Value
+from stoker.guard.source import Source
+
+if TYPE_CHECKING:
+    from stoker.capture.emit import Emitter
+    from stoker.capture.machine import Machine
+
+SCALARS = (int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
+PLAIN = SCALARS + (
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+    torch.qscheme,
+    range,
+    types.CodeType,
+    types.GenericAlias,
+)
+
+
+def is_plain(obj: Any) -> bool:
+    """May this object be a Constant: immutable, compared by value, safe to bake into code?"""
+    kind = type(obj)
+    if kind in PLAIN or isinstance(obj, enum.Enum):
+        return True
+    if kind is tuple or kind is frozenset or kind is torch.Size:
+        return all(is_plain(element) for element in obj)
+    return kind is slice and all(is_plain(part) for part in (obj.start, obj.stop, obj.step))
+
+
+class Constant(Value):
+    """A known immutable object."""
+
+    def __init__(self, value: Any, source: Source | None = None) -> None:
+        self.value, self.source = value, source
+
+    def __repr__(self) -> str:
+        return f"Constant({self.value!r})"
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def describe(self) -> str:
+        return f"`{self.source.text}`" if self.source else repr(self.value)[:60]
+
+    def constant(self) -> Any:
+        return self.value
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        if isinstance(self.value, enum.Enum):
+            return m.instance_attribute(self, type(self.value), name)
+        found = m.run_real(getattr, self.value, name)
+        if isinstance(found, (types.BuiltinMethodType, types.MethodWrapperType)):
+            return m.bound_builtin(self, name)
+        return m.wrap_constant(found)
+
+    def truth(self, m: Machine) -> bool:
+        return m.run_real(bool, self.value)
+
+    def length(self, m: Machine) -> Value:
+        return Constant(m.run_real(len, self.value))
+
+    def item(self, m: Machine, key: Value) -> Value:
+        return m.wrap_constant(m.run_real(lambda: self.value[m.constant_of(key, "indexing")]))
+
+    def contains(self, m: Machine, item: Value) -> Value:
+        try:
+            needle = item.constant()
+        except NotConstant:
+            if isinstance(self.value, str):
+                item.unsupported("the `in` operator on a string")
+            return Constant(False)
+        return Constant(m.run_real(lambda: needle in self.value))
+
+    def iterator(self, m: Machine) -> Value:
+        elements = m.run_real(iter, self.value)
+        return ConstantIterator(elements, type(elements))
+
+    def unary(self, m: Machine, operator: str) -> Value:
+        return Constant(m.run_real(m.UNARY[operator], self.value))
+
+    def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
+        return None
+
+    def hash_key(self, m: Machine) -> Any:
+        m.run_real(hash, self.value)
+        return self.value
+
+    def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
+        if isinstance(self.value, types.GenericAlias):
+            return m.call(m.wrap_object(self.value.__origin__), args, kwargs)
+        m.raise_(TypeError, f"'{type(self.value).__name__}' object is not callable")
+
+    def emit(self, e: Emitter) -> None:
+        e.const(self.value)
+
+
+class ConstantIterator(Value):
+    """An iterator over a constant (range, string, tuple, bytes), advanced for real."""
+
+    def __init__(self, elements: Any, kind: type) -> None:
+        self.elements, self.kind = elements, kind
+        self.ahead: list[Any] | None = None
+
+    def python_type(self) -> type:
+        return self.kind
+
+    def iterator(self, m: Machine) -> Value:
+        return self
+
+    def next(self, m: Machine) -> Value:
+        try:
+            return m.wrap_constant(next(self.elements))
+        except StopIteration:
+            raise Exhausted from None
+
+    def truth(self, m: Machine) -> bool:
+        return True
+
+    def emit(self, e: Emitter) -> None:
+        """What is left, as a fresh iterator of the same kind: `__reduce__` says how CPython itself would copy it."""
+        if self.kind is type(iter(range(0))):
+            constructor, (remaining, *_), *state = self.elements.__reduce__()
+            done = state[0] if state else 0
+            e.call_function(iter, [Constant(remaining[done or 0 :])])
+            return
+        self.ahead = list(self.elements)
+        self.elements = iter(self.ahead)
+        e.call_function(iter, [Constant(tuple(self.ahead))])
+
+
+def constants_of(values: Arguments) -> list[Any]:
+    return [value.constant() for value in values]
+
+
+def keyword_constants(kwargs: Keywords) -> dict[str, Any]:
+    return {name: value.constant() for name, value in kwargs.items()}

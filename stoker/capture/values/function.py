@@ -1,0 +1,277 @@
+"""Functions, closures' cells, methods, built-in callables and partials."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import TYPE_CHECKING, Any
+
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.instance import ObjectValue
+from stoker.capture.values.mapping import DictValue
+from stoker.capture.values.sequence import TupleValue
+from stoker.capture.values.value import Arguments, Keywords, Lazy, Value
+from stoker.guard.source import (
+    CellContents,
+    FunctionCell,
+    FunctionDefaults,
+    FunctionKeywordDefaults,
+    Source,
+)
+
+if TYPE_CHECKING:
+    from stoker.capture.emit import Emitter
+    from stoker.capture.machine import Machine
+
+
+class CellValue(Value):
+    """A closure cell. `root_name` names it when it is a free variable of the captured frame itself."""
+
+    def __init__(self, contents: Value | None, source: Source | None = None, root_name: str | None = None) -> None:
+        self.contents, self.source, self.root_name = contents, source, root_name
+
+    def python_type(self) -> type:
+        return types.CellType
+
+    def get(self, m: Machine) -> Value | None:
+        if type(self.contents) is Lazy:
+            self.contents = m.force(self.contents)
+        return self.contents
+
+    def set(self, m: Machine, value: Value | None) -> None:
+        if self.source is not None or self.root_name is not None:
+            m.will_mutate(self)
+        self.contents = value
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        if name != "cell_contents":
+            self.unsupported(f"attribute {name!r}")
+        found = self.get(m)
+        if found is None:
+            m.raise_(ValueError, "Cell is empty")
+        return found
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(types.CellType, [])
+        e.name_top(self)
+        if self.contents is not None:
+            e.store_attribute(self, "cell_contents", self.contents)
+
+    def write_back(self, e: Emitter) -> None:
+        if self.root_name is not None:
+            e.store_free(self.root_name, self.contents)
+        elif self.contents is None:
+            e.delete_attribute(self, "cell_contents")
+        else:
+            e.store_attribute(self, "cell_contents", self.contents)
+
+
+class FunctionValue(ObjectValue):
+    """A Python function: one that existed (`real`), or one that the captured code made."""
+
+    def __init__(
+        self,
+        code: types.CodeType,
+        globals_: DictValue,
+        *,
+        real: types.FunctionType | None = None,
+        source: Source | None = None,
+        name: str | None = None,
+        defaults: list[Value] | None = None,
+        keyword_defaults: dict[str, Value] | None = None,
+        closure: list[CellValue] | None = None,
+        annotations: Value | None = None,
+    ) -> None:
+        super().__init__(types.FunctionType, real, source)
+        self.code, self.globals = code, globals_
+        self.name = name or code.co_name
+        self._defaults, self._keyword_defaults = defaults or [], keyword_defaults or {}
+        self._closure = closure or []
+        self.annotations = annotations
+
+    def describe(self) -> str:
+        return f"function `{self.code.co_qualname}`"
+
+    def defaults(self, m: Machine) -> list[Value]:
+        if self.real is not None and self.real.__defaults__ is not None and not self._defaults:
+            assert self.source is not None
+            wrapped = m.wrap(self.real.__defaults__, FunctionDefaults(self.source))
+            self._defaults = wrapped.items_list(m) if isinstance(wrapped, Constant) else wrapped.raw_elements()  # type: ignore[attr-defined]
+        return self._defaults
+
+    def keyword_default(self, m: Machine, name: str) -> Value | None:
+        if self.real is not None:
+            if not self.real.__kwdefaults__:
+                return None
+            assert self.source is not None
+            table = m.wrap(self.real.__kwdefaults__, FunctionKeywordDefaults(self.source))
+            return table.lookup(m, Constant(name))  # type: ignore[attr-defined]
+        return self._keyword_defaults.get(name)
+
+    def closure(self, m: Machine) -> list[CellValue]:
+        if self.real is not None and self.real.__closure__ and not self._closure:
+            assert self.source is not None
+            for index, cell in enumerate(self.real.__closure__):
+                place = FunctionCell(self.source, index)
+                self._closure.append(m.wrap_cell(cell, place))
+        return self._closure
+
+    def own_attribute(self, m: Machine, name: str) -> Value | None:
+        match name:
+            case "__name__":
+                return Constant(self.real.__name__ if self.real is not None else self.name.rpartition(".")[2])
+            case "__qualname__":
+                return Constant(self.real.__qualname__ if self.real is not None else self.code.co_qualname)
+            case "__code__":
+                return Constant(self.code)
+            case "__module__" if self.real is not None:
+                return Constant(self.real.__module__)
+            case "__doc__":
+                return Constant(self.real.__doc__ if self.real is not None else None)
+            case "__defaults__":
+                found = self.defaults(m)
+                return TupleValue(list(found)) if found else Constant(None)
+            case "__closure__":
+                cells = self.closure(m)
+                return TupleValue(list(cells)) if cells else Constant(None)
+            case "__globals__":
+                return self.globals
+            case "__annotations__" if self.real is not None:
+                return m.wrap_object(self.real.__annotations__)
+            case "__kwdefaults__" if self.real is not None and self.real.__kwdefaults__ is None:
+                return Constant(None)
+        return super().own_attribute(m, name)
+
+    def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
+        return m.call_function_value(self, args, kwargs)
+
+    def emit(self, e: Emitter) -> None:
+        e.new_function(self)
+
+
+class MethodValue(Value):
+    """A bound method."""
+
+    def __init__(self, receiver: Value, function: Value, source: Source | None = None) -> None:
+        self.receiver, self.function, self.source = receiver, function, source
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def describe(self) -> str:
+        return f"method of {self.receiver.describe()}: {self.function.describe()}"
+
+    def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
+        return m.call(self.function, [self.receiver, *args], kwargs)
+
+    def truth(self, m: Machine) -> bool:
+        return True
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        if name == "__self__":
+            return self.receiver
+        if name == "__func__":
+            return self.function
+        return self.function.attribute(m, name)
+
+    def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
+        if operator not in ("==", "!=") or not isinstance(other, MethodValue):
+            return None
+        same = self.receiver is other.receiver and self.function is other.function
+        return Constant(same == (operator == "=="))
+
+    def hash_key(self, m: Machine) -> Any:
+        return (m.identity_key(self.receiver), m.identity_key(self.function))
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(types.MethodType, [self.function, self.receiver])
+
+
+class BuiltinMethod(Value):
+    """A method of a built-in type, bound to a value: `xs.append`."""
+
+    def __init__(self, receiver: Value, name: str) -> None:
+        self.receiver, self.name = receiver, name
+
+    def python_type(self) -> type:
+        return types.BuiltinMethodType
+
+    def describe(self) -> str:
+        return f"{self.receiver.describe()}.{self.name}"
+
+    def truth(self, m: Machine) -> bool:
+        return True
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        if name == "__self__":
+            return self.receiver
+        if name == "__name__":
+            return Constant(self.name)
+        return super().attribute(m, name)
+
+    def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
+        return m.call_builtin_method(self.receiver, self.name, args, kwargs)
+
+    def emit(self, e: Emitter) -> None:
+        e.load(self.receiver)
+        e.attribute_of_top(self.name)
+
+
+class PartialValue(ObjectValue):
+    """functools.partial."""
+
+    def __init__(
+        self, function: Value, args: Arguments, kwargs: Keywords, real: Any = None, source: Source | None = None
+    ) -> None:
+        super().__init__(functools.partial, real, source)
+        self.function, self.args, self.kwargs = function, args, kwargs
+
+    def own_attribute(self, m: Machine, name: str) -> Value | None:
+        match name:
+            case "func":
+                return self.function
+            case "args":
+                return TupleValue(list(self.args))
+            case "keywords":
+                return DictValue({key: (Constant(key), value) for key, value in self.kwargs.items()})
+        return super().own_attribute(m, name)
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        return self.own_attribute(m, name) or super().attribute(m, name)
+
+    def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
+        return m.call(self.function, [*self.args, *args], {**self.kwargs, **kwargs})
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(functools.partial, [self.function, *self.args], self.kwargs)
+
+
+class BuiltinValue(ObjectValue):
+    """A callable written in C, or a Python callable that the evaluator treats as a unit."""
+
+    def __init__(self, real: Any, source: Source | None = None) -> None:
+        super().__init__(type(real), real, source)
+
+    def describe(self) -> str:
+        module = getattr(self.real, "__module__", None)
+        name = getattr(self.real, "__qualname__", None) or repr(self.real)
+        return f"`{module}.{name}`" if module and module != "builtins" else f"`{name}`"
+
+    def constant(self) -> Any:
+        return self.real
+
+    def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
+        return m.call_object(self.real, args, kwargs)
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        return m.wrap_constant(m.run_real(getattr, self.real, name))
+
+    def hash_key(self, m: Machine) -> Any:
+        return self.real
+
+    def emit(self, e: Emitter) -> None:
+        e.const(self.real)
+
+
+def contents_source(cell_source: Source) -> Source:
+    return CellContents(cell_source)

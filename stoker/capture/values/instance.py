@@ -1,0 +1,244 @@
+"""Objects of Python classes: attributes in an instance dictionary or in slots, behaviour in the class.
+
+The class is real; the attributes are Values. Subclasses of list, dict, tuple, set and of exceptions keep what their
+built-in base holds in `storage`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.mapping import DictValue
+from stoker.capture.values.sequence import TupleValue
+from stoker.capture.values.value import Arguments, Exhausted, Keywords, Value
+from stoker.errors import Raised
+from stoker.guard.source import InstanceDict, Slot, Source
+
+if TYPE_CHECKING:
+    from stoker.capture.emit import Emitter
+    from stoker.capture.machine import Machine
+
+
+class ObjectValue(Value):
+    """Anything with a class and perhaps an instance dictionary: the base of instances, functions, classes, modules."""
+
+    def __init__(self, cls: type, real: Any = None, source: Source | None = None) -> None:
+        self.cls, self.real, self.source = cls, real, source
+        self._attributes: DictValue | None = None
+        self.slots: dict[Any, Value | None] = {}
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def attributes(self, m: Machine) -> DictValue | None:
+        """The instance dictionary, or None for a class without one."""
+        if self._attributes is None:
+            if self.real is None:
+                self._attributes = DictValue()
+            else:
+                real = getattr(self.real, "__dict__", None)
+                if not isinstance(real, dict) or self.source is None:
+                    return None
+                self._attributes = m.wrap_dict(real, InstanceDict(self.source))
+        return self._attributes
+
+    def own_attribute(self, m: Machine, name: str) -> Value | None:
+        attributes = self.attributes(m)
+        return attributes.lookup(m, Constant(name)) if attributes is not None else None
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        return m.instance_attribute(self, self.cls, name)
+
+    def set_attribute(self, m: Machine, name: str, value: Value) -> None:
+        m.set_instance_attribute(self, self.cls, name, value)
+
+    def delete_attribute(self, m: Machine, name: str) -> None:
+        m.delete_instance_attribute(self, self.cls, name)
+
+    def slot(self, m: Machine, descriptor: Any) -> Value | None:
+        """What a `__slots__` member holds."""
+        if descriptor not in self.slots and self.real is not None:
+            assert self.source is not None
+            try:
+                real = descriptor.__get__(self.real)
+            except AttributeError:
+                self.unsupported(f"the empty slot {descriptor.__name__!r}")
+            self.slots[descriptor] = m.wrap(real, Slot(self.source, descriptor))
+        return self.slots.get(descriptor)
+
+    def set_slot(self, m: Machine, descriptor: Any, value: Value | None) -> None:
+        m.will_mutate(self)
+        self.slots[descriptor] = value
+
+    def truth(self, m: Machine) -> bool:
+        return True
+
+    def hash_key(self, m: Machine) -> Any:
+        return self.real if self.real is not None and self.source is not None else m.identity_key(self)
+
+    def write_back(self, e: Emitter) -> None:
+        """Write changed slots; the instance dictionary is a value of its own and writes itself back."""
+        for descriptor, value in self.slots.items():
+            if value is None:
+                e.method_call(self, type(descriptor).__delete__, [], receiver=Constant(descriptor))
+            else:
+                e.call_function(type(descriptor).__set__, [Constant(descriptor), self, value])
+                e.pop()
+
+
+class InstanceValue(ObjectValue):
+    """An instance of a class written in Python."""
+
+    def __init__(self, cls: type, real: Any = None, source: Source | None = None, storage: Value | None = None) -> None:
+        super().__init__(cls, real, source)
+        self.storage = storage
+
+    def describe(self) -> str:
+        return super().describe()
+
+    def special(self, m: Machine, name: str, *args: Value) -> Value | None:
+        """Call a special method found on the class; None when the class has none."""
+        found = m.special_method(self, name)
+        return m.call(found, list(args), {}) if found is not None else None
+
+    def truth(self, m: Machine) -> bool:
+        found = self.special(m, "__bool__")
+        if found is None:
+            found = self.special(m, "__len__")
+        return True if found is None else found.truth(m)
+
+    def length(self, m: Machine) -> Value:
+        found = self.special(m, "__len__")
+        if found is None:
+            m.raise_(TypeError, f"object of type '{self.cls.__name__}' has no len()")
+        return found
+
+    def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
+        found = m.special_method(self, "__call__")
+        if found is None:
+            m.raise_(TypeError, f"'{self.cls.__name__}' object is not callable")
+        return m.call(found, args, kwargs)
+
+    def item(self, m: Machine, key: Value) -> Value:
+        found = m.special_method(self, "__getitem__")
+        if found is None:
+            m.raise_(TypeError, f"'{self.cls.__name__}' object is not subscriptable")
+        return m.call(found, [key], {})
+
+    def set_item(self, m: Machine, key: Value, value: Value) -> None:
+        if self.special(m, "__setitem__", key, value) is None:
+            m.raise_(TypeError, f"'{self.cls.__name__}' object does not support item assignment")
+
+    def delete_item(self, m: Machine, key: Value) -> None:
+        if self.special(m, "__delitem__", key) is None:
+            m.raise_(TypeError, f"'{self.cls.__name__}' object doesn't support item deletion")
+
+    def contains(self, m: Machine, item: Value) -> Value:
+        found = self.special(m, "__contains__", item)
+        if found is not None:
+            return Constant(found.truth(m))
+        iterator = self.iterator(m)
+        while True:
+            try:
+                element = iterator.next(m)
+            except Exhausted:
+                return Constant(False)
+            if element is item or m.equal(element, item):
+                return Constant(True)
+
+    def iterator(self, m: Machine) -> Value:
+        found = self.special(m, "__iter__")
+        if found is not None:
+            return found
+        if m.special_method(self, "__getitem__") is not None:
+            return GetItemIterator(self)
+        m.raise_(TypeError, f"'{self.cls.__name__}' object is not iterable")
+
+    def next(self, m: Machine) -> Value:
+        try:
+            found = self.special(m, "__next__")
+        except Raised as raised:
+            if issubclass(raised.value.python_type(), StopIteration):
+                raise Exhausted from None
+            raise
+        if found is None:
+            m.raise_(TypeError, f"'{self.cls.__name__}' object is not an iterator")
+        return found
+
+    def unary(self, m: Machine, operator: str) -> Value:
+        name = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}[operator]
+        found = self.special(m, name)
+        if found is None:
+            m.raise_(TypeError, f"bad operand type for unary {operator}: '{self.cls.__name__}'")
+        return found
+
+    def hash_key(self, m: Machine) -> Any:
+        hasher = m.class_lookup(self.cls, "__hash__")
+        if hasher is object.__hash__ or hasher is BaseException.__hash__:
+            return m.identity_key(self)
+        if self.real is not None and self.source is not None and self.cls.__eq__ is object.__eq__:
+            return m.identity_key(self)
+        if hasher is None:
+            m.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
+        if self.storage is not None and hasher in (tuple.__hash__, frozenset.__hash__):
+            return self.storage.hash_key(m)
+        return m.symbolic_key(self)
+
+    def constant(self) -> Any:
+        if self.storage is not None and isinstance(self.storage, Constant):
+            raise super().constant()
+        return super().constant()
+
+    def emit(self, e: Emitter) -> None:
+        e.new_instance(self)
+
+
+class ExceptionValue(InstanceValue):
+    """An exception: an instance with `args`, a cause and a context."""
+
+    def __init__(self, cls: type, args: list[Value], source: Source | None = None, real: Any = None) -> None:
+        super().__init__(cls, real, source, storage=TupleValue(args))
+        self.links: dict[str, Value] = {}
+
+    def own_attribute(self, m: Machine, name: str) -> Value | None:
+        if name == "args":
+            return self.storage
+        if name in ("__cause__", "__context__", "__traceback__", "__suppress_context__"):
+            return self.links.get(name, Constant(False if name == "__suppress_context__" else None))
+        if name in ("value", "code") and issubclass(self.cls, (StopIteration, SystemExit)):
+            args = self.storage.raw_elements()  # type: ignore[union-attr]
+            return args[0] if args else Constant(None)
+        return super().own_attribute(m, name)
+
+    def describe(self) -> str:
+        args = ", ".join(a.describe() for a in self.storage.raw_elements())  # type: ignore[union-attr]
+        return f"{self.cls.__name__}({args})"
+
+
+class GetItemIterator(Value):
+    """The old iteration protocol: `__getitem__` with 0, 1, 2, ... until IndexError."""
+
+    def __init__(self, sequence: Value) -> None:
+        self.sequence, self.position = sequence, 0
+
+    def python_type(self) -> type:
+        return type(iter(_Indexable()))
+
+    def iterator(self, m: Machine) -> Value:
+        return self
+
+    def next(self, m: Machine) -> Value:
+        try:
+            found = self.sequence.item(m, Constant(self.position))
+        except Raised as raised:
+            if issubclass(raised.value.python_type(), (IndexError, StopIteration)):
+                raise Exhausted from None
+            raise
+        self.position += 1
+        return found
+
+
+class _Indexable:
+    def __getitem__(self, index: int) -> int:
+        raise IndexError(index)

@@ -1,0 +1,277 @@
+"""Iterators of the built-in kinds, generators (a suspended symbolic frame), and iterators that already were running."""
+
+from __future__ import annotations
+
+import itertools
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.sequence import TupleValue
+from stoker.capture.values.value import Exhausted, Value
+from stoker.errors import Break, Raised
+from stoker.guard.source import Source
+
+if TYPE_CHECKING:
+    from stoker.capture.emit import Emitter
+    from stoker.capture.machine import Frame, Machine
+
+
+class IteratorValue(Value):
+    """An iterator whose elements are made on demand."""
+
+    kind: type
+
+    def python_type(self) -> type:
+        return self.kind
+
+    def iterator(self, m: Machine) -> Value:
+        return self
+
+    def truth(self, m: Machine) -> bool:
+        return True
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        return m.builtin_attribute(self, name)
+
+
+class ZipIterator(IteratorValue):
+    kind = zip
+
+    def __init__(self, parts: list[Value], strict: bool = False) -> None:
+        self.parts, self.strict = parts, strict
+
+    def next(self, m: Machine) -> Value:
+        if not self.parts:
+            raise Exhausted
+        elements: list[Value] = []
+        for index, part in enumerate(self.parts):
+            try:
+                elements.append(part.next(m))
+            except Exhausted:
+                if self.strict:
+                    self.check_lengths(m, index)
+                raise
+        return TupleValue(elements)
+
+    def check_lengths(self, m: Machine, index: int) -> None:
+        plural = "s 1-" if index > 1 else " "
+        if index > 0:
+            m.raise_(ValueError, f"zip() argument {index + 1} is shorter than argument{plural}{index}")
+        for later, part in enumerate(self.parts[1:], start=1):
+            try:
+                part.next(m)
+            except Exhausted:
+                continue
+            plural = "s 1-" if later > 1 else " "
+            m.raise_(ValueError, f"zip() argument {later + 1} is longer than argument{plural}{later}")
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(zip, self.parts, {"strict": Constant(True)} if self.strict else {})
+
+
+class EnumerateIterator(IteratorValue):
+    kind = enumerate
+
+    def __init__(self, part: Value, count: Value) -> None:
+        self.part, self.count = part, count
+
+    def next(self, m: Machine) -> Value:
+        element = self.part.next(m)
+        count, self.count = self.count, m.binary("+", self.count, Constant(1))
+        return TupleValue([count, element])
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(enumerate, [self.part, self.count])
+
+
+class MapIterator(IteratorValue):
+    kind = map
+
+    def __init__(self, function: Value, parts: list[Value]) -> None:
+        self.function, self.parts = function, parts
+
+    def next(self, m: Machine) -> Value:
+        return m.call(self.function, [part.next(m) for part in self.parts], {})
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(map, [self.function, *self.parts])
+
+
+class FilterIterator(IteratorValue):
+    kind = filter
+
+    def __init__(self, function: Value, part: Value) -> None:
+        self.function, self.part = function, part
+
+    def next(self, m: Machine) -> Value:
+        while True:
+            element = self.part.next(m)
+            keeps_all = isinstance(self.function, Constant) and self.function.value is None
+            if (element if keeps_all else m.call(self.function, [element], {})).truth(m):
+                return element
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(filter, [self.function, self.part])
+
+
+class CountIterator(IteratorValue):
+    kind = itertools.count
+
+    def __init__(self, position: Value, step: Value) -> None:
+        self.position, self.step = position, step
+
+    def next(self, m: Machine) -> Value:
+        found, self.position = self.position, m.binary("+", self.position, self.step)
+        return found
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(itertools.count, [self.position, self.step])
+
+
+class RepeatIterator(IteratorValue):
+    kind = itertools.repeat
+
+    def __init__(self, element: Value, times: int | None) -> None:
+        self.element, self.times = element, times
+
+    def next(self, m: Machine) -> Value:
+        if self.times is not None:
+            if self.times <= 0:
+                raise Exhausted
+            self.times -= 1
+        return self.element
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(itertools.repeat, [self.element, *([Constant(self.times)] if self.times is not None else [])])
+
+
+class CallIterator(IteratorValue):
+    """`iter(callable, sentinel)`."""
+
+    kind = type(iter(int, 1))
+
+    def __init__(self, function: Value, sentinel: Value) -> None:
+        self.function, self.sentinel = function, sentinel
+
+    def next(self, m: Machine) -> Value:
+        found = m.call(self.function, [], {})
+        if found is self.sentinel or m.equal(found, self.sentinel):
+            raise Exhausted
+        return found
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(iter, [self.function, self.sentinel])
+
+
+class GeneratorValue(IteratorValue):
+    """A generator: its frame, suspended. Running it is running the frame until it yields."""
+
+    kind = types.GeneratorType
+
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
+        self.started = self.finished = self.running = False
+        self.result: Value = Constant(None)
+
+    def resume(self, m: Machine, sent: Value | None, raised: Raised | None = None) -> Value:
+        """Run to the next yield; raises Exhausted (with `result` set) when the generator returns."""
+        if self.finished:
+            if raised is not None:
+                raise raised
+            raise Exhausted
+        if self.running:
+            m.raise_(ValueError, "generator already executing")
+        self.running = True
+        try:
+            yielded = m.resume_generator(self, sent, raised)
+        except Raised as error:
+            self.finished = True
+            if issubclass(error.value.python_type(), StopIteration):
+                m.raise_(RuntimeError, "generator raised StopIteration")
+            raise
+        finally:
+            self.running = False
+        if yielded is None:
+            self.finished = True
+            raise Exhausted
+        return yielded
+
+    def next(self, m: Machine) -> Value:
+        return self.resume(m, None)
+
+    def method_send(self, m: Machine, value: Value) -> Value:
+        if not self.started and not (isinstance(value, Constant) and value.value is None):
+            m.raise_(TypeError, "can't send non-None value to a just-started generator")
+        try:
+            return self.resume(m, value)
+        except Exhausted:
+            m.raise_(StopIteration, *([] if _is_none(self.result) else [self.result]))
+
+    def method_throw(self, m: Machine, kind: Value, value: Value | None = None, trace: Value | None = None) -> Value:
+        error = m.as_exception(kind if value is None or _is_none(value) else value)
+        try:
+            return self.resume(m, None, Raised(error))
+        except Exhausted:
+            m.raise_(StopIteration, *([] if _is_none(self.result) else [self.result]))
+
+    def method_close(self, m: Machine) -> Value:
+        if self.started and not self.finished:
+            try:
+                self.resume(m, None, Raised(m.exception(GeneratorExit)))
+            except Exhausted:
+                return Constant(None)
+            except Raised as error:
+                if not issubclass(error.value.python_type(), (GeneratorExit, StopIteration)):
+                    raise
+                return Constant(None)
+            m.raise_(RuntimeError, "generator ignored GeneratorExit")
+        self.finished = True
+        return Constant(None)
+
+    def method___next__(self, m: Machine) -> Value:
+        return self.method_send(m, Constant(None))
+
+    def emit(self, e: Emitter) -> None:
+        if not self.started:
+            e.load_pending_generator(self)
+            return
+        raise Break(
+            "a live generator",
+            f"generator `{self.frame.code.co_qualname}` is suspended in the middle and would have to leave the graph",
+            "finish the generator before the graph break, or turn it into a list",
+        )
+
+
+class RunningIterator(Value):
+    """An iterator that existed before the call: advancing it is done by CPython, at a graph break."""
+
+    def __init__(self, real: Any, source: Source) -> None:
+        self.real, self.source = real, source
+
+    def python_type(self) -> type:
+        return type(self.real)
+
+    def iterator(self, m: Machine) -> Value:
+        return self
+
+    def truth(self, m: Machine) -> bool:
+        return True
+
+    def next(self, m: Machine) -> Value:
+        raise Break(
+            "an iterator from outside",
+            f"{self.describe()} is a running {type(self.real).__name__}; its next element is known only when it runs",
+            "pass a list, or create the iterator inside the compiled function",
+        )
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        return m.builtin_attribute(self, name)
+
+
+def _is_none(value: Value) -> bool:
+    return isinstance(value, Constant) and value.value is None
+
+
+Step = Callable[[], Value]

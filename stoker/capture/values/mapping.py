@@ -1,0 +1,551 @@
+"""Dictionaries and sets, with CPython's order and its rules for equal keys.
+
+Keys are kept by `hash_key`, a stand-in with the equality of the object, beside the key's Value.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any
+
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.sequence import ListValue, TupleValue
+from stoker.capture.values.value import Exhausted, Keywords, Lazy, NotConstant, Value
+from stoker.guard.guard import HasKey, LacksKey, Length
+from stoker.guard.source import DictItem, Source
+
+if TYPE_CHECKING:
+    from stoker.capture.emit import Emitter
+    from stoker.capture.machine import Machine
+
+
+class DictValue(Value):
+    """A dict, OrderedDict or defaultdict. One that existed before the call is consulted key by key until it is
+    iterated or changed; only then are all its keys guarded."""
+
+    def __init__(
+        self,
+        entries: dict[Any, tuple[Value, Value]] | None = None,
+        cls: type = dict,
+        source: Source | None = None,
+        real: dict | None = None,
+        default_factory: Value | None = None,
+    ) -> None:
+        self._entries: dict[Any, tuple[Value, Value]] = entries if entries is not None else {}
+        self.cls, self.source, self.real = cls, source, real
+        self.whole = real is None
+        self.default_factory = default_factory
+        self.written: dict[Any, None] = {}
+        self.rewritten = False
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def load_all(self, m: Machine) -> dict[Any, tuple[Value, Value]]:
+        """Take over every entry of the real dictionary, guarding its keys and their order."""
+        if not self.whole:
+            assert self.real is not None and self.source is not None
+            self.whole = True
+            m.guard_keys(self.source, self.real)
+            known, self._entries = self._entries, {}
+            for index, (key, value) in enumerate(dict.items(self.real)):
+                key_value = m.wrap_key(key, self.source, index)
+                stand_in = key_value.hash_key(m)
+                place = m.dict_item(self.source, key, index)
+                self._entries[stand_in] = known.pop(stand_in, None) or (key_value, Lazy(value, place))
+            self._entries.update(known)
+        return self._entries
+
+    def lookup(self, m: Machine, key: Value) -> Value | None:
+        stand_in = key.hash_key(m)
+        found = self._entries.get(stand_in)
+        if found is None and not self.whole:
+            found = self._lookup_real(m, key, stand_in)
+        if found is None:
+            return None
+        if type(found[1]) is Lazy:
+            found = self._entries[stand_in] = (found[0], m.force(found[1]))
+        return found[1]
+
+    def _lookup_real(self, m: Machine, key: Value, stand_in: Any) -> tuple[Value, Value] | None:
+        assert self.real is not None and self.source is not None
+        try:
+            plain = key.constant()
+        except NotConstant:
+            return self.load_all(m).get(stand_in)
+        if not dict.__contains__(self.real, plain):
+            m.guard(self.source, LacksKey(plain))
+            return None
+        m.guard(self.source, HasKey(plain))
+        place = DictItem(self.source, plain)
+        found = self._entries[stand_in] = (key, Lazy(dict.__getitem__(self.real, plain), place))
+        return found
+
+    def store(self, m: Machine, key: Value, value: Value) -> None:
+        m.will_mutate(self)
+        stand_in = key.hash_key(m)
+        found = self._entries.get(stand_in)
+        if found is None and not self.whole:
+            found = self._lookup_real(m, key, stand_in)
+        self._entries[stand_in] = (found[0] if found else key, value)
+        self.written[stand_in] = None
+
+    def remove(self, m: Machine, key: Value) -> Value:
+        found = self.lookup(m, key)
+        if found is None:
+            m.raise_(KeyError, key)
+        m.will_mutate(self)
+        self.rewritten = True
+        del self.load_all(m)[key.hash_key(m)]
+        return found
+
+    def keys(self, m: Machine) -> list[Value]:
+        return [key for key, _ in self.load_all(m).values()]
+
+    def values(self, m: Machine) -> list[Value]:
+        entries = self.load_all(m)
+        for stand_in, (key, value) in entries.items():
+            if type(value) is Lazy:
+                entries[stand_in] = (key, m.force(value))
+        return [value for _, value in entries.values()]
+
+    def pairs(self, m: Machine) -> list[tuple[Value, Value]]:
+        self.values(m)
+        return list(self._entries.values())
+
+    def length(self, m: Machine) -> Value:
+        if not self.whole and not self.written:
+            assert self.real is not None and self.source is not None
+            m.guard(self.source, Length(len(self.real)))
+            return Constant(len(self.real))
+        return Constant(len(self.load_all(m)))
+
+    def truth(self, m: Machine) -> bool:
+        return bool(self.length(m).constant())
+
+    def item(self, m: Machine, key: Value) -> Value:
+        found = self.lookup(m, key)
+        if found is not None:
+            return found
+        if self.default_factory is not None and not _is_none(self.default_factory):
+            made = m.call(self.default_factory, [], {})
+            self.store(m, key, made)
+            return made
+        m.raise_(KeyError, key)
+
+    def set_item(self, m: Machine, key: Value, value: Value) -> None:
+        self.store(m, key, value)
+
+    def delete_item(self, m: Machine, key: Value) -> None:
+        self.remove(m, key)
+
+    def contains(self, m: Machine, item: Value) -> Value:
+        return Constant(self.lookup(m, item) is not None)
+
+    def iterator(self, m: Machine) -> Value:
+        return ViewIterator(self, "keys", m)
+
+    def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
+        other = m.storage_of(other)
+        if operator not in ("==", "!=") or not isinstance(other, DictValue):
+            return None
+        mine, theirs = self.pairs(m), other.pairs(m)
+        ordered = issubclass(self.cls, OrderedDict) and issubclass(other.cls, OrderedDict)
+        same = len(mine) == len(theirs) and (
+            not ordered or [k.hash_key(m) for k, _ in mine] == [k.hash_key(m) for k, _ in theirs]
+        )
+        for key, value in mine if same else ():
+            match = other.lookup(m, key)
+            if match is None or not (match is value or m.equal(value, match)):
+                same = False
+                break
+        return Constant(same == (operator == "=="))
+
+    def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
+        other_dict = m.storage_of(other)
+        if operator == "|" and isinstance(other_dict, DictValue) and not reflected:
+            merged = DictValue(dict(self.load_all(m)), self.cls, default_factory=self.default_factory)
+            merged.method_update(m, other_dict)
+            return merged
+        if operator == "|=" and not reflected:
+            self.method_update(m, other)
+            return self
+        return None
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        if name == "default_factory" and self.default_factory is not None:
+            return self.default_factory
+        return m.builtin_attribute(self, name)
+
+    def method_get(self, m: Machine, key: Value, default: Value = Constant(None)) -> Value:  # noqa: B008
+        found = self.lookup(m, key)
+        return found if found is not None else default
+
+    def method_keys(self, m: Machine) -> Value:
+        return DictView(self, "keys")
+
+    def method_values(self, m: Machine) -> Value:
+        return DictView(self, "values")
+
+    def method_items(self, m: Machine) -> Value:
+        return DictView(self, "items")
+
+    def method_setdefault(self, m: Machine, key: Value, default: Value = Constant(None)) -> Value:  # noqa: B008
+        found = self.lookup(m, key)
+        if found is None:
+            self.store(m, key, default)
+            return default
+        return found
+
+    def method_pop(self, m: Machine, key: Value, *default: Value) -> Value:
+        if self.lookup(m, key) is None and default:
+            return default[0]
+        return self.remove(m, key)
+
+    def method_popitem(self, m: Machine, last: Value = Constant(True)) -> Value:  # noqa: B008
+        entries = self.load_all(m)
+        if not entries:
+            m.raise_(KeyError, "popitem(): dictionary is empty")
+        key = list(entries.values())[-1 if last.truth(m) else 0][0]
+        return TupleValue([key, self.remove(m, key)])
+
+    def method_update(self, m: Machine, *others: Value, **kwargs: Value) -> Value:
+        for other in others:
+            for key, value in pairs_of(m, other):
+                self.store(m, key, value)
+        for name, value in kwargs.items():
+            self.store(m, Constant(name), value)
+        return Constant(None)
+
+    def method_clear(self, m: Machine) -> Value:
+        m.will_mutate(self)
+        self.whole = self.rewritten = True
+        self._entries.clear()
+        return Constant(None)
+
+    def method_copy(self, m: Machine) -> Value:
+        return DictValue(dict(self.load_all(m)), self.cls, default_factory=self.default_factory)
+
+    def method_move_to_end(self, m: Machine, key: Value, last: Value = Constant(True)) -> Value:  # noqa: B008
+        value = self.remove(m, key)
+        entry = (key, value)
+        if last.truth(m):
+            self._entries[key.hash_key(m)] = entry
+        else:
+            self._entries = {key.hash_key(m): entry, **self._entries}
+        return Constant(None)
+
+    def hash_key(self, m: Machine) -> Any:
+        m.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
+
+    def emit(self, e: Emitter) -> None:
+        if self.cls is dict:
+            e.build_then_fill(self, "BUILD_MAP", [], lambda: self.fill(e))
+            return
+        arguments = [] if self.default_factory is None else [self.default_factory]
+        e.call_function(self.cls, arguments)
+        e.name_top(self)
+        self.fill(e)
+
+    def fill(self, e: Emitter) -> None:
+        for key, value in self._entries.values():
+            e.method_call(self, self.cls.__setitem__, [key, value])
+
+    def write_back(self, e: Emitter) -> None:
+        """Write only the keys that were set, unless an entry went away or moved."""
+        if self.rewritten:
+            e.method_call(self, self.cls.clear, [])
+            self.fill(e)
+            return
+        for stand_in in self.written:
+            e.method_call(self, self.cls.__setitem__, list(self._entries[stand_in]))
+
+
+def pairs_of(m: Machine, value: Value) -> list[tuple[Value, Value]]:
+    """What `dict(value)` or `d.update(value)` takes from its argument."""
+    storage = m.storage_of(value)
+    if isinstance(storage, DictValue):
+        return storage.pairs(m)
+    if m.has_attribute(value, "keys"):
+        names = m.call(value.attribute(m, "keys"), [], {}).items_list(m)
+        return [(key, m.item(value, key)) for key in names]
+    found = []
+    for index, element in enumerate(value.items_list(m)):
+        parts = element.items_list(m)
+        if len(parts) != 2:
+            m.raise_(
+                ValueError, f"dictionary update sequence element #{index} has length {len(parts)}; 2 is required"
+            )
+        found.append((parts[0], parts[1]))
+    return found
+
+
+def dict_from(m: Machine, cls: type, args: list[Value], kwargs: Keywords) -> DictValue:
+    made = DictValue(cls=cls)
+    for argument in args:
+        for key, value in pairs_of(m, argument):
+            made._entries[key.hash_key(m)] = (key, value)
+    for name, value in kwargs.items():
+        made._entries[name] = (Constant(name), value)
+    return made
+
+
+class DictView(Value):
+    """`d.keys()`, `d.values()`, `d.items()`: a window on the dictionary."""
+
+    def __init__(self, mapping: DictValue, what: str) -> None:
+        self.mapping, self.what = mapping, what
+
+    def python_type(self) -> type:
+        return type(getattr(self.mapping.cls(), self.what)())
+
+    def elements(self, m: Machine) -> list[Value]:
+        if self.what == "keys":
+            return self.mapping.keys(m)
+        if self.what == "values":
+            return self.mapping.values(m)
+        return [TupleValue([key, value]) for key, value in self.mapping.pairs(m)]
+
+    def iterator(self, m: Machine) -> Value:
+        return ViewIterator(self.mapping, self.what, m)
+
+    def length(self, m: Machine) -> Value:
+        return self.mapping.length(m)
+
+    def truth(self, m: Machine) -> bool:
+        return self.mapping.truth(m)
+
+    def contains(self, m: Machine, item: Value) -> Value:
+        if self.what == "keys":
+            return self.mapping.contains(m, item)
+        return ListValue(self.elements(m)).contains(m, item)
+
+    def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
+        if operator not in ("&", "|", "-", "^") or self.what == "values":
+            return None
+        left, right = set_of(m, self), set_of(m, other)
+        return (right if reflected else left).binary(m, operator, left if reflected else right, False)
+
+    def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
+        if self.what == "values":
+            return None
+        return set_of(m, self).compare(m, operator, set_of(m, other))
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        if name == "isdisjoint":
+            return set_of(m, self).attribute(m, name)
+        return m.builtin_attribute(self, name)
+
+    def emit(self, e: Emitter) -> None:
+        e.method_call_result(self.mapping, getattr(self.mapping.cls, self.what), [])
+
+
+class ViewIterator(Value):
+    """An iterator over a dictionary; a change of size under it is CPython's RuntimeError."""
+
+    def __init__(self, mapping: DictValue, what: str, m: Machine) -> None:
+        self.mapping, self.what, self.position = mapping, what, 0
+        self.size = len(mapping.load_all(m))
+
+    def python_type(self) -> type:
+        return type(iter(getattr(self.mapping.cls(), self.what)()))
+
+    def iterator(self, m: Machine) -> Value:
+        return self
+
+    def truth(self, m: Machine) -> bool:
+        return True
+
+    def next(self, m: Machine) -> Value:
+        entries = self.mapping.load_all(m)
+        if len(entries) != self.size:
+            m.raise_(RuntimeError, "dictionary changed size during iteration")
+        if self.position >= len(entries):
+            raise Exhausted
+        key = list(entries.values())[self.position][0]
+        self.position += 1
+        if self.what == "keys":
+            return key
+        value = self.mapping.lookup(m, key)
+        assert value is not None
+        return value if self.what == "values" else TupleValue([key, value])
+
+    def emit(self, e: Emitter) -> None:
+        rest = list(self.mapping._entries.values())[self.position :]
+        shown: list[Value] = [
+            key if self.what == "keys" else value if self.what == "values" else TupleValue([key, value])
+            for key, value in rest
+        ]
+        e.call_function(iter, [TupleValue(shown)])
+
+
+class SetValue(Value):
+    """A set or frozenset, in insertion order of the evaluator.
+
+    CPython's iteration order of a set depends on hashes; iterating one takes the order of a real set of the same
+    constants built the same way, and breaks where the elements are not constants."""
+
+    def __init__(
+        self, entries: dict[Any, Value], cls: type = set, source: Source | None = None, real: Any = None
+    ) -> None:
+        self._entries, self.cls, self.source, self.real = entries, cls, source, real
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def constant(self) -> Any:
+        if self.cls is not frozenset:
+            raise NotConstant("set")
+        return frozenset(value.constant() for value in self._entries.values())
+
+    def length(self, m: Machine) -> Value:
+        return Constant(len(self._entries))
+
+    def truth(self, m: Machine) -> bool:
+        return bool(self._entries)
+
+    def contains(self, m: Machine, item: Value) -> Value:
+        return Constant(m.set_key(item) in self._entries)
+
+    def iterator(self, m: Machine) -> Value:
+        return TupleValue(self.elements(m)).iterator(m)
+
+    def elements(self, m: Machine) -> list[Value]:
+        if self.real is not None and set(self._entries) == set(self.real):
+            return [self._entries[key] for key in self.real]
+        try:
+            constants = [value.constant() for value in self._entries.values()]
+        except NotConstant:
+            if len(self._entries) <= 1:
+                return list(self._entries.values())
+            self.unsupported("iteration over a set of non-constants", "use a list or a dict, whose order is defined")
+        return [self._entries[key] for key in set(constants)]
+
+    def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
+        if not isinstance(other, (SetValue, DictView)):
+            return None
+        return Constant(m.COMPARE[operator](set(self._entries), set(set_of(m, other)._entries)))
+
+    def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
+        plain = operator.rstrip("=")
+        if plain not in ("&", "|", "-", "^") or not isinstance(other, (SetValue, DictView)) or reflected:
+            return None
+        combined = self._combine(plain, set_of(m, other))
+        if operator.endswith("=") and self.cls is set:
+            m.will_mutate(self)
+            self._entries = combined
+            return self
+        return SetValue(combined, self.cls)
+
+    def _combine(self, operator: str, other: SetValue) -> dict[Any, Value]:
+        mine, theirs = self._entries, other._entries
+        match operator:
+            case "&":
+                return {k: v for k, v in mine.items() if k in theirs}
+            case "|":
+                return {**mine, **{k: v for k, v in theirs.items() if k not in mine}}
+            case "-":
+                return {k: v for k, v in mine.items() if k not in theirs}
+        return {k: v for k, v in [*mine.items(), *theirs.items()] if (k in mine) != (k in theirs)}
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        return m.builtin_attribute(self, name)
+
+    def method_add(self, m: Machine, item: Value) -> Value:
+        m.will_mutate(self)
+        self._entries.setdefault(m.set_key(item), item)
+        return Constant(None)
+
+    def method_discard(self, m: Machine, item: Value) -> Value:
+        m.will_mutate(self)
+        self._entries.pop(m.set_key(item), None)
+        return Constant(None)
+
+    def method_remove(self, m: Machine, item: Value) -> Value:
+        if m.set_key(item) not in self._entries:
+            m.raise_(KeyError, item)
+        return self.method_discard(m, item)
+
+    def method_pop(self, m: Machine) -> Value:
+        if not self._entries:
+            m.raise_(KeyError, "pop from an empty set")
+        first = self.elements(m)[0]
+        self.method_discard(m, first)
+        return first
+
+    def method_clear(self, m: Machine) -> Value:
+        m.will_mutate(self)
+        self._entries.clear()
+        return Constant(None)
+
+    def method_copy(self, m: Machine) -> Value:
+        return SetValue(dict(self._entries), self.cls)
+
+    def method_update(self, m: Machine, *others: Value) -> Value:
+        m.will_mutate(self)
+        for other in others:
+            for key, value in set_of(m, other)._entries.items():
+                self._entries.setdefault(key, value)
+        return Constant(None)
+
+    def _fold(self, m: Machine, operator: str, others: tuple[Value, ...]) -> Value:
+        combined = SetValue(dict(self._entries), self.cls)
+        for other in others:
+            combined = SetValue(combined._combine(operator, set_of(m, other)), self.cls)
+        return combined
+
+    def method_union(self, m: Machine, *others: Value) -> Value:
+        return self._fold(m, "|", others)
+
+    def method_intersection(self, m: Machine, *others: Value) -> Value:
+        return self._fold(m, "&", others)
+
+    def method_difference(self, m: Machine, *others: Value) -> Value:
+        return self._fold(m, "-", others)
+
+    def method_symmetric_difference(self, m: Machine, other: Value) -> Value:
+        return self._fold(m, "^", (other,))
+
+    def method_difference_update(self, m: Machine, *others: Value) -> Value:
+        m.will_mutate(self)
+        self._entries = self._fold(m, "-", others)._entries  # type: ignore[attr-defined]
+        return Constant(None)
+
+    def method_intersection_update(self, m: Machine, *others: Value) -> Value:
+        m.will_mutate(self)
+        self._entries = self._fold(m, "&", others)._entries  # type: ignore[attr-defined]
+        return Constant(None)
+
+    def method_issubset(self, m: Machine, other: Value) -> Value:
+        return Constant(set(self._entries) <= set(set_of(m, other)._entries))
+
+    def method_issuperset(self, m: Machine, other: Value) -> Value:
+        return Constant(set(self._entries) >= set(set_of(m, other)._entries))
+
+    def method_isdisjoint(self, m: Machine, other: Value) -> Value:
+        return Constant(not set(self._entries) & set(set_of(m, other)._entries))
+
+    def hash_key(self, m: Machine) -> Any:
+        if self.cls is set:
+            m.raise_(TypeError, "unhashable type: 'set'")
+        return frozenset(self._entries)
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(self.cls, [TupleValue(list(self._entries.values()))])
+        e.name_top(self)
+
+    def write_back(self, e: Emitter) -> None:
+        e.method_call(self, set.clear, [])
+        e.method_call(self, set.update, [TupleValue(list(self._entries.values()))])
+
+
+def set_of(m: Machine, value: Value) -> SetValue:
+    """The elements of any iterable as a set."""
+    if isinstance(value, SetValue):
+        return value
+    return SetValue({m.set_key(element): element for element in value.items_list(m)})
+
+
+def _is_none(value: Value) -> bool:
+    return isinstance(value, Constant) and value.value is None
+

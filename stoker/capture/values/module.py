@@ -1,0 +1,85 @@
+"""Python modules, and nn.Module instances.
+
+An nn.Module is an ordinary instance; calling one without hooks goes straight to `forward`, with guards that the hook
+tables stay empty.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.instance import InstanceValue, ObjectValue
+from stoker.capture.values.value import Arguments, Keywords, Value
+from stoker.guard.source import Fixed, Source
+
+if TYPE_CHECKING:
+    from stoker.capture.emit import Emitter
+    from stoker.capture.machine import Machine
+
+HOOK_TABLES = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+GLOBAL_HOOK_TABLES = (
+    "_global_forward_hooks",
+    "_global_forward_pre_hooks",
+    "_global_backward_hooks",
+    "_global_backward_pre_hooks",
+)
+
+
+class PythonModule(ObjectValue):
+    """A module object: its attributes are the entries of its dictionary."""
+
+    def __init__(self, real: types.ModuleType, source: Source) -> None:
+        super().__init__(types.ModuleType, real, source)
+
+    def describe(self) -> str:
+        return f"module `{self.real.__name__}`"
+
+    def attributes(self, m: Machine):
+        return m.globals_of(vars(self.real))
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        found = self.attributes(m).lookup(m, Constant(name))
+        if found is not None:
+            return found
+        return m.wrap_object(m.run_real(getattr, self.real, name))
+
+    def set_attribute(self, m: Machine, name: str, value: Value) -> None:
+        self.attributes(m).store(m, Constant(name), value)
+
+    def hash_key(self, m: Machine) -> Any:
+        return self.real
+
+    def constant(self) -> Any:
+        return self.real
+
+    def emit(self, e: Emitter) -> None:
+        e.const(self.real)
+
+
+class ModuleValue(InstanceValue):
+    """An nn.Module."""
+
+    def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
+        plain = m.class_lookup(self.cls, "__call__") is torch.nn.Module.__call__
+        if plain and self.has_no_hooks(m):
+            return m.call(self.attribute(m, "forward"), args, kwargs)
+        if plain:
+            return m.call(self.attribute(m, "_call_impl"), args, kwargs)
+        return super().call(m, args, kwargs)
+
+    def has_no_hooks(self, m: Machine) -> bool:
+        """No hook would run around `forward`; each table looked at is guarded."""
+        for name in HOOK_TABLES:
+            table = self.own_attribute(m, name)
+            if table is None or table.truth(m):
+                return False
+        namespace = m.globals_of(vars(torch.nn.modules.module))
+        return not any(namespace.lookup(m, Constant(name)).truth(m) for name in GLOBAL_HOOK_TABLES)  # type: ignore[union-attr]
+
+
+def dictionary_source(real: types.ModuleType) -> Source:
+    return Fixed(vars(real), real.__name__)

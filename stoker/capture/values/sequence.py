@@ -1,0 +1,349 @@
+"""Lists and tuples (and torch.Size, named tuples, struct sequences: tuples of another class).
+
+A list that existed before the call is read lazily: its length is guarded, its elements only when used. A mutated one is
+written back as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stoker.capture.values.constant import Constant, is_plain
+from stoker.capture.values.value import Arguments, Exhausted, Keywords, Lazy, NotConstant, Value
+from stoker.errors import Break
+from stoker.guard.source import Source
+
+if TYPE_CHECKING:
+    from stoker.capture.emit import Emitter
+    from stoker.capture.machine import Machine
+
+
+class SequenceValue(Value):
+    """Shared by lists and tuples: elements in order, some not yet looked at."""
+
+    def __init__(self, elements: list[Value], source: Source | None = None) -> None:
+        self._elements, self.source = elements, source
+
+    def elements(self, m: Machine) -> list[Value]:
+        """All elements, each looked at."""
+        for index, element in enumerate(self._elements):
+            if type(element) is Lazy:
+                self._elements[index] = m.force(element)
+        return self._elements
+
+    def element(self, m: Machine, index: int) -> Value:
+        element = self._elements[index]
+        if type(element) is Lazy:
+            element = self._elements[index] = m.force(element)
+        return element
+
+    def raw_elements(self) -> list[Value]:
+        """The elements without looking: for rebuilding, where a Lazy is just loaded."""
+        return self._elements
+
+    def length(self, m: Machine) -> Value:
+        return Constant(len(self._elements))
+
+    def truth(self, m: Machine) -> bool:
+        return bool(self._elements)
+
+    def iterator(self, m: Machine) -> Value:
+        return SequenceIterator(self)
+
+    def items_list(self, m: Machine) -> list[Value]:
+        return list(self.elements(m))
+
+    def item(self, m: Machine, key: Value) -> Value:
+        index = m.index_of(key)
+        if isinstance(index, slice):
+            part = m.run_real(lambda: self._elements[index])
+            return self.like(part)
+        if isinstance(index, int):
+            if not -len(self._elements) <= index < len(self._elements):
+                m.raise_(IndexError, f"{self.python_type().__name__} index out of range")
+            return self.element(m, index)
+        m.raise_(
+            TypeError,
+            f"{self.python_type().__name__} indices must be integers or slices, not {key.python_type().__name__}",
+        )
+
+    def like(self, elements: list[Value]) -> Value:
+        raise NotImplementedError
+
+    def contains(self, m: Machine, item: Value) -> Value:
+        for index in range(len(self._elements)):
+            element = self.element(m, index)
+            if element is item or m.equal(element, item):
+                return Constant(True)
+        return Constant(False)
+
+    def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
+        if not isinstance(other, SequenceValue) or not m.same_kind(self, other):
+            return None
+        mine, theirs = self.elements(m), other.elements(m)
+        if operator in ("==", "!="):
+            same = len(mine) == len(theirs) and all(a is b or m.equal(a, b) for a, b in zip(mine, theirs))
+            return Constant(same == (operator == "=="))
+        for a, b in zip(mine, theirs):
+            if a is not b and not m.equal(a, b):
+                return m.compare(operator, a, b)
+        return Constant(m.COMPARE[operator](len(mine), len(theirs)))
+
+    def method_index(self, m: Machine, item: Value, start: Value = Constant(0), stop: Value | None = None) -> Value:  # noqa: B008
+        low = m.index_of(start)
+        high = m.index_of(stop) if stop is not None else len(self._elements)
+        for index in range(len(self._elements))[low:high]:
+            element = self.element(m, index)
+            if element is item or m.equal(element, item):
+                return Constant(index)
+        m.raise_(ValueError, f"{item.describe()} is not in {self.python_type().__name__}")
+
+    def method_count(self, m: Machine, item: Value) -> Value:
+        return Constant(sum(1 for element in self.elements(m) if element is item or m.equal(element, item)))
+
+
+class ListValue(SequenceValue):
+    """A list. `mutated` lists that have a source are written back after the graph ran."""
+
+    kind: type = list
+
+    def python_type(self) -> type:
+        return list
+
+    def like(self, elements: list[Value]) -> Value:
+        return ListValue(elements)
+
+    def set_item(self, m: Machine, key: Value, value: Value) -> None:
+        index = m.index_of(key)
+        m.will_mutate(self)
+        if isinstance(index, slice):
+            new = value.items_list(m)
+            m.run_real(lambda: self._elements.__setitem__(index, new))
+            return
+        if not -len(self._elements) <= index < len(self._elements):
+            m.raise_(IndexError, "list assignment index out of range")
+        self._elements[index] = value
+
+    def delete_item(self, m: Machine, key: Value) -> None:
+        index = m.index_of(key)
+        m.will_mutate(self)
+        m.run_real(lambda: self._elements.__delitem__(index))
+
+    def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
+        if operator == "+" and isinstance(other, ListValue) and not reflected:
+            return ListValue([*self.elements(m), *other.elements(m)])
+        if operator == "+=" and not reflected:
+            self.method_extend(m, other)
+            return self
+        if operator in ("*", "*="):
+            count = m.integer(other)
+            if operator == "*=":
+                m.will_mutate(self)
+                self._elements[:] = self.elements(m) * count
+                return self
+            return ListValue(self.elements(m) * count)
+        return None
+
+    def method_append(self, m: Machine, item: Value) -> Value:
+        m.will_mutate(self)
+        self._elements.append(item)
+        return Constant(None)
+
+    def method_extend(self, m: Machine, items: Value) -> Value:
+        new = items.items_list(m)
+        m.will_mutate(self)
+        self._elements.extend(new)
+        return Constant(None)
+
+    def method_insert(self, m: Machine, index: Value, item: Value) -> Value:
+        m.will_mutate(self)
+        self._elements.insert(m.integer(index), item)
+        return Constant(None)
+
+    def method_pop(self, m: Machine, index: Value = Constant(-1)) -> Value:  # noqa: B008
+        position = m.integer(index)
+        if not self._elements:
+            m.raise_(IndexError, "pop from empty list")
+        if not -len(self._elements) <= position < len(self._elements):
+            m.raise_(IndexError, "pop index out of range")
+        m.will_mutate(self)
+        element = self.element(m, position)
+        del self._elements[position]
+        return element
+
+    def method_remove(self, m: Machine, item: Value) -> Value:
+        for index in range(len(self._elements)):
+            element = self.element(m, index)
+            if element is item or m.equal(element, item):
+                m.will_mutate(self)
+                del self._elements[index]
+                return Constant(None)
+        m.raise_(ValueError, "list.remove(x): x not in list")
+
+    def method_clear(self, m: Machine) -> Value:
+        m.will_mutate(self)
+        self._elements.clear()
+        return Constant(None)
+
+    def method_reverse(self, m: Machine) -> Value:
+        m.will_mutate(self)
+        self._elements.reverse()
+        return Constant(None)
+
+    def method_copy(self, m: Machine) -> Value:
+        return ListValue(list(self.elements(m)))
+
+    def method_sort(self, m: Machine, key: Value | None = None, reverse: Value = Constant(False)) -> Value:  # noqa: B008
+        m.will_mutate(self)
+        self._elements[:] = sort_values(m, self.elements(m), key, reverse)
+        return Constant(None)
+
+    def hash_key(self, m: Machine) -> Any:
+        m.raise_(TypeError, "unhashable type: 'list'")
+
+    def emit(self, e: Emitter) -> None:
+        e.build_then_fill(self, "BUILD_LIST", [], lambda: self.fill(e))
+
+    def fill(self, e: Emitter) -> None:
+        """With the list itself loaded by name, add its elements."""
+        if self._elements:
+            e.method_call(self, list.extend, [TupleValue(list(self._elements))])
+
+    def write_back(self, e: Emitter) -> None:
+        """Make the list that existed before hold what this one holds."""
+        e.call_function(list.__setitem__, [self, Constant(slice(None)), TupleValue(list(self._elements))])
+        e.pop()
+
+
+class TupleValue(SequenceValue):
+    """A tuple, or an instance of a tuple class without state of its own (torch.Size, named tuples, struct sequences)."""
+
+    def __init__(self, elements: list[Value], cls: type = tuple, source: Source | None = None) -> None:
+        super().__init__(elements, source)
+        self.cls = cls
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def like(self, elements: list[Value]) -> Value:
+        return TupleValue(elements, torch.Size if self.cls is torch.Size else tuple)
+
+    def constant(self) -> Any:
+        parts = tuple(e.constant() if not isinstance(e, Lazy) else _lazy_constant(e) for e in self._elements)
+        if self.cls is tuple:
+            return parts
+        if self.cls is torch.Size:
+            return torch.Size(parts)
+        if hasattr(self.cls, "_make"):
+            return self.cls._make(parts)
+        raise NotConstant(self.cls.__name__)
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        if self.cls is tuple or self.cls is torch.Size:
+            return m.builtin_attribute(self, name)
+        if hasattr(self.cls, "n_sequence_fields") and not name.startswith("__"):
+            for index in range(self.cls.n_sequence_fields):
+                if getattr(self.cls, name, None) is getattr(self.cls, _field_name(self.cls, index), 0):
+                    return self.element(m, index)
+        return m.instance_attribute(self, self.cls, name)
+
+    def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
+        if operator in ("+", "+=") and isinstance(other, TupleValue):
+            left, right = (other, self) if reflected else (self, other)
+            size = torch.Size if torch.Size in (self.cls, other.cls) else tuple
+            return TupleValue([*left.elements(m), *right.elements(m)], size)
+        if operator in ("*", "*="):
+            return self.like(self.elements(m) * m.integer(other))
+        return None
+
+    def hash_key(self, m: Machine) -> Any:
+        return tuple(element.hash_key(m) for element in self.elements(m))
+
+    def method_numel(self, m: Machine) -> Value:
+        total: Value = Constant(1)
+        for element in self.elements(m):
+            total = m.binary("*", total, element)
+        return total
+
+    def emit(self, e: Emitter) -> None:
+        if self.cls is tuple:
+            for element in self._elements:
+                e.load(element)
+            e.build("BUILD_TUPLE", len(self._elements))
+        elif self.cls is torch.Size or not hasattr(self.cls, "_make"):
+            e.call_function(self.cls, [TupleValue(self._elements)])
+        else:
+            e.call_function(tuple.__new__, [m_class(self.cls), TupleValue(self._elements)])
+
+
+def m_class(cls: type) -> Value:
+    """A class as a value to load, nothing more."""
+    return Constant(cls)
+
+
+def _lazy_constant(lazy: Lazy) -> Any:
+    if is_plain(lazy.real):
+        raise NotConstant("not looked at yet")
+    raise NotConstant(type(lazy.real).__name__)
+
+
+def _field_name(cls: type, index: int) -> str:
+    names = [n for n, v in vars(cls).items() if type(v).__name__ == "member_descriptor"]
+    return names[index] if index < len(names) else ""
+
+
+class SequenceIterator(Value):
+    """An iterator over a list or tuple. It sees later changes of the list, as CPython's does."""
+
+    def __init__(self, sequence: SequenceValue, step: int = 1) -> None:
+        self.sequence, self.step = sequence, step
+        self.position = 0 if step > 0 else len(sequence.raw_elements()) - 1
+        self.done = False
+
+    def python_type(self) -> type:
+        kind = self.sequence.python_type()
+        if self.step < 0:
+            return type(reversed([])) if kind is list else reversed
+        return type(iter([])) if issubclass(kind, list) else type(iter(()))
+
+    def iterator(self, m: Machine) -> Value:
+        return self
+
+    def truth(self, m: Machine) -> bool:
+        return True
+
+    def next(self, m: Machine) -> Value:
+        if self.done or not 0 <= self.position < len(self.sequence.raw_elements()):
+            self.done = True
+            raise Exhausted
+        element = self.sequence.element(m, self.position)
+        self.position += self.step
+        return element
+
+    def emit(self, e: Emitter) -> None:
+        """CPython restores such an iterator with `__setstate__(position)`; the sequence itself stays shared."""
+        if self.done:
+            e.call_function(iter, [TupleValue([])])
+            return
+        e.call_function(iter if self.step > 0 else reversed, [self.sequence])
+        e.name_top(self)
+        e.call_method_on_top("__setstate__", [Constant(self.position)])
+
+
+def sort_values(m: Machine, values: list[Value], key: Value | None, reverse: Value) -> list[Value]:
+    """Sort by Python's own sort over constants; other keys would compare symbolically."""
+    keys = values
+    if key is not None and not (isinstance(key, Constant) and key.value is None):
+        keys = [m.call(key, [value], {}) for value in values]
+    try:
+        ranked = [k.constant() for k in keys]
+    except NotConstant:
+        raise Break("sort", "the sort keys are not constants", "sort by plain Python values") from None
+    order = m.run_real(lambda: sorted(range(len(ranked)), key=lambda i: ranked[i], reverse=reverse.truth(m)))
+    return [values[index] for index in order]
+
+
+def unpack_arguments(values: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
+    return list(values), dict(kwargs)

@@ -1,0 +1,73 @@
+"""Symbolic integers, booleans and floats: sizes not yet known, and what is computed from them.
+
+Arithmetic runs on torch.SymInt, whose node is our shape engine; deciding a comparison takes the hint's side and leaves
+one guard.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.value import NotConstant, Value
+
+if TYPE_CHECKING:
+    from stoker.capture.emit import Emitter
+    from stoker.capture.machine import Machine
+
+SYMBOLIC = (torch.SymInt, torch.SymBool, torch.SymFloat)
+
+
+class SymbolicValue(Value):
+    """A number that is an expression over the sizes of the inputs."""
+
+    def __init__(self, symbol: Any) -> None:
+        self.symbol = symbol
+
+    def python_type(self) -> type:
+        if isinstance(self.symbol, torch.SymInt):
+            return int
+        return bool if isinstance(self.symbol, torch.SymBool) else float
+
+    def describe(self) -> str:
+        return f"the symbolic {self.python_type().__name__} {self.symbol}"
+
+    def truth(self, m: Machine) -> bool:
+        return m.run_real(bool, self.symbol)
+
+    def unary(self, m: Machine, operator: str) -> Value:
+        return m.wrap_number(m.run_real(m.UNARY[operator], self.symbol))
+
+    def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
+        number = m.number_of(other)
+        if number is None:
+            return None
+        left, right = (number, self.symbol) if reflected else (self.symbol, number)
+        return m.wrap_number(m.run_real(lambda: m.BINARY[operator](left, right)))
+
+    def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
+        number = m.number_of(other)
+        if number is None:
+            return None
+        return m.wrap_number(m.run_real(lambda: m.COMPARE[operator](self.symbol, number)))
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        return Constant(self.specialize(m)).attribute(m, name)
+
+    def specialize(self, m: Machine) -> Any:
+        """Give up symbolic: the value becomes the one seen now, under a guard."""
+        return m.run_real(self.python_type(), self.symbol)
+
+    def constant(self) -> Any:
+        raise NotConstant("symbolic")
+
+    def hash_key(self, m: Machine) -> Any:
+        return self.specialize(m)
+
+    def call(self, m: Machine, args: Any, kwargs: Any) -> Value:
+        m.raise_(TypeError, f"'{self.python_type().__name__}' object is not callable")
+
+    def emit(self, e: Emitter) -> None:
+        e.load_symbol(self)

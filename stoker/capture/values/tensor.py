@@ -1,0 +1,143 @@
+"""Tensors: a node of the graph and a fake tensor with the metadata.
+
+Attributes that are metadata are answered from the fake at once; operations become graph nodes.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import Node
+
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.function import BuiltinMethod, MethodValue
+from stoker.capture.values.sequence import TupleValue
+from stoker.capture.values.value import Arguments, Exhausted, Keywords, Value
+from stoker.errors import Break
+from stoker.guard.source import Attribute, Source
+
+if TYPE_CHECKING:
+    from stoker.capture.emit import Emitter
+    from stoker.capture.machine import Machine
+
+METADATA = frozenset(
+    "dtype device layout ndim is_cuda is_cpu is_meta is_sparse is_quantized is_mkldnn is_mps is_xpu is_nested "
+    "itemsize nbytes is_sparse_csr is_xla is_mtia is_maia is_ipu is_vulkan names is_hpu is_ort is_vulkan".split()
+)
+DERIVED = frozenset("T mT H mH data real imag".split())
+AUTOGRAD = frozenset("requires_grad is_leaf output_nr retains_grad _version".split())
+
+
+class TensorValue(Value):
+    """A tensor of the program: graph input (with a source) or intermediate."""
+
+    def __init__(self, node: Node, fake: torch.Tensor, cls: type = torch.Tensor, source: Source | None = None) -> None:
+        self.node, self.fake, self.cls, self.source = node, fake, cls, source
+        self.real: torch.Tensor | None = None
+        self.extra: dict[str, Value] = {}
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def describe(self) -> str:
+        return f"`{self.source.text}`" if self.source else f"the tensor `{self.node.name}`"
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        if name in self.extra:
+            return self.extra[name]
+        if name == "shape":
+            return TupleValue([m.wrap_number(size) for size in self.fake.shape], torch.Size)
+        if name in METADATA:
+            return m.wrap_constant(m.run_real(getattr, self.fake, name))
+        if name in AUTOGRAD:
+            return self.autograd_attribute(m, name)
+        if name in DERIVED:
+            return m.graph_call(getattr, [self, Constant(name)], {})
+        if name == "grad":
+            return self.gradient(m)
+        if name == "__class__":
+            return m.wrap_object(self.cls)
+        if name == "grad_fn" and self.fake.grad_fn is None:
+            return Constant(None)
+        raw = m.class_lookup(self.cls, name)
+        if raw is m.MISSING:
+            return self.python_attribute(m, name)
+        if isinstance(raw, types.FunctionType) and raw not in m.tensor_functions:
+            return MethodValue(self, m.wrap_object(raw))
+        if isinstance(raw, (types.MethodDescriptorType, types.WrapperDescriptorType, types.FunctionType)):
+            return BuiltinMethod(self, name)
+        if isinstance(raw, property) and raw.fget is not None and isinstance(raw.fget, types.FunctionType):
+            return m.call(m.wrap_object(raw.fget), [self], {})
+        self.unsupported(f"tensor attribute {name!r}")
+
+    def autograd_attribute(self, m: Machine, name: str) -> Value:
+        if name == "_version":
+            self.unsupported("the version counter")
+        if name == "is_leaf" and self.source is not None and self.real is not None:
+            m.guard_attribute(self.source, name, self.real.is_leaf)
+            return Constant(self.real.is_leaf)
+        return m.wrap_constant(m.run_real(getattr, self.fake, name))
+
+    def gradient(self, m: Machine) -> Value:
+        if self.source is None or self.real is None:
+            return Constant(None)
+        return m.wrap(self.real.grad, Attribute(self.source, "grad"))
+
+    def python_attribute(self, m: Machine, name: str) -> Value:
+        """An attribute the user set on the tensor object."""
+        found = m.tensor_attribute(self, name)
+        if found is None:
+            m.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        return found
+
+    def set_attribute(self, m: Machine, name: str, value: Value) -> None:
+        m.set_tensor_attribute(self, name, value)
+
+    def method(self, m: Machine, name: str, args: Arguments, kwargs: Keywords) -> Value:
+        return m.call(self.attribute(m, name), args, kwargs)
+
+    def truth(self, m: Machine) -> bool:
+        raise Break(
+            "a branch on a tensor",
+            f"the truth value of {self.describe()} depends on data",
+            "use torch.where, or move the branch out of the compiled function",
+        )
+
+    def length(self, m: Machine) -> Value:
+        if self.fake.dim() == 0:
+            m.raise_(TypeError, "len() of a 0-d tensor")
+        return m.wrap_number(self.fake.shape[0])
+
+    def item(self, m: Machine, key: Value) -> Value:
+        import operator
+
+        return m.graph_call(operator.getitem, [self, key], {})
+
+    def set_item(self, m: Machine, key: Value, value: Value) -> None:
+        import operator
+
+        m.graph_call(operator.setitem, [self, key, value], {}, keep=True)
+
+    def iterator(self, m: Machine) -> Value:
+        if self.fake.dim() == 0:
+            m.raise_(TypeError, "iteration over a 0-d tensor")
+        parts = m.graph_method(self, "unbind", [Constant(0)], {})
+        return parts.iterator(m)
+
+    def contains(self, m: Machine, item: Value) -> Value:
+        self.unsupported("the `in` operator")
+
+    def unary(self, m: Machine, operator: str) -> Value:
+        return m.graph_call(m.UNARY[operator], [self], {})
+
+    def hash_key(self, m: Machine) -> Any:
+        return m.identity_key(self)
+
+    def emit(self, e: Emitter) -> None:
+        e.load_tensor(self)
+
+
+def no_more() -> Exhausted:
+    return Exhausted()

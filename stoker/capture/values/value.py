@@ -1,0 +1,144 @@
+"""What the evaluator holds in place of a Python object.
+
+A `Value` stands for one object of the captured program. It either existed before the call (then `source` says where,
+and reads of it are guarded) or is made by the captured code (then it is rebuilt afterwards if someone can still see it).
+
+Requirements:
+  1. One object of the program is one Value: identity of Values is identity of objects.
+  2. An operation either means what CPython's means, or raises `Break`; it never guesses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from stoker.errors import Break
+from stoker.guard.source import Source
+
+if TYPE_CHECKING:
+    from stoker.capture.emit import Emitter
+    from stoker.capture.machine import Machine
+
+Arguments = list["Value"]
+Keywords = dict[str, "Value"]
+
+
+class Exhausted(Exception):
+    """An iterator has no more elements."""
+
+
+class NotConstant(Exception):
+    """The value is not known to the evaluator as a plain Python object."""
+
+
+class Value:
+    """The protocol. A subclass overrides what its kind of object can do; the rest breaks with a reason."""
+
+    source: Source | None = None
+
+    def python_type(self) -> type:
+        raise NotImplementedError(type(self).__name__)
+
+    def describe(self) -> str:
+        """The value in words, for reasons: where it came from, or what it is."""
+        return f"`{self.source.text}`" if self.source is not None else f"a {self.python_type().__qualname__}"
+
+    def unsupported(self, what: str, fix: str | None = None) -> NoReturn:
+        reason = f"{what} of {self.describe()} ({self.python_type().__qualname__}) is not captured"
+        raise Break(what, reason, fix) if fix else Break(what, reason)
+
+    def constant(self) -> Any:
+        """The plain Python object, when it is known and immutable."""
+        raise NotConstant(type(self).__name__)
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        self.unsupported(f"attribute {name!r}")
+
+    def set_attribute(self, m: Machine, name: str, value: Value) -> None:
+        self.unsupported(f"assignment to attribute {name!r}")
+
+    def delete_attribute(self, m: Machine, name: str) -> None:
+        self.unsupported(f"deletion of attribute {name!r}")
+
+    def method(self, m: Machine, name: str, args: Arguments, kwargs: Keywords) -> Value:
+        return m.call(self.attribute(m, name), args, kwargs)
+
+    def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
+        self.unsupported("a call")
+
+    def truth(self, m: Machine) -> bool:
+        self.unsupported("the truth value")
+
+    def length(self, m: Machine) -> Value:
+        self.unsupported("len()")
+
+    def item(self, m: Machine, key: Value) -> Value:
+        self.unsupported("indexing")
+
+    def set_item(self, m: Machine, key: Value, value: Value) -> None:
+        self.unsupported("item assignment")
+
+    def delete_item(self, m: Machine, key: Value) -> None:
+        self.unsupported("item deletion")
+
+    def contains(self, m: Machine, item: Value) -> Value:
+        self.unsupported("the `in` operator")
+
+    def iterator(self, m: Machine) -> Value:
+        self.unsupported("iteration")
+
+    def next(self, m: Machine) -> Value:
+        """The next element; raises `Exhausted`."""
+        self.unsupported("next()")
+
+    def items_list(self, m: Machine) -> list[Value]:
+        """All elements, by iterating."""
+        found: list[Value] = []
+        iterator = self.iterator(m)
+        while True:
+            try:
+                found.append(iterator.next(m))
+            except Exhausted:
+                return found
+
+    def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
+        """`self op other` (or `other op self` if reflected); None where CPython's slot gives NotImplemented."""
+        return None
+
+    def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
+        return None
+
+    def unary(self, m: Machine, operator: str) -> Value:
+        self.unsupported(f"unary {operator}")
+
+    def hash_key(self, m: Machine) -> Any:
+        """A hashable stand-in with the equality of the object, for use as a dictionary key."""
+        self.unsupported("hashing")
+
+    def emit(self, e: Emitter) -> None:
+        """Push the object in the replacement code. Only for values without a source."""
+        self.unsupported("rebuilding")
+
+
+class Null(Value):
+    """CPython's NULL on the stack."""
+
+    def python_type(self) -> type:
+        return type(None)
+
+    def describe(self) -> str:
+        return "NULL"
+
+
+NULL = Null()
+
+
+class Lazy(Value):
+    """A value of the program's surroundings that nobody has looked at: no guard on it is needed yet."""
+
+    def __init__(self, real: Any, source: Source) -> None:
+        self.real, self.source = real, source
+        self.forced: Value | None = None
+
+    def python_type(self) -> type:
+        return type(self.real)

@@ -1,0 +1,118 @@
+"""Every error's words, and the signals the evaluator uses inside.
+
+Errors that a user sees derive from `StokerError` and say what happened, where in the user's source, and what to do.
+`Break` and `Raised` never leave the capture package.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+class StokerError(RuntimeError):
+    """Base of the errors that reach users."""
+
+
+class BadArgument(StokerError, ValueError):
+    """`stoker.compile` was called with something it cannot take."""
+
+
+class UnknownBackend(BadArgument):
+    def __init__(self, name: str, known: list[str]) -> None:
+        super().__init__(
+            f"no back end is called {name!r}. Known ones: {', '.join(known)}. Pass one of these names, or a function "
+            "(graph_module, example_inputs) -> callable."
+        )
+
+
+class UnknownMode(BadArgument):
+    def __init__(self, mode: str, known: list[str]) -> None:
+        super().__init__(f"no mode is called {mode!r}. Known ones: {', '.join(known)}.")
+
+
+class UnknownOption(BadArgument):
+    def __init__(self, name: str, known: list[str]) -> None:
+        super().__init__(f"no option is called {name!r}. Known ones: {', '.join(known)}.")
+
+
+class NotCallable(BadArgument, TypeError):
+    def __init__(self, value: Any) -> None:
+        super().__init__(
+            f"stoker.compile takes a function, a method, a callable object or an nn.Module, not {type(value).__name__}."
+        )
+
+
+class BackendFailed(StokerError):
+    """A back end raised, or returned something that cannot be called. The cause is chained."""
+
+    def __init__(self, backend: str, why: str, location: str) -> None:
+        super().__init__(
+            f"the back end {backend} failed on the graph captured at {location}: {why}. The function itself is "
+            'unharmed: compile it with backend="eager" to run it without this back end.'
+        )
+
+
+class GraphBreakError(StokerError):
+    """`fullgraph=True`, and the function cannot be one graph."""
+
+    def __init__(self, reason: BreakReason) -> None:
+        super().__init__(f"fullgraph=True, but this function does not capture as one graph.\n{reason.render()}")
+        self.reason = reason
+
+
+class VersionLimitError(StokerError):
+    """`fullgraph=True`, and the function kept needing new versions."""
+
+
+class CaptureBug(StokerError):
+    """Capture contradicted itself: a defect of Stoker's, reported instead of a wrong answer."""
+
+
+@dataclass(frozen=True)
+class BreakReason:
+    """Why capture stopped: the construct, the reason, one fix, the user's line."""
+
+    construct: str
+    reason: str
+    fix: str
+    location: str = ""
+    line: str = ""
+
+    def render(self) -> str:
+        shown = f"\n      {self.line}" if self.line else ""
+        return (
+            f"  where:     {self.location}{shown}\n"
+            f"  construct: {self.construct}\n"
+            f"  reason:    {self.reason}\n"
+            f"  fix:       {self.fix}"
+        )
+
+
+DEFAULT_FIX = "move it out of the compiled function, or mark the function with stoker.disable"
+
+
+class Break(Exception):
+    """Capture cannot go past the current instruction."""
+
+    def __init__(self, construct: str, reason: str, fix: str = DEFAULT_FIX) -> None:
+        super().__init__(f"{construct}: {reason}")
+        self.construct, self.reason, self.fix = construct, reason, fix
+        self.location = ""
+        self.line = ""
+
+
+class Raised(Exception):
+    """The captured program raised: carries the symbolic exception value."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
+        self.value = value
+
+
+class SkipFrame(Exception):
+    """This frame is better run by CPython as it is; what it calls may still be captured."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason

@@ -1,0 +1,302 @@
+"""The closed family of checks, and a guard: a check at a source.
+
+In:  what the evaluator read, and what it took for granted about it.
+Out: immutable guards with a C++ check kind, its argument, and words for the user.
+
+Requirements:
+  1. Every check kind is one that the C++ guard program knows (tests/tables/test_guards.py).
+  2. A guard speaks in the user's terms: `words` names what was assumed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from stoker.guard.source import Source
+
+
+class Check:
+    """One condition on one object. `rank` orders checks: the cheap and selective ones first."""
+
+    kind: ClassVar[str]
+    rank: ClassVar[int] = 5
+
+    @property
+    def argument(self) -> Any:
+        raise NotImplementedError
+
+    @property
+    def words(self) -> str:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class TypeIs(Check):
+    """The object's class is exactly this one."""
+
+    type: type
+    kind = "TYPE_IS"
+    rank = 0
+
+    @property
+    def argument(self) -> Any:
+        return self.type
+
+    @property
+    def words(self) -> str:
+        return f"is a {self.type.__qualname__}"
+
+
+@dataclass(frozen=True, eq=False)
+class Is(Check):
+    """The very object: used only where its identity was used."""
+
+    value: Any
+    kind = "IS"
+    rank = 0
+
+    @property
+    def argument(self) -> Any:
+        return self.value
+
+    @property
+    def words(self) -> str:
+        return f"is {_short(self.value)}"
+
+
+@dataclass(frozen=True, eq=False)
+class IsNot(Check):
+    value: Any
+    kind = "IS_NOT"
+    rank = 0
+
+    @property
+    def argument(self) -> Any:
+        return self.value
+
+    @property
+    def words(self) -> str:
+        return f"is not {_short(self.value)}"
+
+
+@dataclass(frozen=True, eq=False)
+class Equals(Check):
+    """Same type and equal value; for plain immutable data."""
+
+    value: Any
+    kind = "EQUALS"
+    rank = 1
+
+    @property
+    def argument(self) -> Any:
+        return self.value
+
+    @property
+    def words(self) -> str:
+        return f"== {_short(self.value)}"
+
+
+@dataclass(frozen=True, eq=False)
+class Length(Check):
+    length: int
+    kind = "LENGTH"
+    rank = 1
+
+    @property
+    def argument(self) -> Any:
+        return self.length
+
+    @property
+    def words(self) -> str:
+        return f"has {self.length} elements"
+
+
+@dataclass(frozen=True, eq=False)
+class DictKeys(Check):
+    """Exactly these keys, in this order."""
+
+    keys: tuple
+    kind = "DICT_KEYS"
+    rank = 2
+
+    @property
+    def argument(self) -> Any:
+        return self.keys
+
+    @property
+    def words(self) -> str:
+        return f"has the keys {_short(list(self.keys))}"
+
+
+@dataclass(frozen=True, eq=False)
+class HasKey(Check):
+    key: Any
+    kind = "HAS_KEY"
+    rank = 2
+
+    @property
+    def argument(self) -> Any:
+        return self.key
+
+    @property
+    def words(self) -> str:
+        return f"has {self.key!r}"
+
+
+@dataclass(frozen=True, eq=False)
+class LacksKey(Check):
+    key: Any
+    kind = "LACKS_KEY"
+    rank = 2
+
+    @property
+    def argument(self) -> Any:
+        return self.key
+
+    @property
+    def words(self) -> str:
+        return f"has no {self.key!r}"
+
+
+@dataclass(frozen=True, eq=False)
+class CodeIs(Check):
+    """A Python function that runs this code."""
+
+    code: Any
+    kind = "CODE_IS"
+    rank = 0
+
+    @property
+    def argument(self) -> Any:
+        return self.code
+
+    @property
+    def words(self) -> str:
+        return f"is the function {self.code.co_qualname} of {self.code.co_filename}:{self.code.co_firstlineno}"
+
+
+@dataclass(frozen=True, eq=False)
+class TypeAttributes(Check):
+    """Class attributes looked up during capture are still the same objects (None found is MISSING)."""
+
+    type: type
+    attributes: tuple[tuple[str, Any], ...]
+    kind = "TYPE_ATTRS"
+    rank = 3
+
+    @property
+    def argument(self) -> Any:
+        return (self.type, self.attributes)
+
+    @property
+    def words(self) -> str:
+        names = ", ".join(name for name, _ in self.attributes[:4])
+        return f"class {self.type.__qualname__} is unchanged ({names})"
+
+
+@dataclass(frozen=True, eq=False)
+class TensorMatch(Check):
+    """Class, dtype, device, layout, requires_grad, dispatch keys, ndim, sizes and strides (-1: any)."""
+
+    spec: Any
+    description: str
+    kind = "TENSOR"
+    rank = 4
+
+    @property
+    def argument(self) -> Any:
+        return self.spec
+
+    @property
+    def words(self) -> str:
+        return f"is {self.description}"
+
+
+@dataclass(frozen=True, eq=False)
+class SameAs(Check):
+    """The same object as the one found at another source."""
+
+    other: Source
+    kind = "SAME_AS"
+    rank = 6
+
+    @property
+    def argument(self) -> Any:
+        raise AssertionError("resolved to a slot by compile_guards")
+
+    @property
+    def words(self) -> str:
+        return f"is {self.other.text}"
+
+
+@dataclass(frozen=True, eq=False)
+class NotSameAs(Check):
+    """None of the objects found at the other sources: what is written through one name is not seen through another."""
+
+    others: tuple[Source, ...]
+    kind = "NOT_SAME_AS"
+    rank = 6
+
+    @property
+    def argument(self) -> Any:
+        raise AssertionError("resolved to slots by compile_guards")
+
+    @property
+    def words(self) -> str:
+        return "is not also " + " or ".join(other.text for other in self.others[:4])
+
+
+@dataclass(frozen=True, eq=False)
+class InRange(Check):
+    lower: int
+    upper: int
+    kind = "RANGE"
+    rank = 1
+
+    @property
+    def argument(self) -> Any:
+        return (self.lower, self.upper)
+
+    @property
+    def words(self) -> str:
+        return f"is an int from {self.lower} to {self.upper}"
+
+
+@dataclass(frozen=True, eq=False)
+class Holds(Check):
+    """An escape hatch: a Python predicate. For rare kinds only; it is the one check that runs Python."""
+
+    predicate: Any
+    description: str
+    kind = "PYTHON"
+    rank = 7
+
+    @property
+    def argument(self) -> Any:
+        return self.predicate
+
+    @property
+    def words(self) -> str:
+        return self.description
+
+
+@dataclass(frozen=True, eq=False)
+class Guard:
+    """A check at a source, and the user's line that needed it. Source None: the thread's torch state or a size relation."""
+
+    source: Source | None
+    check: Check | None
+    location: str = ""
+    description: str = ""
+
+    @property
+    def text(self) -> str:
+        if self.source is None or self.check is None:
+            return self.description
+        return f"{self.source.text} {self.check.words}"
+
+
+def _short(value: Any, limit: int = 60) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."
