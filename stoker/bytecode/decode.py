@@ -4,8 +4,8 @@ In:  a code object of the running interpreter.
 Out: its instructions in order, with operands resolved (see instruction.py) and names as versions.py defines them.
 
 What must hold (tests/roundtrip): `encode(decode(code), code)` behaves as `code`, and decodes to the same list.
-A conditional fact of the interpreter survives as order: on 3.12 a FOR_ITER that ends jumps *past* the END_FOR that is
-its target (on 3.13 past END_FOR and POP_TOP), so these must stay where they are.
+On 3.12 a FOR_ITER that ends goes on *past* the END_FOR that is its target (on 3.13 past END_FOR and POP_TOP): see
+SKIPPED_AT_LOOP_END.
 """
 
 from __future__ import annotations

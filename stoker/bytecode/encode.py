@@ -31,6 +31,7 @@ from .versions import (
     FORMS,
     FORWARD,
     INVERTED,
+    SKIPPED_AT_LOOP_END,
     Form,
     Operand,
     stack_slots,
@@ -45,6 +46,7 @@ def encode(instructions: Sequence[Instruction], template: CodeType, **changes: o
     """A code object that runs the instructions."""
     operands = _Operands(template, changes)
     lines, index = _place(instructions)
+    _check_loop_ends(lines, index)
     forms, arguments = operands.resolve(lines, index)
     sizes = _settle(lines, index, forms, arguments)
     starts = [0, *accumulate(sizes)]
@@ -87,6 +89,15 @@ def _place(instructions: Sequence[Instruction]) -> tuple[list[Instruction], dict
         else:
             lines.append(instruction)
     return lines, index
+
+
+def _check_loop_ends(lines: list[Instruction], index: dict[Instruction, int]) -> None:
+    """The interpreter skips instructions after a loop without looking at them, so they must be the right ones."""
+    for instruction in lines:
+        if instruction.name == "FOR_ITER" and instruction.value in index:
+            end = index[instruction.value]
+            if any(line.name != name for line, name in zip(lines[end:], SKIPPED_AT_LOOP_END)):
+                raise EncodeError(f"FOR_ITER must lead to {', '.join(SKIPPED_AT_LOOP_END)}")
 
 
 class _Operands:

@@ -43,7 +43,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Handler:
-    """Where an exception goes: unwind the stack to `depth`, push the instruction's offset if `lasti`, push the exception."""
+    """Where an exception goes: unwind the stack to `depth`, push the offset if `lasti`, push the exception."""
 
     target: Instruction
     depth: int

@@ -66,7 +66,7 @@ def _write_big_endian(table: bytearray, number: int) -> None:
 
 
 # A location entry opens with 0x80, four bits for its form and three for the units it covers, less one. Lines are
-# relative to the entry before. Numbers here are least significant group first, and signed ones keep their sign in bit 0.
+# relative to the entry before. Numbers are least significant group first; signed ones keep their sign in bit 0.
 
 _ONE_LINE, _NO_COLUMNS, _LONG, _NOWHERE = 10, 13, 14, 15
 _UNITS_OF_AN_ENTRY = 8
@@ -77,17 +77,15 @@ def write_location_table(first_line: int, runs: Iterable[tuple[int, Positions | 
     table = bytearray()
     line = first_line
     for units, positions in runs:
-        form, tail = _NOWHERE, b""
-        if positions is not None and positions[0] is not None:
-            form, tail = _location(positions, line)
-            line = positions[0]
         while units > 0:
+            form, tail = _NOWHERE, b""
+            if positions is not None and positions.lineno is not None:
+                form, tail = _location(positions, line)
+                line = positions.lineno
             length = min(units, _UNITS_OF_AN_ENTRY)
             table.append(128 | form << 3 | length - 1)
             table += tail
             units -= length
-            if units and form not in (_NOWHERE,):
-                form, tail = _location(positions, line)
     return bytes(table)
 
 
