@@ -82,7 +82,7 @@ def decode(code: CodeType) -> list[Instruction]:
     for jump, target in jumps:
         jump.value = at[target]
     if code.co_exceptiontable:
-        _attach_handlers(code.co_exceptiontable, instructions, at)
+        _attach_handlers(code.co_exceptiontable, at)
     return _split(instructions, slots, cell_slots) if _SUPER else instructions
 
 
@@ -91,21 +91,21 @@ def _cell_slots(code: CodeType, slots: tuple[str, ...]) -> frozenset[int]:
     return frozenset(slot for slot, name in enumerate(slots) if slot >= local or name in code.co_cellvars)
 
 
-def _attach_handlers(table: bytes, instructions: list[Instruction], at: dict[int, Instruction]) -> None:
+def _attach_handlers(table: bytes, at: dict[int, Instruction]) -> None:
     """Give each instruction its exception-table entry; entries that lead to one place become one Handler."""
     handlers: dict[tuple[int, int, bool], Handler] = {}
-    where = iter(instructions)
-    instruction = next(where, None)
-    for start, end, target, depth, lasti in read_exception_table(table):
-        key = (target, depth, lasti)
-        handler = handlers.get(key)
-        if handler is None:
-            handler = handlers[key] = Handler(at[target], depth, lasti)
-        while instruction is not None and instruction.offset < 2 * start:
-            instruction = next(where, None)
-        while instruction is not None and instruction.offset < 2 * end:
-            instruction.handler = handler
-            instruction = next(where, None)
+    ranges = iter(read_exception_table(table))
+    covering = next(ranges, None)
+    for unit, instruction in at.items():
+        while covering is not None and covering.end <= unit:
+            covering = next(ranges, None)
+        if covering is None:
+            return
+        if covering.start <= unit:
+            key = (covering.target, covering.depth, covering.lasti)
+            if key not in handlers:
+                handlers[key] = Handler(at[covering.target], covering.depth, covering.lasti)
+            instruction.handler = handlers[key]
 
 
 _SUPER = frozenset(SPLITS) & frozenset(FORMS)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 from types import CodeType
+from typing import Any
 
 from .flow import stack_depth
 from .instruction import Instruction, Positions
@@ -42,7 +43,7 @@ class EncodeError(ValueError):
     """The instructions do not form a code object."""
 
 
-def encode(instructions: Sequence[Instruction], template: CodeType, **changes: object) -> CodeType:
+def encode(instructions: Sequence[Instruction], template: CodeType, **changes: Any) -> CodeType:
     """A code object that runs the instructions."""
     operands = _Operands(template, changes)
     lines, index = _place(instructions)
@@ -103,7 +104,7 @@ def _check_loop_ends(lines: list[Instruction], index: dict[Instruction, int]) ->
 class _Operands:
     """The tables that operands index: names, constants, and the slots of the frame."""
 
-    def __init__(self, template: CodeType, changes: dict[str, object]) -> None:
+    def __init__(self, template: CodeType, changes: dict[str, Any]) -> None:
         self.varnames: tuple[str, ...] = changes.get("co_varnames", template.co_varnames)
         self.cellvars: tuple[str, ...] = changes.get("co_cellvars", template.co_cellvars)
         self.freevars: tuple[str, ...] = changes.get("co_freevars", template.co_freevars)
@@ -201,7 +202,7 @@ def _jump_form(instruction: Instruction, place: int, index: dict[Instruction, in
     return FORMS[real]
 
 
-def _comparison(text: object, to_bool: int) -> int:
+def _comparison(text: str, to_bool: int) -> int:
     number = COMPARE_OPS.index(text) << COMPARE_SHIFT
     if COMPARE_SHIFT:
         number |= COMPARE_MASKS[text] | (COMPARE_TO_BOOL if to_bool else 0)
@@ -211,7 +212,7 @@ def _comparison(text: object, to_bool: int) -> int:
 _COMPARED_BY_VALUE = frozenset({int, bool, str, bytes, type(None), type(...)})
 
 
-def _constant_key(constant: object) -> object:
+def _constant_key(constant: Any) -> object:
     """Equal for constants that no program can tell apart."""
     kind = type(constant)
     if kind in _COMPARED_BY_VALUE:

@@ -128,8 +128,9 @@ def _live(
             for way in ways[place]:
                 after |= live[way]
             before = reads[place] | after & keeps[place]
-            if raises[place] is not None:
-                before |= live[raises[place]]
+            handler = raises[place]
+            if handler is not None:
+                before |= live[handler]
             if before != live[place]:
                 live[place] = before
                 changed = True

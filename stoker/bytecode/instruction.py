@@ -9,13 +9,13 @@ Identity matters: two equal looking instructions are different jump targets. Cop
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Positions(NamedTuple):
-    """Where in the source an instruction comes from (PEP 657)."""
+    """Where in the source an instruction comes from (PEP 657). One that comes from nowhere has None instead."""
 
-    lineno: int | None = None
+    lineno: int
     end_lineno: int | None = None
     col_offset: int | None = None
     end_col_offset: int | None = None
@@ -30,11 +30,12 @@ class Instruction:
     flag:    the bits that the version packs beside the operand: LOAD_GLOBAL's push-null, LOAD_ATTR's method bit (3.12),
              LOAD_SUPER_ATTR's two bits, COMPARE_OP's to-bool (3.13).
     handler: the exception-table entry that covers this instruction. The table is flat, so there is at most one.
-    offset:  where `frame.f_lasti` stands when this instruction runs; None for one that was not decoded.
+    offset:  the byte offset of the opcode, after its EXTENDED_ARGs; None for one that was not decoded. It is the
+             `tb_lasti` of what it raises; a frame that waits in a call may stand on one of the caches behind it.
     """
 
     name: str
-    value: object = None
+    value: Any = None
     flag: int = 0
     positions: Positions | None = None
     handler: Handler | None = None

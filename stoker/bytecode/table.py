@@ -79,7 +79,7 @@ def write_location_table(first_line: int, runs: Iterable[tuple[int, Positions | 
     for units, positions in runs:
         while units > 0:
             form, tail = _NOWHERE, b""
-            if positions is not None and positions.lineno is not None:
+            if positions is not None:
                 form, tail = _location(positions, line)
                 line = positions.lineno
             length = min(units, _UNITS_OF_AN_ENTRY)
@@ -101,7 +101,7 @@ def _location(positions: Positions, previous_line: int) -> tuple[int, bytes]:
             return column >> 3, bytes(((column & 7) << 4 | end_column - column,))
         if 0 <= delta <= 2 and column < 128 and end_column < 128:
             return _ONE_LINE + delta, bytes((column, end_column))
-    lines = _signed(delta) + _unsigned((line if end_line is None else end_line) - line)
+    lines = _signed(delta) + _unsigned(0 if end_line is None else end_line - line)
     columns = (0 if number is None else number + 1 for number in (column, end_column))
     return _LONG, lines + b"".join(map(_unsigned, columns))
 
