@@ -7,7 +7,11 @@ Out: a code object for the running interpreter.
 What must hold (tests/roundtrip):
   1. Decoding the result gives the same instructions, but for backward conditional jumps where the version has none.
   2. Constants stay apart when a program could tell them apart: 1, 1.0 and True; 0.0 and -0.0; objects by identity.
-  3. `co_stacksize` is the exact need. Lists that cannot have one (the stack disagrees at a join) are refused.
+  3. `co_stacksize` is the exact need of the instructions that can be reached. Lists that cannot have one (the stack
+     disagrees at a join) are refused.
+Of `co_consts` only the first is taken over, which is the docstring's place; `co_varnames` is where new locals are added.
+One thing is lost, because no constructor takes it: which locals of a class body or module belong to an inlined
+comprehension (3.12) and are hidden from `locals()`. Function bodies have no such locals.
 """
 
 from __future__ import annotations
@@ -58,7 +62,7 @@ def encode(instructions: Sequence[Instruction], template: CodeType, **changes: A
             "co_code": _write(forms, arguments, sizes),
             "co_exceptiontable": write_exception_table(_ranges(lines, index, starts)),
             "co_linetable": write_location_table(first_line, _runs(lines, sizes)),
-            "co_stacksize": max(1, stack_depth(lines)),
+            "co_stacksize": max(1, stack_depth(instructions)),
             "co_consts": tuple(operands.constants),
             "co_names": tuple(operands.names),
             "co_varnames": operands.varnames,

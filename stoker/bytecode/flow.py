@@ -151,42 +151,36 @@ def loops(instructions: Sequence[Instruction]) -> list[bool]:
     These are the cycles of the graph: its strongly connected components (Tarjan 1972), found without recursion.
     """
     ways = successors(instructions)
-    size = len(instructions)
-    order = [0] * size  # 0: not seen yet
-    lowest = [0] * size
-    on_path = [False] * size
     inside = [place in way for place, way in enumerate(ways)]
+    order: dict[int, int] = {}  # when a place was first seen
+    lowest: dict[int, int] = {}  # the earliest place of the path that it leads back to
     path: list[int] = []
-    counter = 0
-    for root in range(size):
-        work = [] if order[root] else [(root, iter(ways[root]))]
-        if work:
-            counter += 1
-            order[root] = lowest[root] = counter
-            path.append(root)
-            on_path[root] = True
+    on_path: set[int] = set()
+    for root in range(len(instructions)):
+        work: list[tuple[int, int]] = [] if root in order else [(root, 0)]
         while work:
-            place, rest = work[-1]
-            for way in rest:
-                if not order[way]:
-                    counter += 1
-                    order[way] = lowest[way] = counter
-                    path.append(way)
-                    on_path[way] = True
-                    work.append((way, iter(ways[way])))
-                    break
-                if on_path[way]:
-                    lowest[place] = min(lowest[place], order[way])
-            else:
-                work.pop()
-                if work:
-                    parent = work[-1][0]
-                    lowest[parent] = min(lowest[parent], lowest[place])
-                if lowest[place] == order[place]:
-                    first = path.index(place)
-                    component = path[first:]
-                    del path[first:]
-                    for member in component:
-                        on_path[member] = False
-                        inside[member] = inside[member] or len(component) > 1
+            place, tried = work.pop()
+            if tried == 0:
+                order[place] = lowest[place] = len(order)
+                path.append(place)
+                on_path.add(place)
+            elif ways[place][tried - 1] in on_path:
+                lowest[place] = min(lowest[place], lowest[ways[place][tried - 1]])
+            if tried < len(ways[place]):
+                work.append((place, tried + 1))
+                if ways[place][tried] not in order:
+                    work.append((ways[place][tried], 0))
+            elif lowest[place] == order[place]:
+                component = _cut(path, place)
+                on_path.difference_update(component)
+                for member in component:
+                    inside[member] |= len(component) > 1
     return inside
+
+
+def _cut(path: list[int], place: int) -> list[int]:
+    """Take the end of the path off, from a place on."""
+    component = [path.pop()]
+    while component[-1] != place:
+        component.append(path.pop())
+    return component

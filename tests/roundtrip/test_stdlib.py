@@ -212,24 +212,32 @@ def functions(module: ModuleType) -> Iterator[FunctionType]:
                 yield function
 
 
-def encode_again(code: CodeType) -> CodeType:
-    """Through decode and encode, with the code objects inside."""
-    instructions = decode(code)
-    for instruction in instructions:
+def encode_again(code: CodeType, padding: int) -> CodeType:
+    """Through decode and encode, with the code objects inside, and with `padding` NOPs before each load.
+
+    The padding makes jumps long and moves all that exception and location tables speak of.
+    """
+    instructions = []
+    for instruction in decode(code):
         if isinstance(instruction.value, CodeType):
-            instruction.value = encode_again(instruction.value)
+            instruction.value = encode_again(instruction.value, padding)
+        if instruction.name in ("LOAD_FAST", "LOAD_CONST", "LOAD_GLOBAL"):
+            spot, handler = instruction.positions, instruction.handler
+            instructions += [Instruction("NOP", positions=spot, handler=handler) for _ in range(padding)]
+        instructions.append(instruction)
     return encode(instructions, code)
 
 
+@pytest.mark.parametrize("padding", [0, 40])
 @pytest.mark.parametrize("name", USES)
-def test_what_comes_back_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_comes_back_runs(name: str, padding: int, monkeypatch: pytest.MonkeyPatch) -> None:
     use, further = USES[name]
     module = importlib.import_module(name)
     expected = use(module)
     changed = 0
     for each in [module, *map(importlib.import_module, further)]:
         for function in functions(each):
-            monkeypatch.setattr(function, "__code__", encode_again(function.__code__))
+            monkeypatch.setattr(function, "__code__", encode_again(function.__code__, padding))
             changed += 1
     assert changed > 5
     assert use(module) == expected

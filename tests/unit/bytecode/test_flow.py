@@ -128,6 +128,12 @@ def test_a_loop_of_one():
     assert loops([*top, *spin]) == [False, True]
 
 
+def test_a_long_way_is_no_burden():
+    top = build.nop()
+    straight = [each for _ in range(50_000) for each in build.nop()]
+    assert loops([*straight, *top, *build.jump(top[0])]) == [False] * 50_000 + [True, True]
+
+
 def test_nothing():
     assert stack_depths([]) == reachable([]) == live_locals([]) == loops([]) == []
 
