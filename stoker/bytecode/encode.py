@@ -9,7 +9,7 @@ What must hold (tests/roundtrip):
   2. Constants stay apart when a program could tell them apart: 1, 1.0 and True; 0.0 and -0.0; objects by identity.
   3. `co_stacksize` is the exact need of the instructions that can be reached. Lists that cannot have one (the stack
      disagrees at a join) are refused.
-Of `co_consts` only the first is taken over, which is the docstring's place; `co_varnames` is where new locals are added.
+Of `co_consts` only the first is taken over: the docstring's place. New locals are appended to `co_varnames`.
 One thing is lost, because no constructor takes it: which locals of a class body or module belong to an inlined
 comprehension (3.12) and are hidden from `locals()`. Function bodies have no such locals.
 """
