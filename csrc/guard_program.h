@@ -1,0 +1,86 @@
+// The guards of one entry as a program: a tree of objects to reach, and checks on each.
+//
+// In:  the bound slots of a call and its function.
+// Out: GUARDS_HOLD and the fetched objects, or the index of the guard that failed.
+//
+// Requirements, held by tests/unit/csrc/test_guards.py:
+//   1. A failed check leaves no exception and no reference behind.
+//   2. No Python code runs, except where an accessor or a check says so (ATTR, ITEM, PYTHON, EQUALS of unusual types).
+//   3. The only mutable state is what a node or a check remembers of a dictionary: its tag, and what was true under that
+//      tag. Each such pair is written at once, so that threads and recursive runs may share a program.
+#pragma once
+
+#include "python_compat.h"
+#include "ref.h"
+#include "shape_program.h"
+
+#include <climits>
+#include <vector>
+
+namespace stoker {
+
+inline constexpr int GUARDS_HOLD = INT_MIN;
+// Reported when an object cannot be reached and no guard lies in its subtree.
+inline constexpr int NO_GUARD = -1;
+
+#define STOKER_ACCESSORS(X)                                                                                      \
+  X(LOCAL) X(GLOBALS) X(GLOBAL) X(CLOSURE) X(CONST) X(ATTR) X(DICT) X(DICT_ITEM) X(LIST_ITEM) X(TUPLE_ITEM) X(ITEM) \
+  X(TYPE) X(CELL) X(FUNC_CODE) X(FUNC_DEFAULTS) X(FUNC_KWDEFAULTS) X(FUNC_CLOSURE) X(FUNC_GLOBALS) X(METHOD_SELF)  \
+  X(METHOD_FUNC) X(WEAKREF) X(DICT_KEY) X(SIZE) X(SLOT)
+
+#define STOKER_CHECKS(X)                                                                                      \
+  X(TYPE_IS) X(IS) X(IS_NOT) X(EQUALS) X(LENGTH) X(DICT_KEYS) X(HAS_KEY) X(LACKS_KEY) X(TENSOR) X(SAME_AS)     \
+  X(NOT_SAME_AS) X(CODE_IS) X(TYPE_ATTRS) X(RANGE) X(PYTHON)
+
+#define STOKER_NAME(name) name,
+enum class Accessor : uint8_t { STOKER_ACCESSORS(STOKER_NAME) };
+enum class CheckKind : uint8_t { STOKER_CHECKS(STOKER_NAME) };
+#undef STOKER_NAME
+
+// Nodes lie in preorder: the children of a node begin right after it, `end` is where its subtree ends.
+struct Node {
+  Accessor accessor;
+  bool hold;  // something below may run Python code, so the object needs a reference of our own
+  int slot;
+  uint32_t end;
+  uint32_t first_check, end_check;
+  int first_guard;  // reported when the object cannot be reached
+  PyObject* argument;
+  Py_ssize_t number;  // the index, or the key's hash
+  // Under this tag of the parent dictionary, this was the item.
+  uint64_t tag;
+  PyObject* value;
+};
+
+struct Check {
+  CheckKind kind;
+  int guard;
+  PyObject* argument;
+  // IS: the object, held only through `reference`. EQUALS: null if Python's == is needed.
+  PyObject* expected;
+  PyObject* reference;
+  Py_ssize_t low, high;  // LENGTH: low. RANGE: both. SAME_AS: low. HAS_KEY, LACKS_KEY: the hash in low.
+  uint64_t tag;          // under this tag of the dictionary (TYPE_ATTRS: of the type), the check held
+};
+
+struct GuardProgram {
+  PyObject_HEAD
+  Py_ssize_t slot_count;
+  PyObject* state;  // TorchState or null
+  int state_guard;
+  Py_ssize_t size;
+  std::vector<Node> nodes;
+  std::vector<Check> checks;
+  ShapeProgram shapes;
+};
+
+extern PyTypeObject* guard_program_type;
+extern PyObject* missing;
+
+// On GUARDS_HOLD, `fetched` holds slot_count owned references; otherwise nothing.
+int check_guards(GuardProgram* program, PyObject* const* bound, Py_ssize_t count, PyFunctionObject* function,
+                 PyObject** fetched);
+
+bool add_guard_types(PyObject* module);
+
+}  // namespace stoker

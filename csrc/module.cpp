@@ -1,0 +1,52 @@
+// stoker._C: the part of Stoker that runs on each call.
+
+#include "callable.h"
+#include "code_cache.h"
+#include "dispatch.h"
+#include "frame_hook.h"
+#include "guard_program.h"
+#include "tensor_check.h"
+
+namespace {
+
+using namespace stoker;
+
+PyObject* active_compiler(PyObject*, PyObject*) {
+  auto* compiler = reinterpret_cast<PyObject*>(hook_thread.active);
+  return Py_NewRef(compiler ? compiler : Py_None);
+}
+
+PyObject* entries(PyObject*, PyObject* arguments) {
+  PyObject *code, *compiler;
+  if (!PyArg_ParseTuple(arguments, "O!O!:entries", &PyCode_Type, &code, compiler_type, &compiler)) return nullptr;
+  return PyObject_CallMethod(compiler, "entries", "O", code);
+}
+
+PyMethodDef methods[] = {
+    {"active_compiler", active_compiler, METH_NOARGS, "the compiler that this thread runs under, or None"},
+    {"call_with", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_with)), METH_FASTCALL | METH_KEYWORDS,
+     "call_with(compiler_or_None, function, *args, **kwargs)"},
+    {"entries", entries, METH_VARARGS, "entries(code, compiler): the compiled versions of a code"},
+    {},
+};
+
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "stoker._C", "The frame hook, entries and guards.", -1, methods,
+                          nullptr,               nullptr,     nullptr,                               nullptr};
+
+bool add_actions(PyObject* module) {
+  return PyModule_AddIntConstant(module, "RUN_ONCE", static_cast<int>(Action::RUN_ONCE)) == 0 &&
+         PyModule_AddIntConstant(module, "SKIP", static_cast<int>(Action::SKIP)) == 0 &&
+         PyModule_AddIntConstant(module, "SKIP_DEEP", static_cast<int>(Action::SKIP_DEEP)) == 0 &&
+         PyModule_AddIntConstant(module, "FREEZE", static_cast<int>(Action::FREEZE)) == 0;
+}
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__C() {
+  Ref module = Ref::steal(PyModule_Create(&definition));
+  if (!module) return nullptr;
+  const bool ready = prepare_frame_hook() && add_actions(module.get()) && add_tensor_types(module.get()) &&
+                     add_guard_types(module.get()) && add_cache_types(module.get()) && add_resume_types(module.get()) &&
+                     add_callable_types(module.get());
+  return ready ? module.release() : nullptr;
+}
