@@ -1,0 +1,172 @@
+"""Knowledge of others about an operator: its registered fake kernel, its decomposition, torch's meta kernel, eager's errors.
+
+In:  an operator and arguments with fake tensors.
+Out: the answer a rule of ours would give (see `stoker.fake.rule`).
+
+Some of torch's meta kernels are Python and import Dynamo on their first call; so this is for operators without a rule.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from stoker import torch_private
+from stoker.fake.meta import Meta, is_contiguous, meta_of, product
+from stoker.fake.rule import Alias, NoMetaRule
+from stoker.fake.tensor import FakeTensor, data_dependent
+from stoker.shape.env import DataDependent
+
+_LARGEST_TRIAL_ELEMENTS = 1 << 20
+_COMPOSITE = torch_private.DispatchKey.CompositeImplicitAutograd
+
+
+def map_tensors(function: Callable[[Any], Any], value: Any) -> Any:
+    """`value` with `function` applied to each tensor in it."""
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if type(value) in (list, tuple):
+        return type(value)(map_tensors(function, v) for v in value)
+    if type(value) is dict:
+        return {k: map_tensors(function, v) for k, v in value.items()}
+    return value
+
+
+def tensors_in(value: Any) -> list[FakeTensor]:
+    """The fake tensors in nested arguments, in order."""
+    found: list[FakeTensor] = []
+    map_tensors(found.append, value)
+    return found
+
+
+def eager_complains(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Run eager on small stand-ins so that it raises its own error; return if it finds none.
+
+    Large arguments become one element seen many times: the shape checks come before any work.
+    """
+
+    def stand_in(fake: FakeTensor) -> torch.Tensor:
+        sizes = [int(s) for s in fake.meta.sizes]
+        real = torch.zeros(sizes if product(sizes) <= _LARGEST_TRIAL_ELEMENTS else (), dtype=fake.meta.dtype)
+        return real.expand(sizes)
+
+    if any(t.meta.symbolic for t in tensors_in([args, kwargs])):
+        return
+    devices = {t.meta.device for t in tensors_in([args, kwargs]) if t.meta.sizes}
+    if len(devices) > 1:
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices, "
+            f"{' and '.join(sorted(map(str, devices), reverse=True)[:2])}!"
+        )
+    kwargs = {k: torch.device("cpu") if isinstance(v, torch.device) else v for k, v in kwargs.items()}
+    with torch_private.dispatch_modes_off(), torch.random.fork_rng(devices=[]), torch.no_grad():
+        func(*map_tensors(stand_in, args), **map_tensors(stand_in, kwargs))
+
+
+def ask_others(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The best answer that is not one of our rules."""
+    if (kernel := _registered_fake(func)) is not None:
+        return _under_mode(mode, kernel, args, kwargs)
+    if func.has_kernel_for_dispatch_key(_COMPOSITE):
+        return _under_mode(mode, func.decompose, args, kwargs)
+    return _meta_kernel(mode, func, args, kwargs)
+
+
+@functools.cache
+def _registered_fake(func: Any) -> Any:
+    """The function given to torch.library.register_fake for this operator, or None."""
+    return torch_private.registered_fake_kernel(func._schema.name)
+
+
+def _under_mode(mode: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call a Python function that is written in terms of other operators."""
+    with mode, torch_private.fake_kernel_context(lambda: _FakeKernelContext()):
+        result = function(*args, **kwargs)
+    if result is NotImplemented:
+        raise NoMetaRule(function)
+    inputs = tensors_in([args, kwargs])
+    return map_tensors(lambda fake: _as_answer(mode.as_fake(fake), inputs), result)
+
+
+class _FakeKernelContext:
+    """What torch.library.get_ctx() gives inside a registered fake kernel."""
+
+    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> Any:
+        raise data_dependent("torch.library.get_ctx().new_dynamic_size")
+
+    create_unbacked_symint = new_dynamic_size
+
+
+def _as_answer(fake: FakeTensor, inputs: list[FakeTensor]) -> Any:
+    for candidate in inputs:
+        if fake is candidate:
+            return fake
+    for candidate in inputs:
+        if fake.memory is candidate.memory:
+            return Alias(fake.meta, candidate)
+    return fake.meta
+
+
+def _meta_kernel(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run torch's meta kernel on tensors of device "meta", and give its results the device eager would."""
+    stand_ins: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
+
+    def stand_in(fake: FakeTensor) -> torch.Tensor:
+        if id(fake) not in stand_ins:
+            stand_ins[id(fake)] = (_meta_tensor(fake.meta), fake)
+        return stand_ins[id(fake)][0]
+
+    device = _result_device(args, kwargs)
+    meta_kwargs = {k: torch.device("meta") if isinstance(v, torch.device) else v for k, v in kwargs.items()}
+    if not tensors_in([args, kwargs]) and any(a.name == "device" for a in func._schema.arguments):
+        meta_kwargs["device"] = torch.device("meta")
+    try:
+        with torch_private.dispatch_modes_off():
+            result = func(*map_tensors(stand_in, args), **map_tensors(stand_in, meta_kwargs))
+    except NotImplementedError as error:
+        if _reads_data(func):
+            raise data_dependent(str(func)) from error
+        raise NoMetaRule(func) from error
+    except RuntimeError as error:
+        if "meta tensors" in str(error) and not isinstance(error, DataDependent):
+            raise data_dependent(str(func)) from error
+        raise
+    origin = {real.untyped_storage()._cdata: fake for real, fake in stand_ins.values()}
+
+    def answer(real: torch.Tensor) -> Any:
+        for known, fake in stand_ins.values():
+            if known is real:
+                return fake
+        meta = meta_of(real.dtype, real.shape, real.stride(), device, real.storage_offset())
+        base = origin.get(real.untyped_storage()._cdata)
+        return meta if base is None else Alias(meta, base)
+
+    return map_tensors(answer, result)
+
+
+_DATA_TAG = torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape
+
+
+def _reads_data(func: Any) -> bool:
+    return any(tag in func.tags for tag in _DATA_TAG)
+
+
+def _meta_tensor(meta: Meta) -> torch.Tensor:
+    if is_contiguous(meta.sizes, meta.strides) and not isinstance(meta.offset, torch.SymInt) and meta.offset == 0:
+        return torch.empty_strided(meta.sizes, meta.strides, dtype=meta.dtype, device="meta")
+    reach = meta.offset + 1 + sum((s - 1) * t for s, t in zip(meta.sizes, meta.strides))
+    flat = torch.empty(torch.sym_max(reach, 0), dtype=meta.dtype, device="meta")
+    return torch.as_strided(flat, meta.sizes, meta.strides, meta.offset)
+
+
+def _result_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device:
+    if isinstance(kwargs.get("device"), torch.device):
+        return kwargs["device"]  # type: ignore[no-any-return]
+    fakes = tensors_in([args, kwargs])
+    for fake in fakes:
+        if fake.meta.sizes or fake.meta.device.type != "cpu":
+            return fake.meta.device
+    return fakes[0].meta.device if fakes else torch.device("cpu")

@@ -1,0 +1,266 @@
+"""A tensor's metadata as a value, and the arithmetic of sizes and strides.
+
+In:  sizes and strides, each an int or a torch.SymInt.
+Out: interned `Meta` records, and the strides that eager's allocation rules give.
+
+What must hold: two equal metadata are one object (tests/unit/fake/test_meta.py), so that a memo key hashes by identity; and
+no function here decides anything about a symbol that the arithmetic does not need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+Size = Any
+"""An int or a torch.SymInt: both have the arithmetic, and comparing SymInts asks the shape environment."""
+
+
+class Meta:
+    """What is known of a tensor without its data. Made by `meta_of`, never directly; compare with `is`."""
+
+    __slots__ = ("device", "dtype", "offset", "sizes", "strides", "symbolic")
+
+    def __init__(
+        self,
+        dtype: torch.dtype,
+        sizes: tuple[Size, ...],
+        strides: tuple[Size, ...],
+        offset: Size,
+        device: torch.device,
+        symbolic: bool,
+    ) -> None:
+        self.dtype = dtype
+        self.sizes = sizes
+        self.strides = strides
+        self.offset = offset
+        self.device = device
+        self.symbolic = symbolic
+
+    def __repr__(self) -> str:
+        return f"Meta({self.dtype}, {self.sizes}, {self.strides}, {self.offset}, {self.device})"
+
+
+_INTERNED: dict[tuple[Any, ...], Meta] = {}
+
+
+def _plain(values: Sequence[Size]) -> tuple[Any, ...]:
+    """The same values with each SymInt replaced by its expression, which is hashable and unique."""
+    return tuple(v.node.expr if isinstance(v, torch.SymInt) else v for v in values)
+
+
+def meta_of(
+    dtype: torch.dtype,
+    sizes: Sequence[Size],
+    strides: Sequence[Size] | None,
+    device: torch.device,
+    offset: Size = 0,
+) -> Meta:
+    """The one `Meta` with this content. `strides=None` means contiguous."""
+    sizes = tuple(sizes)
+    strides = contiguous_strides(sizes) if strides is None else tuple(strides)
+    key = (dtype, sizes, strides, offset, device)
+    try:
+        found = _INTERNED.get(key)
+    except TypeError:  # a SymInt does not hash
+        key = (dtype, _plain(sizes), _plain(strides), *_plain((offset,)), device)
+        found = _INTERNED.get(key)
+    if found is None:
+        symbolic = any(isinstance(v, torch.SymInt) for v in (*sizes, *strides, offset))
+        found = _INTERNED[key] = Meta(dtype, sizes, strides, offset, device, symbolic)
+    return found
+
+
+def _at_least_one(size: Size) -> Size:
+    if type(size) is int:
+        return size if size > 1 else 1
+    return torch.sym_max(size, 1)
+
+
+def contiguous_strides(sizes: Sequence[Size]) -> tuple[Size, ...]:
+    """Row-major strides: the last dimension is the fastest."""
+    strides = [1] * len(sizes)
+    running: Size = 1
+    for i in range(len(sizes) - 1, -1, -1):
+        strides[i] = running
+        running = running * _at_least_one(sizes[i])
+    return tuple(strides)
+
+
+def strides_in_order(sizes: Sequence[Size], order: Sequence[int]) -> tuple[Size, ...]:
+    """Dense strides where `order` lists dimensions from the slowest to the fastest."""
+    strides: list[Size] = [1] * len(sizes)
+    running: Size = 1
+    for i in reversed(order):
+        strides[i] = running
+        running = running * _at_least_one(sizes[i])
+    return tuple(strides)
+
+
+CHANNELS_LAST_ORDER = {3: (0, 2, 1), 4: (0, 2, 3, 1), 5: (0, 2, 3, 4, 1)}
+
+
+def channels_last_strides(sizes: Sequence[Size]) -> tuple[Size, ...]:
+    """Strides of a batch-channels-space tensor whose channels are the fastest dimension."""
+    return strides_in_order(sizes, CHANNELS_LAST_ORDER[len(sizes)])
+
+
+def product(sizes: Sequence[Size]) -> Size:
+    """The number of elements."""
+    result: Size = 1
+    for size in sizes:
+        result = result * size
+    return result
+
+
+def is_empty(sizes: Sequence[Size]) -> bool:
+    """Has some dimension no element? Symbols are sizes of at least one, or ask their environment."""
+    return any(size == 0 for size in sizes)
+
+
+def _matches(sizes: Sequence[Size], strides: Sequence[Size], order: Sequence[int]) -> bool:
+    expected: Size = 1
+    for i in reversed(order):
+        if sizes[i] != 1:
+            if strides[i] != expected:
+                return False
+            expected = expected * sizes[i]
+    return True
+
+
+def is_contiguous(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
+    """Are these row-major strides, leaving dimensions of one element free?"""
+    return is_empty(sizes) or _matches(sizes, strides, range(len(sizes)))
+
+
+def is_channels_last(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
+    """Is this a dense image or volume with its channels fastest?"""
+    return len(sizes) in (4, 5) and _matches(sizes, strides, CHANNELS_LAST_ORDER[len(sizes)])
+
+
+def is_dense(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
+    """Do the elements fill a block of memory, each once, in some order of dimensions?"""
+    if is_contiguous(sizes, strides) or is_channels_last(sizes, strides):
+        return True
+    present = [i for i in range(len(sizes)) if sizes[i] != 1]
+    return _matches(sizes, strides, sorted(present, key=_SortKey.of(strides), reverse=True))
+
+
+class _SortKey:
+    """Orders dimensions by stride with `<` alone, so that a symbolic stride is asked, not converted."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Size) -> None:
+        self.value = value
+
+    def __lt__(self, other: _SortKey) -> bool:
+        return bool(self.value < other.value)
+
+    @staticmethod
+    def of(strides: Sequence[Size]) -> Any:
+        return lambda i: _SortKey(strides[i])
+
+
+def suggests_channels_last(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
+    """Do the strides alone say channels-last, as eager reads them when it chooses a memory format?"""
+    rank = len(sizes)
+    if rank not in (4, 5) or strides[1] == 0:
+        return False
+    least: Size = 0
+    for i in (1, *range(rank - 1, 1, -1), 0):
+        if sizes[i] == 0 or strides[i] < least:
+            return False
+        if i == 0 and least == strides[1]:
+            return False
+        least = strides[i]
+        if sizes[i] > 1:
+            least = least * sizes[i]
+    return True
+
+
+def formatted_strides(sizes: Sequence[Size], channels_last: bool) -> tuple[Size, ...]:
+    """Contiguous, or channels-last when asked for and possible."""
+    return channels_last_strides(sizes) if channels_last and len(sizes) in (4, 5) else contiguous_strides(sizes)
+
+
+Operand = tuple[tuple[Size, ...], tuple[Size, ...]]
+
+
+def iterator_strides(shape: tuple[Size, ...], operands: Sequence[Operand]) -> tuple[Size, ...]:
+    """The strides eager's element-wise iterator gives a fresh output, from its inputs' (sizes, strides).
+
+    Equal layouts are kept. Otherwise dimensions are sorted by the inputs' strides, the first input counting most, and the
+    output is dense in that order.
+    """
+    rank = len(shape)
+    if rank == 0:
+        return ()
+    if all(len(sizes) == rank and same(sizes, shape) for sizes, _ in operands):
+        if all(is_contiguous(*o) for o in operands):
+            return contiguous_strides(shape)
+        if all(is_channels_last(*o) for o in operands):
+            return channels_last_strides(shape)
+        first = operands[0][1]
+        if all(same(o[1], first) for o in operands) and is_dense(*operands[0]):
+            return first
+    aligned = [_broadcast_strides(shape, *o) for o in operands]
+    order = _sorted_dimensions(shape, aligned)
+    if order == tuple(range(rank - 1, -1, -1)):
+        return contiguous_strides(shape)
+    strides: list[Size] = [0] * rank
+    running: Size = 1
+    for i in order:
+        strides[i] = running
+        running = running * shape[i]
+    return tuple(strides)
+
+
+def same(a: Sequence[Size], b: Sequence[Size]) -> bool:
+    """Are two size lists equal, element by element?"""
+    return len(a) == len(b) and all(x is y or x == y for x, y in zip(a, b))
+
+
+def _broadcast_strides(shape: tuple[Size, ...], sizes: tuple[Size, ...], strides: tuple[Size, ...]) -> list[Size]:
+    lead = len(shape) - len(sizes)
+    padded: list[Size] = [0] * lead
+    for i, (size, stride) in enumerate(zip(sizes, strides)):
+        stretched = size == 1 and shape[lead + i] != 1
+        padded.append(0 if stretched else stride)
+    return padded
+
+
+def _sorted_dimensions(shape: tuple[Size, ...], aligned: list[list[Size]]) -> tuple[int, ...]:
+    """Dimensions from the fastest to the slowest; an insertion sort, because the order is only partial."""
+    order = list(range(len(shape) - 1, -1, -1))
+    for i in range(1, len(order)):
+        moving = i
+        for before in range(i - 1, -1, -1):
+            verdict = _compare(shape, aligned, order[before], order[moving])
+            if verdict > 0:
+                order[before], order[moving] = order[moving], order[before]
+                moving = before
+            elif verdict < 0:
+                break
+    return tuple(order)
+
+
+def _compare(shape: tuple[Size, ...], aligned: list[list[Size]], a: int, b: int) -> int:
+    for strides in aligned:
+        x, y = strides[a], strides[b]
+        if x == 0 or y == 0:
+            continue
+        if x is not y and x != y:
+            return -1 if x < y else 1
+        if shape[a] > shape[b]:
+            return 1
+    return 0
+
+
+def like_strides(sizes: tuple[Size, ...], strides: tuple[Size, ...]) -> tuple[Size, ...]:
+    """What `empty_like(x)` keeps of x's strides: all when dense, else their order."""
+    if is_dense(sizes, strides):
+        return strides
+    return iterator_strides(sizes, [(sizes, strides)])

@@ -1,0 +1,121 @@
+"""The mode under which programs run on metadata.
+
+In:  real tensors (`from_real`), and a program run inside `with mode:`.
+Out: fake tensors; a memo of what operators did to symbolic metadata; a shape environment that learned what was asked.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from stoker import torch_private
+from stoker.fake.meta import Size, meta_of
+from stoker.fake.propagate import propagate
+from stoker.fake.tensor import FakeStorage, FakeTensor, make_fake, restride
+
+
+class FakeMode(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-type]
+    """Inside it, operators take and give fake tensors; factories (torch.zeros, arange, tensor) give fakes too."""
+
+    def __init__(self, shape_env: Any = None) -> None:
+        super().__init__()
+        self.shape_env = shape_env
+        self.memo: dict[Any, Any] = {}
+        self._fakes: dict[int, tuple[weakref.ref[torch.Tensor], FakeTensor]] = {}
+        self._memories: dict[int, tuple[weakref.ref[torch.Tensor], FakeStorage]] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """See `torch_private.SKIP_DYNAMO_HOOK`."""
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return propagate(self, func, args, kwargs or {})
+
+    def propagate(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The operator on metadata, whether or not the mode is active."""
+        return propagate(self, func, args, kwargs)
+
+    def from_real(
+        self,
+        tensor: torch.Tensor,
+        *,
+        sizes: Sequence[Size] | None = None,
+        strides: Sequence[Size] | None = None,
+        storage_offset: Size | None = None,
+    ) -> FakeTensor:
+        """A fake with a real tensor's metadata; sizes may be given symbolic, and strides then follow the real order.
+
+        The same tensor asked for again without sizes gives the same fake. Tensors that share memory give fakes that do.
+        """
+        if isinstance(tensor, FakeTensor):
+            return tensor
+        given = sizes is not None or strides is not None or storage_offset is not None
+        known = self._fakes.get(id(tensor))
+        if known is not None and known[0]() is tensor and not given:
+            return known[1]
+        if sizes is not None and strides is None:
+            strides = _follow(tensor, sizes)
+        meta = meta_of(
+            tensor.dtype,
+            tensor.shape if sizes is None else sizes,
+            tensor.stride() if strides is None else strides,
+            tensor.device,
+            tensor.storage_offset() if storage_offset is None else storage_offset,
+        )
+        fake = make_fake(meta, self._memory(tensor), tensor.requires_grad)
+        if tensor.requires_grad and not tensor.is_leaf:
+            fake = self._not_a_leaf(fake)
+        if isinstance(tensor, torch.nn.Parameter):
+            fake._is_param = True  # type: ignore[attr-defined]
+        self._fakes[id(tensor)] = (weakref.ref(tensor), fake)
+        return fake
+
+    def as_fake(self, tensor: torch.Tensor) -> FakeTensor:
+        """A tensor met inside the program: itself if fake, else its fake, with its content kept if it is one number."""
+        if isinstance(tensor, FakeTensor):
+            return tensor
+        return self.from_real(tensor)
+
+    def _memory(self, tensor: torch.Tensor) -> FakeStorage:
+        try:
+            key = tensor.untyped_storage()._cdata
+        except NotImplementedError:  # a sparse tensor has no storage of its own
+            return FakeStorage(self)
+        known = self._memories.get(key)
+        if known is not None and known[0]() is not None:
+            return known[1]
+        memory = FakeStorage(self)
+        self._memories[key] = (weakref.ref(tensor), memory)
+        return memory
+
+    def _not_a_leaf(self, fake: FakeTensor) -> FakeTensor:
+        meta, memory = fake.meta, fake.memory
+        with self, torch.enable_grad():
+            return restride(fake.clone(), meta, memory)
+
+
+def _follow(tensor: torch.Tensor, sizes: Sequence[Size]) -> tuple[Size, ...]:
+    """Strides for symbolic sizes that mean what the real strides mean: dense stays dense, in the same order.
+
+    A stride that is not the product of faster sizes stays a number.
+    """
+    real_sizes, real_strides = tuple(tensor.shape), tensor.stride()
+    strides: list[Size] = list(real_strides)
+    order = sorted(range(len(real_sizes)), key=lambda i: (real_strides[i], real_sizes[i] != 1, -i))
+    expected, symbolic = 1, 1
+    for i in order:
+        if real_strides[i] == 0:
+            continue
+        if real_strides[i] == expected:
+            strides[i] = symbolic
+        else:
+            expected, symbolic = real_strides[i], real_strides[i]
+        expected, symbolic = expected * real_sizes[i], symbolic * sizes[i]
+    return tuple(strides)

@@ -1,0 +1,189 @@
+"""One operator on fake tensors: from arguments' metadata to results' metadata.
+
+In:  an operator overload and its arguments, fake tensors among them.
+Out: its results as fake tensors; views share memory with their base, in-place operators return their argument.
+
+The order of knowledge: the memo; our rules; the functional form of an in-place or out= operator; a fake kernel registered
+through torch.library; the operator's own decomposition; torch's meta kernel. Requirements, held by tests/unit/fake:
+  1. Metadata equals eager's on the reported device (test_exact.py, over OpInfo).
+  2. A memo hit gives what a miss gives (test_propagate.py), aliasing included.
+  3. Common operators load neither Dynamo, Inductor nor SymPy (test_no_load.py).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from stoker.fake.foreign import ask_others, eager_complains
+from stoker.fake.meta import Meta
+from stoker.fake.rule import IMPURE, RULES, Alias, Decline
+from stoker.fake.tensor import FakeStorage, FakeTensor, make_fake
+from stoker.fake.write import functional_form, is_out_form, write_in_place, write_out
+
+_STATIC_MEMO: dict[Any, Any] = {}
+"""Results that mention no symbol: true in every mode of this process."""
+
+_default_dtype = torch.get_default_dtype
+_CONSTANT_TYPES = frozenset({type(None), str, torch.dtype, torch.device, torch.layout, torch.memory_format, complex})
+
+
+class _Unkeyed(Exception):
+    """An argument that no memo key can describe (a generator, a storage)."""
+
+
+def propagate(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The results of `func`, as fake tensors of `mode`."""
+    if (impure := IMPURE.get(func)) is not None:
+        return impure(mode, func, *args, **kwargs)
+    tensors: list[FakeTensor] = []
+    key: list[Any] = [func, _default_dtype()]
+    try:
+        symbolic = _describe(mode, args, key, tensors)
+        if kwargs:
+            for name, value in kwargs.items():
+                key.append(name)
+                symbolic |= _describe(mode, (value,), key, tensors)
+    except _Unkeyed:
+        return _build(mode, func, _results(mode, func, args, kwargs), _fakes(mode, args, kwargs))
+    memo = mode.memo if symbolic else _STATIC_MEMO
+    frozen = tuple(key)
+    recipe = memo.get(frozen)
+    if recipe is None:
+        if is_out_form(func):
+            IMPURE[func] = _write_out
+            return _write_out(mode, func, *args, **kwargs)
+        recipe = _recipe(_results(mode, func, args, kwargs), tensors)
+        memo[frozen] = recipe
+    return recipe(mode, func, tensors)
+
+
+def _describe(mode: Any, values: Any, key: list[Any], tensors: list[FakeTensor]) -> bool:
+    """Append what the result may depend on to `key`, and each tensor to `tensors`. True if a symbol is among it."""
+    symbolic = False
+    for value in values:
+        kind = type(value)
+        if kind is FakeTensor:
+            key.append(value.meta)
+            tensors.append(value)
+            symbolic |= value.meta.symbolic
+        elif kind is int:
+            key.append(value)
+        elif kind is bool or kind is float:
+            key.append(kind)
+            key.append(value)
+        elif kind is list or kind is tuple:
+            key.append(len(value))
+            key.append(kind)
+            symbolic |= _describe(mode, value, key, tensors)
+        elif kind in _CONSTANT_TYPES:
+            key.append(value)
+        elif isinstance(value, torch.Tensor):
+            fake = mode.as_fake(value)
+            key.append(fake.meta)
+            tensors.append(fake)
+            symbolic |= fake.meta.symbolic
+        elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            key.append(kind)
+            key.append(value.node.expr)
+            symbolic = True
+        else:
+            raise _Unkeyed
+    return symbolic
+
+
+def _fakes(mode: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[FakeTensor]:
+    found: list[FakeTensor] = []
+
+    def visit(value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            found.append(mode.as_fake(value))
+        elif isinstance(value, (list, tuple)):
+            for item in value:
+                visit(item)
+
+    visit([args, list(kwargs.values())])
+    return found
+
+
+Recipe = Callable[[Any, Any, list[FakeTensor]], Any]
+
+
+def _fresh(meta: Meta) -> Recipe:
+    return lambda mode, func, tensors: make_fake(meta, FakeStorage(mode))
+
+
+def _view(meta: Meta, index: int) -> Recipe:
+    return lambda mode, func, tensors: make_fake(meta, tensors[index].memory)
+
+
+def _written(index: int) -> Recipe:
+    def forget_content(mode: Any, func: Any, tensors: list[FakeTensor]) -> FakeTensor:
+        tensor = tensors[index]
+        if func._schema.is_mutable:
+            tensor.memory.constant = None
+        return tensor
+
+    return forget_content
+
+
+def _several(parts: list[Recipe], kind: type) -> Recipe:
+    return lambda mode, func, tensors: kind([part(mode, func, tensors) for part in parts])
+
+
+def _recipe(result: Any, tensors: list[FakeTensor]) -> Recipe:
+    """How to make a result again from tensors of the same metadata."""
+    match result:
+        case Meta():
+            return _fresh(result)
+        case Alias(meta, base):
+            return _view(meta, _position(base, tensors))
+        case FakeTensor():
+            return _written(_position(result, tensors))
+        case list() | tuple():
+            return _several([_recipe(r, tensors) for r in result], type(result) if type(result) is list else tuple)
+        case _:
+            return lambda mode, func, tensors: result
+
+
+def _position(tensor: FakeTensor, tensors: list[FakeTensor]) -> int:
+    return next(i for i, t in enumerate(tensors) if t is tensor)
+
+
+def _build(mode: Any, func: Any, result: Any, tensors: list[FakeTensor]) -> Any:
+    return _recipe(result, tensors)(mode, func, tensors)
+
+
+def _results(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What a rule would answer, from the best source there is."""
+    args, kwargs = _all_fake(mode, args), {k: _all_fake(mode, (v,))[0] for k, v in kwargs.items()}
+    found = RULES.get(func)
+    if found is not None:
+        try:
+            return found(*args, **kwargs)
+        except Decline:
+            eager_complains(func, args, kwargs)
+    elif func._schema.is_mutable and (functional := functional_form(func)) in RULES:
+        return write_in_place(func, functional, functools.partial(_results, mode), args, kwargs)
+    return ask_others(mode, func, args, kwargs)
+
+
+def _write_out(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+    """An operator with out=: it may resize its results, so it runs each time."""
+    args, kwargs = _all_fake(mode, args), {k: _all_fake(mode, (v,))[0] for k, v in kwargs.items()}
+    functional = functional_form(func)
+    if functional is None:
+        return _build(mode, func, ask_others(mode, func, args, kwargs), _fakes(mode, args, kwargs))
+    return write_out(func, functional, functools.partial(_results, mode), args, kwargs)
+
+
+def _all_fake(mode: Any, values: Any) -> tuple[Any, ...]:
+    return tuple(
+        mode.as_fake(v)
+        if isinstance(v, torch.Tensor)
+        else (type(v)(_all_fake(mode, v)) if type(v) in (list, tuple) else v)
+        for v in values
+    )

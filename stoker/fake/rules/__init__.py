@@ -1,0 +1,31 @@
+"""Metadata rules by family. Importing this package fills `stoker.fake.rule.RULES`."""
+
+from stoker.fake.rules import (
+    attention,
+    convolution,
+    factory,
+    index,
+    loss,
+    matmul,
+    norm,
+    pointwise,
+    pool,
+    reduce,
+    rewrite,
+    view,
+)
+
+__all__ = [
+    "attention",
+    "convolution",
+    "factory",
+    "index",
+    "loss",
+    "matmul",
+    "norm",
+    "pointwise",
+    "pool",
+    "reduce",
+    "rewrite",
+    "view",
+]

@@ -1,0 +1,283 @@
+"""Choosing, placing and joining elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from stoker.fake.meta import (
+    Meta,
+    Size,
+    channels_last_strides,
+    formatted_strides,
+    is_channels_last,
+    iterator_strides,
+    like_strides,
+    meta_of,
+    same,
+    suggests_channels_last,
+)
+from stoker.fake.promote import broadcast, common_device, result_dtype
+from stoker.fake.rule import Decline, rule
+from stoker.fake.rules.view import wrap
+from stoker.fake.tensor import FakeTensor, data_dependent
+
+_INTEGER = (torch.int64, torch.int32)
+
+
+def _like(x: FakeTensor) -> Meta:
+    m = x.meta
+    return meta_of(m.dtype, m.sizes, like_strides(m.sizes, m.strides), m.device)
+
+
+@rule("cat")
+def cat(tensors: Sequence[FakeTensor], dim: int = 0) -> Meta:
+    """Joined along a dimension; empty vectors are skipped."""
+    if not tensors or any(not t.meta.sizes for t in tensors):
+        raise Decline
+    dtype = result_dtype(tensors)
+    kept = [t for t in tensors if not (len(t.meta.sizes) == 1 and t.meta.sizes[0] == 0)]
+    device = common_device(tensors)
+    if not kept:
+        return meta_of(dtype, (0,), None, device)
+    first = kept[0].meta
+    dim = wrap(dim, len(first.sizes))
+    total: Size = 0
+    for t in kept:
+        sizes = t.meta.sizes
+        if len(sizes) != len(first.sizes) or any(
+            a != b for i, (a, b) in enumerate(zip(sizes, first.sizes)) if i != dim
+        ):
+            raise Decline
+        total = total + sizes[dim]
+    sizes = (*first.sizes[:dim], total, *first.sizes[dim + 1 :])
+    formats = {suggests_channels_last(t.meta.sizes, t.meta.strides) for t in tensors}
+    return meta_of(dtype, sizes, formatted_strides(sizes, formats == {True}), device)
+
+
+@rule("stack")
+def stack(tensors: Sequence[FakeTensor], dim: int = 0) -> Meta:
+    """Joined along a new dimension."""
+    if not tensors or any(not same(t.meta.sizes, tensors[0].meta.sizes) for t in tensors):
+        raise Decline
+    first = tensors[0].meta
+    dim = wrap(dim, len(first.sizes) + 1)
+    sizes = (*first.sizes[:dim], len(tensors), *first.sizes[dim:])
+    return meta_of(result_dtype(tensors), sizes, None, common_device(tensors))
+
+
+@rule("embedding")
+def embedding(weight: FakeTensor, indices: FakeTensor, *rest: Any, **others: Any) -> Meta:
+    """A row for each index."""
+    if len(weight.meta.sizes) != 2 or indices.meta.dtype not in _INTEGER:
+        raise Decline
+    if weight.meta.device != indices.meta.device:
+        raise Decline
+    return meta_of(weight.meta.dtype, (*indices.meta.sizes, weight.meta.sizes[1]), None, weight.meta.device)
+
+
+@rule("embedding_dense_backward")
+def embedding_backward(grad: FakeTensor, indices: FakeTensor, num_weights: Size, *rest: Any) -> Meta:
+    """A gradient for each row."""
+    return meta_of(grad.meta.dtype, (num_weights, grad.meta.sizes[-1]), None, grad.meta.device)
+
+
+@rule("index_select")
+def index_select(x: FakeTensor, dim: int, index: FakeTensor) -> Meta:
+    """Some elements of one dimension."""
+    if len(index.meta.sizes) > 1 or index.meta.dtype not in _INTEGER:
+        raise Decline
+    m = x.meta
+    dim = wrap(dim, len(m.sizes))
+    if not m.sizes:
+        return meta_of(m.dtype, (), None, m.device)
+    count = index.meta.sizes[0] if index.meta.sizes else 1
+    return meta_of(m.dtype, (*m.sizes[:dim], count, *m.sizes[dim + 1 :]), None, m.device)
+
+
+@rule("gather")
+def gather(x: FakeTensor, dim: int, index: FakeTensor, *, sparse_grad: bool = False) -> Meta:
+    """One element for each index."""
+    wrap(dim, len(x.meta.sizes))
+    if index.meta.dtype not in _INTEGER or len(x.meta.sizes or (1,)) != len(index.meta.sizes or (1,)):
+        raise Decline
+    if any(
+        i > s for d, (i, s) in enumerate(zip(index.meta.sizes, x.meta.sizes)) if d != dim % (len(x.meta.sizes) or 1)
+    ):
+        raise Decline
+    return meta_of(x.meta.dtype, index.meta.sizes, None, x.meta.device)
+
+
+@rule("scatter", "scatter_add", "scatter_reduce.two")
+def scatter(x: FakeTensor, dim: int, index: FakeTensor, src: Any, *rest: Any, **others: Any) -> Meta:
+    """x with elements replaced or added."""
+    wrap(dim, len(x.meta.sizes))
+    if index.meta.dtype not in _INTEGER or (isinstance(src, FakeTensor) and src.meta.dtype is not x.meta.dtype):
+        raise Decline
+    if len(x.meta.sizes or (1,)) != len(index.meta.sizes or (1,)):
+        raise Decline
+    m = x.meta
+    return meta_of(m.dtype, m.sizes, None, m.device)
+
+
+@rule("index_add", "index_copy", "index_reduce", "index_fill", "masked_scatter")
+def placed(x: FakeTensor, *rest: Any, **others: Any) -> Meta:
+    """A copy of x with elements changed."""
+    if any(isinstance(r, FakeTensor) and r.meta.device != x.meta.device and r.meta.sizes for r in rest):
+        raise Decline
+    if isinstance(rest[0], FakeTensor):
+        shape = broadcast([x.meta.sizes, rest[0].meta.sizes])
+        if not same(shape, x.meta.sizes):
+            raise Decline
+    return _like(x)
+
+
+@rule("index_put", "_unsafe_index_put")
+def index_put(x: FakeTensor, indices: Sequence[Any], values: FakeTensor, accumulate: bool = False) -> Meta:
+    """A copy of x with the indexed elements changed."""
+    if values.meta.dtype is not x.meta.dtype or len(indices) > len(x.meta.sizes):
+        raise Decline
+    return _like(x)
+
+
+@rule("index.Tensor", "_unsafe_index.Tensor")
+def index(x: FakeTensor, indices: Sequence[FakeTensor | None]) -> Meta:
+    """Elements at broadcast index tensors; a mask would need its data.
+
+    Indexed dimensions that are neighbours are replaced where they are, others move to the front.
+    """
+    m = x.meta
+    given = [i for i in indices if i is not None]
+    if any(i.meta.dtype in (torch.bool, torch.uint8) for i in given):
+        raise data_dependent("indexing with a mask")
+    if not given or len(indices) > len(m.sizes) or any(i.meta.dtype not in _INTEGER for i in given):
+        raise Decline
+    if any(i.meta.device != m.device and i.meta.device.type != "cpu" for i in given):
+        raise Decline
+    shape = broadcast([i.meta.sizes for i in given])
+    padded = [*indices, *([None] * (len(m.sizes) - len(indices)))]
+    taken = [d for d, i in enumerate(padded) if i is not None]
+    kept = [d for d, i in enumerate(padded) if i is None]
+    if any(m.sizes[d] == 0 for d in taken) and not any(s == 0 for s in shape):
+        raise Decline
+    adjacent = taken == list(range(taken[0], taken[-1] + 1))
+    lead = [d for d in kept if d < taken[0]] if adjacent else []
+    tail = [d for d in kept if d not in lead]
+    sizes = (*(m.sizes[d] for d in lead), *shape, *(m.sizes[d] for d in tail))
+    base = (*(m.strides[d] for d in lead), *([0] * len(shape)), *(m.strides[d] for d in tail))
+    operands = [(sizes, base)]
+    for i in given:
+        stretched = (*([1] * len(lead)), *_lead_ones(i.meta.sizes, shape), *([1] * len(tail)))
+        strides = (*([0] * len(lead)), *_lead_zeros(i.meta.strides, shape), *([0] * len(tail)))
+        operands.append((stretched, strides))
+    return meta_of(m.dtype, sizes, iterator_strides(sizes, operands), m.device)
+
+
+def _lead_ones(sizes: tuple[Size, ...], shape: tuple[Size, ...]) -> tuple[Size, ...]:
+    return (*([1] * (len(shape) - len(sizes))), *sizes)
+
+
+def _lead_zeros(strides: tuple[Size, ...], shape: tuple[Size, ...]) -> tuple[Size, ...]:
+    return (*([0] * (len(shape) - len(strides))), *strides)
+
+
+@rule("slice_backward")
+def slice_backward(grad: FakeTensor, input_sizes: Sequence[Size], *rest: Any) -> Meta:
+    """Zeros around the gradient of a slice."""
+    return meta_of(grad.meta.dtype, input_sizes, None, grad.meta.device)
+
+
+@rule("select_backward", "diagonal_backward", "unfold_backward")
+def view_backward(grad: FakeTensor, input_sizes: Sequence[Size], *rest: Any) -> Meta:
+    """Zeros around the gradient of a view."""
+    return meta_of(grad.meta.dtype, input_sizes, None, grad.meta.device)
+
+
+@rule("slice_scatter", "select_scatter", "diagonal_scatter")
+def view_scatter(x: FakeTensor, src: FakeTensor, *rest: Any, **others: Any) -> Meta:
+    """A copy of x with a view of it replaced."""
+    return _like(x)
+
+
+@rule("repeat")
+def repeat(x: FakeTensor, repeats: Sequence[Size]) -> Meta:
+    """Copies side by side."""
+    m = x.meta
+    lead = len(repeats) - len(m.sizes)
+    if lead < 0 or any(type(r) is int and r < 0 for r in repeats):
+        raise Decline
+    sizes = [r * (m.sizes[i - lead] if i >= lead else 1) for i, r in enumerate(repeats)]
+    return meta_of(m.dtype, sizes, None, m.device)
+
+
+@rule("roll")
+def roll(x: FakeTensor, shifts: Any, dims: Any = ()) -> Meta:
+    """Elements moved around a dimension."""
+    dims = dims if isinstance(dims, (list, tuple)) else [dims]
+    for dim in dims:
+        wrap(dim, len(x.meta.sizes))
+    return meta_of(x.meta.dtype, x.meta.sizes, None, x.meta.device)
+
+
+@rule("flip")
+def flip(x: FakeTensor, dims: Sequence[int]) -> Meta:
+    """Dimensions reversed."""
+    if len({wrap(d, len(x.meta.sizes)) for d in dims}) != len(dims):
+        raise Decline
+    return _like(x)
+
+
+@rule("tril", "triu")
+def triangle(x: FakeTensor, diagonal: Any = 0) -> Meta:
+    """One side of the diagonal."""
+    if len(x.meta.sizes) < 2:
+        raise Decline
+    return meta_of(x.meta.dtype, x.meta.sizes, None, x.meta.device)
+
+
+@rule("take")
+def take(x: FakeTensor, index: FakeTensor) -> Meta:
+    """Elements of the flattened tensor."""
+    if index.meta.dtype is not torch.int64:
+        raise Decline
+    m = index.meta
+    return meta_of(x.meta.dtype, m.sizes, iterator_strides(m.sizes, [(m.sizes, m.strides)]), x.meta.device)
+
+
+@rule("bucketize.Tensor")
+def bucketize(x: FakeTensor, boundaries: FakeTensor, *, out_int32: bool = False, right: bool = False) -> Meta:
+    """Which interval each element is in."""
+    return meta_of(torch.int32 if out_int32 else torch.int64, x.meta.sizes, None, x.meta.device)
+
+
+@rule("searchsorted.Tensor")
+def searchsorted(sorted_sequence: FakeTensor, x: FakeTensor, *, out_int32: bool = False, **others: Any) -> Meta:
+    """Where each element would be inserted."""
+    return meta_of(torch.int32 if out_int32 else torch.int64, x.meta.sizes, None, x.meta.device)
+
+
+@rule("pixel_shuffle")
+def pixel_shuffle(x: FakeTensor, factor: int) -> Meta:
+    """Channels spread over space."""
+    *lead, channels, height, width = x.meta.sizes
+    if factor <= 0 or channels % (factor * factor) != 0:
+        raise Decline
+    sizes = (*lead, channels // (factor * factor), height * factor, width * factor)
+    return _shuffled(x, sizes)
+
+
+@rule("pixel_unshuffle")
+def pixel_unshuffle(x: FakeTensor, factor: int) -> Meta:
+    """Space gathered into channels."""
+    *lead, channels, height, width = x.meta.sizes
+    if factor <= 0 or height % factor != 0 or width % factor != 0:
+        raise Decline
+    return _shuffled(x, (*lead, channels * factor * factor, height // factor, width // factor))
+
+
+def _shuffled(x: FakeTensor, sizes: tuple[Size, ...]) -> Meta:
+    m = x.meta
+    last = len(sizes) == 4 and m.device.type == "cpu" and is_channels_last(m.sizes, m.strides)
+    return meta_of(m.dtype, sizes, channels_last_strides(sizes) if last else None, m.device)

@@ -1,0 +1,93 @@
+"""Losses: one number, or one for each element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from stoker.fake.meta import Meta, Size, iterator_strides, meta_of, same
+from stoker.fake.promote import broadcast, common_device, result_dtype
+from stoker.fake.rule import Decline, rule
+from stoker.fake.rules.pointwise import elementwise
+from stoker.fake.tensor import FakeTensor
+
+_NONE = 0
+
+
+def _reduced(tensors: tuple[FakeTensor, ...], reduction: int, dtype: torch.dtype) -> Meta:
+    if reduction == _NONE:
+        return elementwise(tensors, dtype)
+    broadcast([t.meta.sizes for t in tensors])
+    return meta_of(dtype, (), None, common_device(tensors))
+
+
+@rule("mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss")
+def difference_loss(x: FakeTensor, target: FakeTensor, reduction: int = 1, *rest: Any) -> Meta:
+    """A function of both, element by element."""
+    return _reduced((x, target), reduction, result_dtype((x, target)))
+
+
+@rule("mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward", "soft_margin_loss_backward")
+def difference_loss_backward(grad: FakeTensor, x: FakeTensor, target: FakeTensor, *rest: Any) -> Meta:
+    """One for each element."""
+    dtype = result_dtype((grad, x, target))
+    shape = broadcast([x.meta.sizes, target.meta.sizes])
+    operands = [(t.meta.sizes, t.meta.strides) for t in (x, target, grad)]
+    return meta_of(dtype, shape, iterator_strides(shape, operands), x.meta.device)
+
+
+@rule("binary_cross_entropy")
+def binary_cross_entropy(x: FakeTensor, target: FakeTensor, weight: Any = None, reduction: int = 1) -> Meta:
+    """Of probabilities."""
+    if not same(x.meta.sizes, target.meta.sizes):
+        raise Decline
+    return _reduced((x, target), reduction, x.meta.dtype)
+
+
+@rule("binary_cross_entropy_backward")
+def binary_cross_entropy_backward(grad: FakeTensor, x: FakeTensor, target: FakeTensor, *rest: Any) -> Meta:
+    """One for each probability."""
+    from stoker.fake.meta import like_strides
+
+    return meta_of(x.meta.dtype, x.meta.sizes, like_strides(x.meta.sizes, x.meta.strides), x.meta.device)
+
+
+@rule("binary_cross_entropy_with_logits")
+def binary_cross_entropy_with_logits(
+    x: FakeTensor,
+    target: FakeTensor,
+    weight: FakeTensor | None = None,
+    pos: FakeTensor | None = None,
+    reduction: int = 1,
+) -> Meta:
+    """Of logits."""
+    tensors = tuple(t for t in (x, target, weight, pos) if t is not None)
+    return _reduced(tensors, reduction, result_dtype(tensors))
+
+
+@rule("nll_loss_forward")
+def nll_loss(x: FakeTensor, target: FakeTensor, weight: Any, reduction: int, ignore: Size) -> tuple[Meta, Meta]:
+    """Minus the chosen log-probability, and the weight of all."""
+    m = x.meta
+    if len(m.sizes) not in (1, 2) or len(target.meta.sizes) > 1 or target.meta.dtype not in (torch.int64, torch.uint8):
+        raise Decline
+    if len(m.sizes) == 2 and not same(m.sizes[:1], target.meta.sizes):
+        raise Decline
+    sizes = m.sizes[:1] if reduction == _NONE and len(m.sizes) == 2 else ()
+    return meta_of(m.dtype, sizes, None, m.device), meta_of(m.dtype, (), None, m.device)
+
+
+@rule("nll_loss2d_forward")
+def nll_loss2d(x: FakeTensor, target: FakeTensor, weight: Any, reduction: int, ignore: Size) -> tuple[Meta, Meta]:
+    """For each pixel."""
+    m, t = x.meta, target.meta
+    if len(m.sizes) != 4 or len(t.sizes) != 3 or not same((m.sizes[0], *m.sizes[2:]), t.sizes):
+        raise Decline
+    return meta_of(m.dtype, t.sizes if reduction == _NONE else (), None, m.device), meta_of(m.dtype, (), None, m.device)
+
+
+@rule("nll_loss_backward", "nll_loss2d_backward")
+def nll_loss_backward(grad: FakeTensor, x: FakeTensor, *rest: Any) -> Meta:
+    """One for each log-probability."""
+    return meta_of(x.meta.dtype, x.meta.sizes, None, x.meta.device)

@@ -1,0 +1,292 @@
+"""Element-wise operators: one iterator, one promotion, four tables of names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from stoker.fake.meta import Meta, contiguous_strides, iterator_strides, like_strides, meta_of
+from stoker.fake.promote import REAL_OF, broadcast, common_device, float_dtype, result_dtype
+from stoker.fake.rule import Decline, rule
+from stoker.fake.tensor import FakeTensor
+
+_SAME = """
+neg sgn sign square relu relu6 silu gelu hardswish hardsigmoid mish elu celu leaky_relu hardtanh softplus
+hardshrink softshrink threshold ceil floor round trunc frac bitwise_not positive conj_physical _conj_physical
+log_sigmoid nan_to_num fix
+"""
+_FLOAT = """
+exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf erfc
+erfinv reciprocal lgamma digamma i0 sinc deg2rad rad2deg logit special_entr special_i0e special_i1
+special_i1e special_ndtri special_log_ndtr special_erfcx special_airy_ai special_bessel_j0 special_bessel_j1
+special_bessel_y0 special_bessel_y1 special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0
+special_modified_bessel_k1 special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1
+special_spherical_bessel_j0
+"""
+_TRUTH = "logical_not isnan isinf isfinite isposinf isneginf signbit"
+_BINARY = """
+add sub mul rsub fmod remainder floor_divide maximum minimum fmax fmin bitwise_and bitwise_or bitwise_xor
+bitwise_left_shift bitwise_right_shift __lshift__ __rshift__ pow hypot nextafter gcd lcm heaviside logaddexp logaddexp2
+_add_relu
+"""
+_BINARY_FLOAT = """
+atan2 xlogy special_xlog1py special_zeta igamma igammac copysign
+special_chebyshev_polynomial_t special_chebyshev_polynomial_u special_chebyshev_polynomial_v special_chebyshev_polynomial_w
+special_hermite_polynomial_h special_hermite_polynomial_he special_laguerre_polynomial_l special_legendre_polynomial_p
+special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_u special_shifted_chebyshev_polynomial_v
+special_shifted_chebyshev_polynomial_w
+"""
+_COMPARE = "eq ne lt le gt ge logical_and logical_or logical_xor"
+_BACKWARD = """
+threshold_backward gelu_backward silu_backward sigmoid_backward tanh_backward elu_backward leaky_relu_backward
+hardtanh_backward hardsigmoid_backward hardswish_backward softplus_backward hardshrink_backward softshrink_backward
+logit_backward mish_backward
+"""
+
+
+def elementwise(operands: tuple[Any, ...], dtype: torch.dtype) -> Meta:
+    """A fresh result of the element-wise iterator over tensors and numbers."""
+    tensors = [o for o in operands if isinstance(o, FakeTensor)]
+    if not tensors:
+        raise Decline
+    metas = [t.meta for t in tensors]
+    first = metas[0]
+    if len(metas) == 1:
+        return meta_of(dtype, first.sizes, iterator_strides(first.sizes, [(first.sizes, first.strides)]), first.device)
+    device = common_device(tensors)
+    shape = broadcast([m.sizes for m in metas])
+    return meta_of(dtype, shape, iterator_strides(shape, [(m.sizes, m.strides) for m in metas]), device)
+
+
+Type = Callable[[torch.dtype], torch.dtype]
+
+
+def _register(names: str, count: int, convert: Type) -> None:
+    def function(*args: Any, **kwargs: Any) -> Meta:
+        operands = args[:count]
+        return elementwise(operands, convert(result_dtype(operands)))
+
+    rule(*names.split())(function)
+
+
+def _truth(dtype: torch.dtype) -> torch.dtype:
+    return torch.bool
+
+
+def _unchanged(dtype: torch.dtype) -> torch.dtype:
+    return dtype
+
+
+_register(_SAME, 1, _unchanged)
+_register(_FLOAT, 1, float_dtype)
+_register(_TRUTH, 1, _truth)
+_register(_BINARY, 2, _unchanged)
+_register(_BINARY_FLOAT, 2, float_dtype)
+_register(_COMPARE, 2, _truth)
+
+
+@rule(*_BACKWARD.split())
+def gradient(*args: Any, **kwargs: Any) -> Meta:
+    """Gradients of activations: of the tensors given, whatever the numbers."""
+    operands = tuple(a for a in (*args, *kwargs.values()) if isinstance(a, FakeTensor))
+    return elementwise(operands, result_dtype(operands))
+
+
+@rule("abs")
+def magnitude(x: FakeTensor) -> Meta:
+    """Real, even of a complex tensor."""
+    return elementwise((x,), REAL_OF.get(x.meta.dtype, x.meta.dtype))
+
+
+@rule("angle")
+def angle(x: FakeTensor) -> Meta:
+    """The phase of a number."""
+    return elementwise((x,), REAL_OF.get(x.meta.dtype, float_dtype(x.meta.dtype)))
+
+
+@rule("div")
+def div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Meta:
+    """True division is never integral; a rounding mode keeps the type."""
+    dtype = result_dtype((x, y))
+    return elementwise((x, y), dtype if rounding_mode is not None else float_dtype(dtype))
+
+
+@rule("clamp")
+def clamp(x: FakeTensor, min: Any = None, max: Any = None) -> Meta:
+    """Bounds take part in promotion; tensor bounds in broadcasting."""
+    if min is None and max is None:
+        raise Decline
+    return elementwise((x, min, max), result_dtype((x, min, max)))
+
+
+@rule("clamp_min", "clamp_max")
+def clamp_one(x: FakeTensor, bound: Any) -> Meta:
+    """One bound."""
+    return elementwise((x, bound), result_dtype((x, bound)))
+
+
+@rule("where.self")
+def where(condition: FakeTensor, x: Any, y: Any) -> Meta:
+    """The condition counts for the layout, not for the type."""
+    if condition.meta.dtype not in (torch.bool, torch.uint8):
+        raise Decline
+    return elementwise((condition, x, y), result_dtype((x, y)))
+
+
+@rule("addcmul", "addcdiv")
+def addc(x: FakeTensor, a: FakeTensor, b: FakeTensor, *, value: Any = 1) -> Meta:
+    """x + value * a * b, or a / b."""
+    return elementwise((x, a, b), result_dtype((x, a, b)))
+
+
+@rule("lerp")
+def lerp(start: FakeTensor, end: FakeTensor, weight: Any) -> Meta:
+    """All of one type; a tensor weight broadcasts."""
+    if start.meta.dtype is not end.meta.dtype:
+        raise Decline
+    return elementwise((start, end, weight), start.meta.dtype)
+
+
+@rule("_to_copy")
+def to_copy(
+    x: FakeTensor,
+    *,
+    dtype: torch.dtype | None = None,
+    layout: Any = None,
+    device: torch.device | None = None,
+    pin_memory: Any = None,
+    non_blocking: bool = False,
+    memory_format: Any = None,
+) -> Meta:
+    """A copy with another type, device or memory format."""
+    if layout not in (None, torch.strided):
+        raise Decline
+    m = x.meta
+    strides = copied_strides(x, memory_format)
+    return meta_of(dtype or m.dtype, m.sizes, strides, resolve_device(device) if device is not None else m.device)
+
+
+def resolve_device(device: Any) -> torch.device:
+    """A device as tensors report it: an accelerator has an index."""
+    device = torch.device("cpu") if device is None else torch.device(device)
+    if device.type in ("cuda", "xpu", "mps") and device.index is None:
+        return torch.device(device.type, 0 if device.type == "mps" else torch.accelerator.current_device_index())
+    return device
+
+
+def copied_strides(x: FakeTensor, memory_format: Any) -> tuple[Any, ...]:
+    """The strides of a clone or an empty_like in a memory format; None preserves."""
+    from stoker.fake.meta import channels_last_strides
+
+    m = x.meta
+    if memory_format in (None, torch.preserve_format):
+        return like_strides(m.sizes, m.strides)
+    if memory_format is torch.contiguous_format:
+        return contiguous_strides(m.sizes)
+    rank = 4 if memory_format is torch.channels_last else 5
+    if len(m.sizes) != rank:
+        raise Decline
+    return channels_last_strides(m.sizes)
+
+
+@rule("clone")
+def clone(x: FakeTensor, *, memory_format: Any = None) -> Meta:
+    """A copy; it keeps the layout when that is dense."""
+    return meta_of(x.meta.dtype, x.meta.sizes, copied_strides(x, memory_format), x.meta.device)
+
+
+@rule("masked_fill")
+def masked_fill(x: FakeTensor, mask: FakeTensor, value: Any) -> Meta:
+    """Keeps x's type; x may broadcast to the mask. The fresh copy is laid out like x expanded."""
+    if mask.meta.dtype not in (torch.bool, torch.uint8) or (isinstance(value, FakeTensor) and value.meta.sizes):
+        raise Decline
+    shape = broadcast([x.meta.sizes, mask.meta.sizes])
+    lead = len(shape) - len(x.meta.sizes)
+    strides = (0,) * lead + tuple(
+        0 if size == 1 and shape[lead + i] != 1 else stride
+        for i, (size, stride) in enumerate(zip(x.meta.sizes, x.meta.strides))
+    )
+    return meta_of(x.meta.dtype, shape, like_strides(shape, strides), x.meta.device)
+
+
+@rule("native_dropout")
+def native_dropout(x: FakeTensor, p: float, train: Any) -> tuple[Meta, Meta]:
+    """The result, and which elements stayed."""
+    m = x.meta
+    return elementwise((x,), m.dtype), meta_of(torch.bool, m.sizes, like_strides(m.sizes, m.strides), m.device)
+
+
+@rule("native_dropout_backward")
+def native_dropout_backward(grad: FakeTensor, mask: FakeTensor, scale: float) -> Meta:
+    """grad * mask * scale."""
+    return elementwise((grad, mask), grad.meta.dtype)
+
+
+@rule("log_sigmoid_forward")
+def log_sigmoid_forward(x: FakeTensor) -> tuple[Meta, Meta]:
+    """The result and a buffer that only the CPU fills."""
+    m = x.meta
+    buffer = m.sizes if m.device.type == "cpu" else (0,)
+    strides = like_strides(m.sizes, m.strides) if m.device.type == "cpu" else (1,)
+    return elementwise((x,), m.dtype), meta_of(m.dtype, buffer, strides, m.device)
+
+
+@rule("log_sigmoid_backward")
+def log_sigmoid_backward(grad: FakeTensor, x: FakeTensor, buffer: FakeTensor) -> Meta:
+    """The buffer takes part on the CPU only."""
+    return elementwise((grad, x), grad.meta.dtype)
+
+
+@rule("glu")
+def glu(x: FakeTensor, dim: int = -1) -> Meta:
+    """Half of one dimension gates the other half."""
+    m = x.meta
+    if not m.sizes:
+        raise Decline
+    dim %= len(m.sizes)
+    if m.sizes[dim] % 2 != 0:
+        raise Decline
+    shape = (*m.sizes[:dim], m.sizes[dim] // 2, *m.sizes[dim + 1 :])
+    return meta_of(m.dtype, shape, iterator_strides(shape, [(shape, m.strides)]), m.device)
+
+
+@rule("glu_backward")
+def glu_backward(grad: FakeTensor, x: FakeTensor, dim: int) -> Meta:
+    """Like the input."""
+    return meta_of(x.meta.dtype, x.meta.sizes, None, x.meta.device)
+
+
+@rule("complex", "polar")
+def make_complex(real: FakeTensor, imaginary: FakeTensor) -> Meta:
+    """Two real tensors become one complex."""
+    if real.meta.dtype is not imaginary.meta.dtype or not real.meta.dtype.is_floating_point:
+        raise Decline
+    from stoker.fake.promote import complex_of
+
+    return elementwise((real, imaginary), complex_of(real.meta.dtype))
+
+
+@rule("_prelu_kernel")
+def prelu(x: FakeTensor, weight: FakeTensor) -> Meta:
+    """max(x, 0) + weight * min(x, 0)."""
+    return elementwise((x, weight), x.meta.dtype)
+
+
+@rule("_prelu_kernel_backward")
+def prelu_backward(grad: FakeTensor, x: FakeTensor, weight: FakeTensor) -> tuple[Meta, Meta]:
+    """Gradients of the input and of the broadcast weight."""
+    return elementwise((grad, x, weight), x.meta.dtype), elementwise((grad, x, weight), x.meta.dtype)
+
+
+@rule("fill")
+def fill(x: FakeTensor, value: Any) -> Meta:
+    """Like x."""
+    return meta_of(x.meta.dtype, x.meta.sizes, like_strides(x.meta.sizes, x.meta.strides), x.meta.device)
+
+
+@rule("copy")
+def copy(x: FakeTensor, source: FakeTensor, non_blocking: bool = False) -> Meta:
+    """Like x; the source broadcasts."""
+    return fill(x, source)  # type: ignore[no-any-return]

@@ -1,0 +1,210 @@
+"""Pooling, padding and resizing of images and volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from stoker.fake.meta import Meta, Size, formatted_strides, like_strides, meta_of, suggests_channels_last
+from stoker.fake.rule import Decline, rule
+from stoker.fake.tensor import FakeTensor
+
+
+def _each(values: Any, rank: int) -> list[Size]:
+    values = list(values) if isinstance(values, (list, tuple)) else [values]
+    return values if len(values) == rank else values * rank
+
+
+def _window_count(size: Size, kernel: Size, stride: Size, padding: Size, dilation: Size, ceil_mode: bool) -> Size:
+    span = size + 2 * padding - dilation * (kernel - 1) - 1
+    if not ceil_mode:
+        return span // stride + 1
+    count = (span + stride - 1) // stride + 1
+    return count - 1 if (count - 1) * stride >= size + padding else count
+
+
+def _pooled(
+    x: FakeTensor, rank: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> tuple[Size, ...]:
+    m = x.meta
+    if len(m.sizes) not in (rank + 1, rank + 2) or any(s == 0 for s in m.sizes[-rank - 1 :]):
+        raise Decline
+    kernels, paddings, dilations = _each(kernel, rank), _each(padding, rank), _each(dilation, rank)
+    strides = _each(stride, rank) if stride else kernels
+    if any(p < 0 or p * 2 > k for p, k in zip(paddings, kernels)):
+        raise Decline
+    space = tuple(
+        _window_count(m.sizes[i - rank], kernels[i], strides[i], paddings[i], dilations[i], ceil_mode)
+        for i in range(rank)
+    )
+    if any(s < 1 for s in space):
+        raise Decline
+    return (*m.sizes[:-rank], *space)
+
+
+def _image(x: FakeTensor, sizes: tuple[Size, ...], dtype: torch.dtype | None = None) -> Meta:
+    """A result in x's memory format."""
+    m = x.meta
+    return meta_of(
+        dtype or m.dtype, sizes, formatted_strides(sizes, suggests_channels_last(m.sizes, m.strides)), m.device
+    )
+
+
+@rule("max_pool2d_with_indices")
+def max_pool2d(
+    x: FakeTensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> tuple[Meta, Meta]:
+    """The largest of each window, and where it is."""
+    sizes = _pooled(x, 2, kernel, stride, padding, dilation, ceil_mode)
+    return _image(x, sizes), _image(x, sizes, torch.int64)
+
+
+@rule("max_pool3d_with_indices")
+def max_pool3d(
+    x: FakeTensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> tuple[Meta, Meta]:
+    """The largest of each window, and where it is."""
+    sizes = _pooled(x, 3, kernel, stride, padding, dilation, ceil_mode)
+    return _image(x, sizes), _image(x, sizes, torch.int64)
+
+
+@rule("avg_pool2d")
+def avg_pool2d(
+    x: FakeTensor, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, *rest: Any, **others: Any
+) -> Meta:
+    """The mean of each window."""
+    return _image(x, _pooled(x, 2, kernel, stride, padding, 1, ceil_mode))
+
+
+@rule("avg_pool3d")
+def avg_pool3d(
+    x: FakeTensor, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, *rest: Any, **others: Any
+) -> Meta:
+    """The mean of each window."""
+    sizes = _pooled(x, 3, kernel, stride, padding, 1, ceil_mode)
+    return meta_of(x.meta.dtype, sizes, formatted_strides(sizes, False), x.meta.device)
+
+
+@rule("_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
+def adaptive_avg_pool(x: FakeTensor, output_size: Sequence[Size]) -> Meta:
+    """Windows chosen so that the result has given sizes."""
+    rank = len(output_size)
+    if len(x.meta.sizes) not in (rank + 1, rank + 2) or any(s == 0 for s in x.meta.sizes[-rank - 1 :]):
+        raise Decline
+    sizes = (*x.meta.sizes[:-rank], *output_size)
+    return _image(x, sizes) if rank == 2 else meta_of(x.meta.dtype, sizes, None, x.meta.device)
+
+
+@rule("adaptive_max_pool2d", "adaptive_max_pool3d")
+def adaptive_max_pool(x: FakeTensor, output_size: Sequence[Size]) -> tuple[Meta, Meta]:
+    """Largest elements and where they are."""
+    rank = len(output_size)
+    if len(x.meta.sizes) not in (rank + 1, rank + 2) or any(s == 0 for s in x.meta.sizes[-rank - 1 :]):
+        raise Decline
+    sizes = (*x.meta.sizes[:-rank], *output_size)
+    if rank == 2:
+        return _image(x, sizes), _image(x, sizes, torch.int64)
+    return meta_of(x.meta.dtype, sizes, None, x.meta.device), meta_of(torch.int64, sizes, None, x.meta.device)
+
+
+@rule(
+    "max_pool2d_with_indices_backward", "avg_pool2d_backward", "_adaptive_avg_pool2d_backward",
+    "adaptive_max_pool2d_backward",
+)  # fmt: skip
+def pool_backward_2d(grad: FakeTensor, x: FakeTensor, *rest: Any, **others: Any) -> Meta:
+    """Like the input, in its memory format."""
+    return _image(x, x.meta.sizes)
+
+
+@rule("avg_pool3d_backward", "_adaptive_avg_pool3d_backward", "adaptive_max_pool3d_backward")
+def pool_backward_3d(grad: FakeTensor, x: FakeTensor, *rest: Any, **others: Any) -> Meta:
+    """Like the input."""
+    return meta_of(x.meta.dtype, x.meta.sizes, None, x.meta.device)
+
+
+@rule("max_pool3d_with_indices_backward")
+def max_pool_backward_3d(grad: FakeTensor, x: FakeTensor, *rest: Any, **others: Any) -> Meta:
+    """Like the input, in its memory format."""
+    return _image(x, x.meta.sizes)
+
+
+@rule("constant_pad_nd")
+def constant_pad(x: FakeTensor, pad: Sequence[Size], value: Any = 0) -> Meta:
+    """Borders added, or removed where negative, from the last dimension on."""
+    m = x.meta
+    count = len(pad) // 2
+    if len(pad) % 2 or count > len(m.sizes):
+        raise Decline
+    sizes = list(m.sizes)
+    for i in range(count):
+        at = len(sizes) - 1 - i
+        sizes[at] = sizes[at] + pad[2 * i] + pad[2 * i + 1]
+        if sizes[at] < 0:
+            raise Decline
+    if all(type(p) is int and p <= 0 for p in pad):
+        strides = like_strides(tuple(sizes), m.strides)
+        return meta_of(m.dtype, sizes, strides, m.device)
+    return meta_of(m.dtype, sizes, formatted_strides(sizes, suggests_channels_last(m.sizes, m.strides)), m.device)
+
+
+def _padded(x: FakeTensor, pad: Sequence[Size], rank: int, reflects: bool) -> tuple[Size, ...]:
+    sizes = list(x.meta.sizes)
+    if len(sizes) not in (rank + 1, rank + 2) or len(pad) != 2 * rank or any(s == 0 for s in sizes[-rank - 1 :]):
+        raise Decline
+    for i in range(rank):
+        at = len(sizes) - 1 - i
+        if reflects and (pad[2 * i] >= sizes[at] or pad[2 * i + 1] >= sizes[at]):
+            raise Decline
+        sizes[at] = sizes[at] + pad[2 * i] + pad[2 * i + 1]
+        if sizes[at] < 1:
+            raise Decline
+    return tuple(sizes)
+
+
+def _register_pads() -> None:
+    for rank in (1, 2, 3):
+        for name in ("reflection", "replication"):
+
+            def forward(x: FakeTensor, padding: Any, rank: int = rank, reflects: bool = name == "reflection") -> Meta:
+                sizes = _padded(x, padding, rank, reflects)
+                m = x.meta
+                image = suggests_channels_last(m.sizes, m.strides) and rank == 2
+                return meta_of(m.dtype, sizes, formatted_strides(sizes, image), m.device)
+
+            def backward(grad: FakeTensor, x: FakeTensor, padding: Any, rank: int = rank) -> Meta:
+                m = x.meta
+                image = suggests_channels_last(m.sizes, m.strides) and rank == 2
+                return meta_of(m.dtype, m.sizes, formatted_strides(m.sizes, image), m.device)
+
+            rule(f"{name}_pad{rank}d")(forward)
+            rule(f"{name}_pad{rank}d_backward")(backward)
+
+
+_register_pads()
+
+_RESIZERS = {
+    "upsample_nearest1d": 1, "_upsample_nearest_exact1d": 1, "upsample_linear1d": 1,
+    "upsample_nearest2d": 2, "_upsample_nearest_exact2d": 2, "upsample_bilinear2d": 2, "upsample_bicubic2d": 2,
+    "_upsample_bilinear2d_aa": 2, "_upsample_bicubic2d_aa": 2,
+    "upsample_nearest3d": 3, "_upsample_nearest_exact3d": 3, "upsample_trilinear3d": 3,
+}  # fmt: skip
+
+
+def _register_resizers() -> None:
+    for name, rank in _RESIZERS.items():
+
+        def forward(x: FakeTensor, output_size: Sequence[Size], *rest: Any, rank: int = rank, **others: Any) -> Meta:
+            if len(x.meta.sizes) != rank + 2 or any(s == 0 for s in (*x.meta.sizes[1:], *output_size)):
+                raise Decline
+            return _image(x, (*x.meta.sizes[:2], *output_size))
+
+        def backward(grad: FakeTensor, output_size: Any, input_size: Sequence[Size], *rest: Any, **others: Any) -> Meta:
+            return _image(grad, tuple(input_size))
+
+        rule(f"{name}.default")(forward)
+        rule(f"{name}_backward.default")(backward)
+
+
+_register_resizers()

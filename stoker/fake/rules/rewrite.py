@@ -1,0 +1,142 @@
+"""Operators that write their first argument, and those that change its metadata or need its data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from stoker.fake.meta import Size, contiguous_strides, formatted_strides, meta_of, same
+from stoker.fake.promote import broadcast
+from stoker.fake.rule import IMPURE, RULES, Decline, overloads, rule
+from stoker.fake.tensor import FakeStorage, FakeTensor, data_dependent, make_fake, restride
+
+_OVERWRITE = """
+fill_ zero_ normal_ uniform_ bernoulli_ random_ exponential_ log_normal_ cauchy_ geometric_ index_fill_ index_put_
+_index_put_impl_ masked_scatter_ index_add_ index_copy_ index_reduce_ put_ scatter_ scatter_add_ scatter_reduce_
+_fill_mem_eff_dropout_mask_ fill_diagonal_ relu_ hardtanh_ tril_ triu_
+"""
+
+
+@rule(*_OVERWRITE.split())
+def overwrite(x: FakeTensor, *rest: Any, **others: Any) -> FakeTensor:
+    """New content, same metadata."""
+    return x
+
+
+@rule("copy_", "masked_fill_")
+def overwrite_with(x: FakeTensor, source: FakeTensor, *rest: Any, **others: Any) -> FakeTensor:
+    """New content from something that must broadcast to x."""
+    if not same(broadcast([x.meta.sizes, source.meta.sizes]), x.meta.sizes):
+        raise Decline
+    return x
+
+
+@rule("t_", "transpose_", "squeeze_", "unsqueeze_", "as_strided_", table=IMPURE)
+def reshape_in_place(mode: Any, func: Any, x: FakeTensor, *rest: Any, **others: Any) -> FakeTensor:
+    """The metadata that the view of the same name would have, given to x itself."""
+    name = func._schema.name.removeprefix("aten::").removesuffix("_")
+    overload = "int" if name == "transpose" else func._overloadname
+    seen = mode.propagate(getattr(getattr(torch.ops.aten, name), overload), (x, *rest), others)
+    return restride(x, seen.meta)
+
+
+@rule("detach_", table=IMPURE)
+def detach_(mode: Any, func: Any, x: FakeTensor) -> FakeTensor:
+    """Of autograd's concern only."""
+    return x
+
+
+@rule("resize_", table=IMPURE)
+def resize_(mode: Any, func: Any, x: FakeTensor, size: Sequence[Size], *, memory_format: Any = None) -> FakeTensor:
+    """Other sizes, contiguous, in the same memory grown as needed."""
+    if same(x.meta.sizes, size) and memory_format in (None, torch.preserve_format):
+        return x
+    strides = formatted_strides(size, memory_format in (torch.channels_last, torch.channels_last_3d))
+    return restride(x, meta_of(x.meta.dtype, size, strides, x.meta.device, x.meta.offset))
+
+
+@rule("resize_as_", table=IMPURE)
+def resize_as_(mode: Any, func: Any, x: FakeTensor, other: FakeTensor, **options: Any) -> FakeTensor:
+    """The sizes of another tensor."""
+    return resize_(mode, func, x, other.meta.sizes, **options)  # type: ignore[no-any-return]
+
+
+@rule("set_.source_Tensor", table=IMPURE)
+def set_tensor(mode: Any, func: Any, x: FakeTensor, source: torch.Tensor) -> FakeTensor:
+    """x becomes another name of the source's memory."""
+    fake = mode.as_fake(source)
+    return restride(x, fake.meta, fake.memory)
+
+
+@rule("set_.default", table=IMPURE)
+def set_nothing(mode: Any, func: Any, x: FakeTensor) -> FakeTensor:
+    """x becomes empty."""
+    return restride(x, meta_of(x.meta.dtype, (0,), None, x.meta.device), FakeStorage(mode))
+
+
+@rule("set_.source_Storage_storage_offset", table=IMPURE)
+def set_storage(
+    mode: Any, func: Any, x: FakeTensor, source: Any, offset: Size, size: Sequence[Size], stride: Sequence[Size] = ()
+) -> FakeTensor:
+    """x becomes a view of given memory."""
+    strides = stride if len(stride) or not len(size) else contiguous_strides(size)
+    return restride(x, meta_of(x.meta.dtype, size, strides, x.meta.device, offset), FakeStorage(mode))
+
+
+@rule("lift_fresh.default", table=IMPURE)
+def lift_fresh(mode: Any, func: Any, x: torch.Tensor) -> FakeTensor:
+    """What torch.tensor(...) made a moment ago: nobody else holds it, so a single number may be remembered."""
+    if isinstance(x, FakeTensor):
+        return make_fake(x.meta, x.memory)
+    meta = meta_of(x.dtype, x.shape, x.stride(), x.device)
+    known = x.detach().clone() if x.numel() == 1 and x.device.type == "cpu" else None
+    return make_fake(meta, FakeStorage(mode, known))
+
+
+RULES.pop(torch.ops.aten.lift_fresh.default, None)
+
+
+@rule("_local_scalar_dense", table=IMPURE)
+def local_scalar(mode: Any, func: Any, x: torch.Tensor) -> Any:
+    """item(): only of content that is remembered."""
+    if not isinstance(x, FakeTensor):
+        return x.item()
+    known = x.memory.constant
+    if known is None or known.dtype is not x.meta.dtype:
+        raise data_dependent("Tensor.item")
+    return known.item()
+
+
+_NEEDS_DATA = """
+nonzero masked_select unique_dim unique_consecutive _unique _unique2 unique_dim_consecutive bincount equal allclose
+_is_all_true _is_any_true histogram
+"""
+
+
+def _register_data_dependent() -> None:
+    def refuse(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        raise data_dependent(str(func))
+
+    for name in _NEEDS_DATA.split():
+        for op in overloads(name):
+            IMPURE[op] = refuse
+
+
+_register_data_dependent()
+
+
+@rule("repeat_interleave.Tensor", table=IMPURE)
+def repeat_interleave(mode: Any, func: Any, repeats: FakeTensor, *, output_size: Size | None = None) -> FakeTensor:
+    """Its length is a sum of data, unless given."""
+    if output_size is None:
+        raise data_dependent("repeat_interleave with a tensor of counts")
+    repeats = mode.as_fake(repeats)
+    return make_fake(meta_of(repeats.meta.dtype, (output_size,), None, repeats.meta.device), FakeStorage(mode))
+
+
+@rule("is_pinned", table=IMPURE)
+def is_pinned(mode: Any, func: Any, x: Any, device: Any = None) -> bool:
+    """Nothing without memory is."""
+    return False

@@ -1,0 +1,370 @@
+"""Views: other sizes, strides and offset over the same memory."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from stoker.fake.meta import Meta, Size, contiguous_strides, is_contiguous, is_empty, meta_of, product, same
+from stoker.fake.promote import REAL_OF, complex_of
+from stoker.fake.rule import Alias, Decline, rule
+from stoker.fake.tensor import FakeTensor
+
+
+def view_of(x: FakeTensor, sizes: Sequence[Size], strides: Sequence[Size], offset: Size | None = None) -> Alias:
+    """A view of x."""
+    m = x.meta
+    return Alias(meta_of(m.dtype, sizes, strides, m.device, m.offset if offset is None else offset), x)
+
+
+def wrap(dim: int, rank: int) -> int:
+    """A dimension counted from the start; a 0-d tensor has one to name."""
+    rank = rank or 1
+    if not -rank <= dim < rank:
+        raise Decline
+    return dim % rank
+
+
+def without(values: Sequence[Size], i: int) -> tuple[Size, ...]:
+    """All but the i-th."""
+    return (*values[:i], *values[i + 1 :])
+
+
+def inferred(sizes: Sequence[Size], count: Size) -> tuple[Size, ...]:
+    """Sizes with the one -1 replaced by what makes `count` elements."""
+    unknown = [i for i, s in enumerate(sizes) if type(s) is int and s == -1]
+    if not unknown:
+        if product(sizes) != count or any(type(s) is int and s < 0 for s in sizes):
+            raise Decline
+        return tuple(sizes)
+    if len(unknown) > 1:
+        raise Decline
+    known = product([s for i, s in enumerate(sizes) if i != unknown[0]])
+    if known == 0 or count % known != 0:
+        raise Decline
+    return tuple(count // known if i == unknown[0] else s for i, s in enumerate(sizes))
+
+
+def viewed_strides(sizes: Sequence[Size], strides: Sequence[Size], wanted: Sequence[Size]) -> tuple[Size, ...] | None:
+    """Strides under which the same memory has the sizes `wanted`, or None if only a copy has.
+
+    Old dimensions are grouped into runs without gaps; each run must be the product of consecutive new dimensions.
+    """
+    if is_empty(sizes):
+        return tuple(strides) if same(sizes, wanted) else contiguous_strides(wanted)
+    if is_contiguous(sizes, strides):
+        return contiguous_strides(wanted)
+    result: list[Size] = [1] * len(wanted)
+    new = len(wanted) - 1
+    run: Size = 1
+    step: Size = strides[-1]
+    for old in range(len(sizes) - 1, -1, -1):
+        run = run * sizes[old]
+        joined = old > 0 and (sizes[old - 1] == 1 or strides[old - 1] == run * step)
+        if joined:
+            continue
+        covered: Size = 1
+        while new >= 0 and (wanted[new] == 1 or not covered == run):
+            result[new] = covered * step
+            covered = covered * wanted[new]
+            new -= 1
+        if covered != run:
+            return None
+        if old > 0:
+            run, step = 1, strides[old - 1]
+    return tuple(result) if new < 0 else None
+
+
+@rule("view.default")
+def view(x: FakeTensor, size: Sequence[Size]) -> Alias:
+    """Other sizes, if the memory allows."""
+    m = x.meta
+    sizes = inferred(size, product(m.sizes))
+    strides = viewed_strides(m.sizes, m.strides, sizes)
+    if strides is None:
+        raise Decline
+    return view_of(x, sizes, strides)
+
+
+@rule("_unsafe_view", "view_copy.default")
+def unsafe_view(x: FakeTensor, size: Sequence[Size]) -> Meta | Alias:
+    """A view that autograd does not count as one: the caller made x for it alone."""
+    found: Alias = view(x, size)
+    return found.meta
+
+
+@rule("_reshape_alias")
+def reshape_alias(x: FakeTensor, size: Sequence[Size], stride: Sequence[Size]) -> Alias:
+    """A view whose strides the caller worked out."""
+    return view_of(x, size, stride)
+
+
+@rule("as_strided")
+def as_strided(
+    x: FakeTensor, size: Sequence[Size], stride: Sequence[Size], storage_offset: Size | None = None
+) -> Alias:
+    """Any view of the memory."""
+    if len(size) != len(stride):
+        raise Decline
+    return view_of(x, size, stride, storage_offset)
+
+
+@rule("alias", "detach", "lift_fresh", "_fw_primal")
+def alias(x: FakeTensor, *rest: Any) -> Alias:
+    """The same view again."""
+    return Alias(x.meta, x)
+
+
+@rule("t")
+def t(x: FakeTensor) -> Alias:
+    """A matrix transposed; vectors stay."""
+    m = x.meta
+    if len(m.sizes) > 2:
+        raise Decline
+    return view_of(x, m.sizes[::-1], m.strides[::-1])
+
+
+@rule("transpose.int")
+def transpose(x: FakeTensor, dim0: int, dim1: int) -> Alias:
+    """Two dimensions exchanged."""
+    m = x.meta
+    if not m.sizes:
+        return alias(x)  # type: ignore[no-any-return]
+    a, b = wrap(dim0, len(m.sizes)), wrap(dim1, len(m.sizes))
+    order = list(range(len(m.sizes)))
+    order[a], order[b] = b, a
+    return permute(x, order)  # type: ignore[no-any-return]
+
+
+@rule("permute")
+def permute(x: FakeTensor, dims: Sequence[int]) -> Alias:
+    """Dimensions in another order."""
+    m = x.meta
+    order = [wrap(d, len(m.sizes)) for d in dims]
+    if len(order) != len(m.sizes) or len(set(order)) != len(order):
+        raise Decline
+    return view_of(x, [m.sizes[i] for i in order], [m.strides[i] for i in order])
+
+
+@rule("expand")
+def expand(x: FakeTensor, size: Sequence[Size], *, implicit: bool = False) -> Alias:
+    """Dimensions of one element repeated without copying."""
+    m = x.meta
+    lead = len(size) - len(m.sizes)
+    if lead < 0:
+        raise Decline
+    sizes: list[Size] = list(size)
+    strides: list[Size] = [0] * len(size)
+    for i in range(len(size) - 1, -1, -1):
+        old = m.sizes[i - lead] if i >= lead else 1
+        if type(sizes[i]) is int and sizes[i] == -1 and i >= lead:
+            sizes[i] = old
+        if type(sizes[i]) is int and sizes[i] < 0:
+            raise Decline
+        if i >= lead and (sizes[i] is old or old != 1 or sizes[i] == 1):
+            if sizes[i] != old:
+                raise Decline
+            strides[i] = m.strides[i - lead]
+        elif i < lead:
+            strides[i] = 0 if sizes[i] != 1 else _stride_of_added(sizes, strides, i)
+    return view_of(x, sizes, strides)
+
+
+def _stride_of_added(sizes: list[Size], strides: list[Size], i: int) -> Size:
+    """A new leading dimension of one element gets the stride that keeps the tensor looking contiguous."""
+    return 1 if i == len(sizes) - 1 else sizes[i + 1] * strides[i + 1]
+
+
+@rule("slice.Tensor")
+def slice_(x: FakeTensor, dim: int = 0, start: Size | None = None, end: Size | None = None, step: Size = 1) -> Alias:
+    """A range of one dimension; bounds are clipped to it."""
+    m = x.meta
+    if not m.sizes:
+        raise Decline
+    dim = wrap(dim, len(m.sizes))
+    size = m.sizes[dim]
+    if step <= 0:
+        raise Decline
+    low, high = slice_bounds(size, start, end)
+    length = high - low if type(step) is int and step == 1 else (high - low + step - 1) // step
+    sizes = (*m.sizes[:dim], length, *m.sizes[dim + 1 :])
+    strides = (*m.strides[:dim], m.strides[dim] * step, *m.strides[dim + 1 :])
+    return view_of(x, sizes, strides, m.offset + low * m.strides[dim])
+
+
+def slice_bounds(size: Size, start: Size | None, end: Size | None) -> tuple[Size, Size]:
+    """Python's reading of a slice, as offsets with 0 <= low <= high <= size."""
+    low: Size = 0 if start is None else start
+    if not (type(low) is int and low == 0):
+        if low < 0:
+            low = low + size
+        if low < 0:
+            low = 0
+        elif low > size:
+            low = size
+    if end is None or (type(end) is int and end == sys.maxsize) or end is size:
+        return low, size
+    high = end
+    if high < 0:
+        high = high + size
+    if high < low:
+        high = low
+    elif high > size:
+        high = size
+    return low, high
+
+
+@rule("select.int")
+def select(x: FakeTensor, dim: int, index: Size) -> Alias:
+    """One element of one dimension."""
+    m = x.meta
+    if not m.sizes:
+        raise Decline
+    dim = wrap(dim, len(m.sizes))
+    size = m.sizes[dim]
+    if index < -size or index >= size:
+        raise Decline
+    if index < 0:
+        index = index + size
+    return view_of(x, without(m.sizes, dim), without(m.strides, dim), m.offset + index * m.strides[dim])
+
+
+@rule("unsqueeze")
+def unsqueeze(x: FakeTensor, dim: int) -> Alias:
+    """A dimension of one element added."""
+    m = x.meta
+    dim = wrap(dim, len(m.sizes) + 1)
+    stride = 1 if dim == len(m.sizes) else m.sizes[dim] * m.strides[dim]
+    return view_of(x, (*m.sizes[:dim], 1, *m.sizes[dim:]), (*m.strides[:dim], stride, *m.strides[dim:]))
+
+
+@rule("squeeze")
+def squeeze(x: FakeTensor, dim: Any = None) -> Alias:
+    """Dimensions of one element removed."""
+    m = x.meta
+    rank = len(m.sizes)
+    named = range(rank) if dim is None else {wrap(d, rank) for d in (dim if isinstance(dim, (list, tuple)) else [dim])}
+    kept = [i for i in range(rank) if i not in named or m.sizes[i] != 1]
+    return view_of(x, [m.sizes[i] for i in kept], [m.strides[i] for i in kept])
+
+
+@rule("diagonal")
+def diagonal(x: FakeTensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Alias:
+    """Two dimensions walked together, as a last dimension."""
+    m = x.meta
+    a, b = wrap(dim1, len(m.sizes)), wrap(dim2, len(m.sizes))
+    if a == b:
+        raise Decline
+    rows, columns = m.sizes[a], m.sizes[b]
+    length = torch.sym_min(rows, columns - offset) if offset >= 0 else torch.sym_min(rows + offset, columns)
+    length = torch.sym_max(length, 0)
+    start = m.offset
+    if length != 0:
+        start = start + (offset * m.strides[b] if offset >= 0 else -offset * m.strides[a])
+    kept = [i for i in range(len(m.sizes)) if i not in (a, b)]
+    sizes = [*(m.sizes[i] for i in kept), length]
+    return view_of(x, sizes, [*(m.strides[i] for i in kept), m.strides[a] + m.strides[b]], start)
+
+
+@rule("unfold")
+def unfold(x: FakeTensor, dimension: int, size: Size, step: Size) -> Alias:
+    """Overlapping windows of one dimension, as a last dimension."""
+    m = x.meta
+    if not m.sizes:
+        raise Decline
+    dim = wrap(dimension, len(m.sizes))
+    if size > m.sizes[dim] or step <= 0 or size < 0:
+        raise Decline
+    windows = (m.sizes[dim] - size) // step + 1
+    sizes = (*m.sizes[:dim], windows, *m.sizes[dim + 1 :], size)
+    return view_of(x, sizes, (*m.strides[:dim], m.strides[dim] * step, *m.strides[dim + 1 :], m.strides[dim]))
+
+
+@rule("split.Tensor", "unsafe_split.Tensor")
+def split(x: FakeTensor, split_size: Size, dim: int = 0) -> list[Alias]:
+    """Equal pieces of one dimension; the last may be smaller."""
+    m = x.meta
+    if not m.sizes:
+        raise Decline
+    dim = wrap(dim, len(m.sizes))
+    size = m.sizes[dim]
+    if split_size < 0 or (split_size == 0 and size != 0):
+        raise Decline
+    if split_size == 0 or split_size >= size:
+        return [slice_(x, dim, 0, size)]
+    count = int((size + split_size - 1) // split_size)
+    return [slice_(x, dim, i * split_size, torch.sym_min((i + 1) * split_size, size)) for i in range(count)]
+
+
+@rule("split_with_sizes", "unsafe_split_with_sizes")
+def split_with_sizes(x: FakeTensor, split_sizes: Sequence[Size], dim: int = 0) -> list[Alias]:
+    """Pieces of the sizes given."""
+    m = x.meta
+    if not m.sizes:
+        raise Decline
+    dim = wrap(dim, len(m.sizes))
+    if any(s < 0 for s in split_sizes) or sum(split_sizes) != m.sizes[dim]:
+        raise Decline
+    pieces, start = [], 0
+    for length in split_sizes:
+        sizes = (*m.sizes[:dim], length, *m.sizes[dim + 1 :])
+        pieces.append(view_of(x, sizes, m.strides, m.offset + start * m.strides[dim]))
+        start = start + length
+    return pieces
+
+
+@rule("unbind.int")
+def unbind(x: FakeTensor, dim: int = 0) -> list[Alias]:
+    """One view for each element of a dimension."""
+    if not x.meta.sizes:
+        raise Decline
+    return [select(x, dim, i) for i in range(int(x.meta.sizes[wrap(dim, len(x.meta.sizes))]))]
+
+
+@rule("view.dtype")
+def view_dtype(x: FakeTensor, dtype: torch.dtype) -> Alias:
+    """The same bytes read as another type."""
+    m = x.meta
+    if dtype.itemsize == m.dtype.itemsize:
+        return Alias(meta_of(dtype, m.sizes, m.strides, m.device, m.offset), x)
+    if not m.sizes or m.strides[-1] != 1:
+        raise Decline
+    if dtype.itemsize < m.dtype.itemsize:
+        ratio = m.dtype.itemsize // dtype.itemsize
+        strides = (*(s * ratio for s in m.strides[:-1]), 1)
+        return Alias(meta_of(dtype, (*m.sizes[:-1], m.sizes[-1] * ratio), strides, m.device, m.offset * ratio), x)
+    ratio = dtype.itemsize // m.dtype.itemsize
+    if any(s % ratio != 0 for s in (m.sizes[-1], m.offset, *m.strides[:-1])):
+        raise Decline
+    strides = (*(s // ratio for s in m.strides[:-1]), 1)
+    return Alias(meta_of(dtype, (*m.sizes[:-1], m.sizes[-1] // ratio), strides, m.device, m.offset // ratio), x)
+
+
+@rule("view_as_real")
+def view_as_real(x: FakeTensor) -> Alias:
+    """A complex tensor as pairs."""
+    m = x.meta
+    if not m.dtype.is_complex:
+        raise Decline
+    strides = (*(s * 2 for s in m.strides), 1)
+    return Alias(meta_of(REAL_OF[m.dtype], (*m.sizes, 2), strides, m.device, m.offset * 2), x)
+
+
+@rule("view_as_complex")
+def view_as_complex(x: FakeTensor) -> Alias:
+    """Pairs as a complex tensor."""
+    m = x.meta
+    bad = not m.sizes or m.sizes[-1] != 2 or m.strides[-1] != 1 or m.offset % 2 or any(s % 2 for s in m.strides[:-1])
+    if bad or m.dtype not in (torch.float16, torch.float32, torch.float64):
+        raise Decline
+    strides = tuple(s // 2 for s in m.strides[:-1])
+    return Alias(meta_of(complex_of(m.dtype), m.sizes[:-1], strides, m.device, m.offset // 2), x)
+
+
+@rule("_conj", "_neg_view")
+def lazy(x: FakeTensor) -> Alias:
+    """Views whose elements are conjugated or negated when read: of no consequence to metadata."""
+    return Alias(x.meta, x)

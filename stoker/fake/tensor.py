@@ -1,0 +1,129 @@
+"""The fake tensor: a tensor that answers every question about itself except what it holds.
+
+In:  a `Meta` and the storage it lives in.
+Out: a `torch.Tensor` subclass that reports that metadata, takes part in autograd, and sends each operator to `propagate`.
+
+What must hold: `fake.meta` always says the same as the tensor's own C++ fields (tests/unit/fake/test_tensor.py), also after
+`x.data = y` and after operators that change metadata in place.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stoker import torch_private
+from stoker.fake.meta import Meta
+
+if TYPE_CHECKING:
+    from stoker.fake.mode import FakeMode
+
+_make = torch_private.make_wrapper_subclass
+
+
+class FakeStorage:
+    """The memory that fake tensors share: views of one another hold the same FakeStorage."""
+
+    __slots__ = ("__weakref__", "constant", "mode")
+
+    def __init__(self, mode: FakeMode, constant: torch.Tensor | None = None) -> None:
+        self.mode = mode
+        self.constant = constant
+        """A real tensor of one element while the content is known; writing through any alias forgets it."""
+
+
+class FakeTensor(torch.Tensor):
+    """A tensor without data. Made by `FakeMode.from_real`, or by an operator under the mode."""
+
+    meta: Meta
+    memory: FakeStorage
+
+    __torch_function__ = torch_private.disabled_torch_function
+
+    @classmethod
+    def __torch_dispatch__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Reached when no FakeMode is active: the tensors know theirs."""
+        mode = _mode_among(args) or _mode_among(tuple((kwargs or {}).values()))
+        if mode is None:
+            return NotImplemented
+        return mode.propagate(func, args, kwargs or {})
+
+    @property
+    def data(self) -> torch.Tensor:  # type: ignore[override]
+        return torch.Tensor.data.__get__(self)  # type: ignore[attr-defined, no-any-return]
+
+    @data.setter
+    def data(self, value: torch.Tensor) -> None:
+        torch.Tensor.data.__set__(self, value)  # type: ignore[attr-defined]
+        if isinstance(value, FakeTensor):
+            self.meta, self.memory = value.meta, value.memory
+
+    def __repr__(self, *, tensor_contents: object = None) -> str:
+        m = self.meta
+        grad = ", requires_grad=True" if self.requires_grad else ""
+        sizes = ", ".join(str(s) for s in m.sizes)
+        return f"FakeTensor([{sizes}], {m.dtype}, {m.device}{grad})"
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return format(repr(self), spec)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise TypeError("a FakeTensor has no data to pickle; keep its `meta` instead")
+
+    def tolist(self) -> Any:
+        """The nested list of elements, where they are known."""
+        if self.memory.constant is not None and not self.meta.sizes:
+            return self.item()
+        raise data_dependent("Tensor.tolist")
+
+    def numpy(self, *, force: bool = False) -> Any:
+        """There is no memory for NumPy to look at."""
+        raise data_dependent("Tensor.numpy")
+
+
+def data_dependent(what: str) -> Exception:
+    """The error for asking a fake tensor for its elements."""
+    from stoker.shape.env import DataDependent
+
+    return DataDependent(what, "its result depends on the data of a tensor, and only metadata is known here")
+
+
+def _mode_among(values: Any) -> FakeMode | None:
+    for value in values:
+        if isinstance(value, FakeTensor):
+            return value.memory.mode
+        if isinstance(value, (list, tuple)) and (found := _mode_among(value)) is not None:
+            return found
+    return None
+
+
+def make_fake(meta: Meta, memory: FakeStorage, requires_grad: bool = False) -> FakeTensor:
+    """A fake tensor with this metadata, in this memory."""
+    fake: FakeTensor = _make(
+        FakeTensor,
+        meta.sizes,
+        meta.strides,
+        meta.offset,
+        None,
+        meta.dtype,
+        torch.strided,
+        meta.device,
+        False,
+        requires_grad,
+    )
+    fake.meta = meta
+    fake.memory = memory
+    return fake
+
+
+def restride(fake: FakeTensor, meta: Meta, memory: FakeStorage | None = None) -> FakeTensor:
+    """Give an existing fake tensor other metadata, as `t_`, `resize_` or `set_` do."""
+    target = make_fake(meta, memory or fake.memory)
+    torch.Tensor.data.__set__(fake, target)  # type: ignore[attr-defined]
+    fake.meta, fake.memory = target.meta, target.memory
+    return fake
