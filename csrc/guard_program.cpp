@@ -16,10 +16,7 @@ struct Context {
   PyObject** fetched;
 };
 
-// A dictionary item under a tag that is already known, or looked up and remembered.
-PyObject* remembered_item(Node& node, PyObject* dict) {
-  const uint64_t tag = compat::dict_tag(dict);
-  if (tag && tag == node.tag) return node.value;
+PyObject* look_up_item(Node& node, PyObject* dict, uint64_t tag) {
   PyObject* value = _PyDict_GetItem_KnownHash(dict, node.argument, node.number);
   // Comparing keys may have run Python code that changed the dictionary.
   if (value && tag == compat::dict_tag(dict)) {
@@ -27,6 +24,12 @@ PyObject* remembered_item(Node& node, PyObject* dict) {
     node.value = value;
   }
   return value;
+}
+
+// A dictionary item, looked up only if the dictionary has changed.
+inline PyObject* remembered_item(Node& node, PyObject* dict) {
+  const uint64_t tag = compat::dict_tag(dict);
+  return tag && tag == node.tag ? node.value : look_up_item(node, dict, tag);
 }
 
 PyObject* fetch_global(Node& node, PyFunctionObject* function) {
@@ -88,9 +91,8 @@ PyObject* fetch(Node& node, PyObject* parent, const Context& context, Ref& owned
     case Accessor::ATTR:
       return keep(owned, PyObject_GetAttr(parent, node.argument));
     case Accessor::DICT:
-      return compat::instance_dict(parent);
     case Accessor::DICT_ITEM:
-      return PyDict_Check(parent) ? remembered_item(node, parent) : nullptr;
+      break;
     case Accessor::LIST_ITEM:
       return PyList_Check(parent) && index < PyList_GET_SIZE(parent) ? PyList_GET_ITEM(parent, index) : nullptr;
     case Accessor::TUPLE_ITEM:
@@ -161,7 +163,9 @@ bool same_constant(PyObject* a, PyObject* b) {
 
 bool has_length(PyObject* object, Py_ssize_t length) {
   if (PyList_CheckExact(object) || PyTuple_CheckExact(object)) return Py_SIZE(object) == length;
-  if (PyDict_CheckExact(object)) return PyDict_GET_SIZE(object) == length;
+  // OrderedDict and most subclasses inherit the length of dict.
+  if (PyDict_Check(object) && Py_TYPE(object)->tp_as_mapping->mp_length == PyDict_Type.tp_as_mapping->mp_length)
+    return PyDict_GET_SIZE(object) == length;
   return PyObject_Size(object) == length;
 }
 
@@ -285,7 +289,14 @@ bool holds(Check& check, PyObject* object, const Context& context) {
 int visit_node(GuardProgram* program, uint32_t index, PyObject* parent, const Context& context) {
   Node& node = program->nodes[index];
   Ref owned;
-  PyObject* object = fetch(node, parent, context, owned);
+  PyObject* object;
+  // The two accessors that lead through a module tree, out of the big switch.
+  if (node.accessor == Accessor::DICT_ITEM)
+    object = PyDict_Check(parent) ? remembered_item(node, parent) : nullptr;
+  else if (node.accessor == Accessor::DICT)
+    object = compat::instance_dict(parent);
+  else
+    object = fetch(node, parent, context, owned);
   if (!object) return node.first_guard;
   if (node.hold && !owned) owned = Ref::share(object);
   if (node.slot >= 0) context.fetched[node.slot] = Py_NewRef(object);

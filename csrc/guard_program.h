@@ -38,7 +38,7 @@ enum class CheckKind : uint8_t { STOKER_CHECKS(STOKER_NAME) };
 #undef STOKER_NAME
 
 // Nodes lie in preorder: the children of a node begin right after it, `end` is where its subtree ends.
-struct Node {
+struct alignas(64) Node {
   Accessor accessor;
   bool hold;  // something below may run Python code, so the object needs a reference of our own
   int slot;
@@ -56,12 +56,18 @@ struct Check {
   CheckKind kind;
   int guard;
   PyObject* argument;
-  // IS: the object, held only through `reference`. EQUALS: null if Python's == is needed.
-  PyObject* expected;
-  PyObject* reference;
-  Py_ssize_t low, high;  // LENGTH: low. RANGE: both. SAME_AS: low. HAS_KEY, LACKS_KEY: the hash in low.
-  uint64_t tag;          // under this tag of the dictionary (TYPE_ATTRS: of the type), the check held
+  union {
+    PyObject* expected;  // IS, IS_NOT: compared, never followed
+    Py_ssize_t low;      // LENGTH: the length. SAME_AS: the slot. HAS_KEY, LACKS_KEY: the hash. RANGE: the least
+  };
+  union {
+    PyObject* reference;  // IS, IS_NOT: weak, where the type allows it
+    Py_ssize_t high;      // RANGE: the greatest
+    uint64_t tag;         // others: the tag of the dictionary (TYPE_ATTRS: of the type) under which the check held
+  };
 };
+
+inline bool is_identity(const Check& check) { return check.kind == CheckKind::IS || check.kind == CheckKind::IS_NOT; }
 
 struct GuardProgram {
   PyObject_HEAD
