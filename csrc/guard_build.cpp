@@ -27,9 +27,11 @@ bool compares_without_python(PyObject* constant) {
 bool may_run_python(const Check& check) {
   switch (check.kind) {
     case CheckKind::PYTHON:
-    case CheckKind::LENGTH:
-    case CheckKind::DICT_KEYS:
       return true;
+    case CheckKind::DICT_KEYS:
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(check.argument); ++i)
+        if (!compares_without_python(PyTuple_GET_ITEM(check.argument, i))) return true;
+      return false;
     case CheckKind::EQUALS:
     case CheckKind::HAS_KEY:
     case CheckKind::LACKS_KEY:

@@ -8,6 +8,7 @@
 //   2. No Python code runs, except where an accessor or a check says so (ATTR, ITEM, PYTHON, EQUALS of unusual types).
 //   3. The only mutable state is what a node or a check remembers of a dictionary: its tag, and what was true under that
 //      tag. Each such pair is written at once, so that threads and recursive runs may share a program.
+//   4. Objects are borrowed from their parents, unless something below may run Python code: then they are held.
 #pragma once
 
 #include "python_compat.h"
@@ -75,6 +76,7 @@ struct GuardProgram {
   PyObject* state;  // TorchState or null
   int state_guard;
   Py_ssize_t size;
+  bool holds_all;  // a check met a type whose length or order only Python code can tell: each node holds its object
   std::vector<Node> nodes;
   std::vector<Check> checks;
   ShapeProgram shapes;

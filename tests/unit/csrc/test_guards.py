@@ -547,3 +547,15 @@ def test_a_check_that_mutates_what_is_being_checked():
     tree = program(node(A.LOCAL, 0, node(A.DICT, None, inner)), slots=1)
     assert tree.check([box], plain) == (1,)
     assert tree.check([box], plain) == 0
+
+
+def test_a_length_that_mutates_what_is_being_checked():
+    class Sized:
+        def __len__(self):
+            box.__dict__.clear()
+            return 1
+
+    box = Thing(inner=Thing(sized=Sized(), x=1))
+    inside = node(A.DICT, None, node(A.DICT_ITEM, "sized", checks=[(C.LENGTH, 1, 0)]), node(A.DICT_ITEM, "x", slot=0))
+    tree = program(node(A.LOCAL, 0, node(A.DICT, None, node(A.DICT_ITEM, "inner", inside))), slots=1)
+    assert tree.check([box], plain) == (1,)
