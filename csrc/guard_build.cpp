@@ -27,9 +27,11 @@ bool compares_without_python(PyObject* constant) {
 bool may_run_python(const Check& check) {
   switch (check.kind) {
     case CheckKind::PYTHON:
-    case CheckKind::LENGTH:
-    case CheckKind::DICT_KEYS:
       return true;
+    case CheckKind::DICT_KEYS:
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(check.argument); ++i)
+        if (!compares_without_python(PyTuple_GET_ITEM(check.argument, i))) return true;
+      return false;
     case CheckKind::EQUALS:
     case CheckKind::HAS_KEY:
     case CheckKind::LACKS_KEY:
@@ -265,7 +267,7 @@ int program_traverse(PyObject* object, visitproc visit, void* arg) {
   for (Node& node : self->nodes) Py_VISIT(node.argument);
   for (Check& check : self->checks) {
     Py_VISIT(check.argument);
-    Py_VISIT(check.reference);
+    if (is_identity(check)) Py_VISIT(check.reference);
   }
   return 0;
 }
@@ -280,7 +282,7 @@ int program_clear(PyObject* object) {
   for (Node& node : nodes) Py_XDECREF(node.argument);
   for (Check& check : checks) {
     Py_XDECREF(check.argument);
-    Py_XDECREF(check.reference);
+    if (is_identity(check)) Py_XDECREF(check.reference);
   }
   return 0;
 }
@@ -359,7 +361,6 @@ bool add_guard_types(PyObject* module) {
   if (!add_numbers(module, "CHECKS", {STOKER_CHECKS(STOKER_WORD)})) return false;
   if (!add_numbers(module, "SHAPE_OPS", {STOKER_SHAPE_OPS(STOKER_WORD)})) return false;
 #undef STOKER_WORD
-  // A bare object with a name of its own in repr would need a type; a unique Ellipsis-like object() is enough.
   missing = PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type));
   return missing && PyModule_AddObjectRef(module, "MISSING", missing) == 0 &&
          add_type(module, &program_spec, &guard_program_type);

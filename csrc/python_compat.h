@@ -68,6 +68,21 @@ inline void frame_replace_code([[maybe_unused]] Frame* frame, [[maybe_unused]] P
 #endif
 }
 
+// The slot that each code object has for us.
+#if PY_VERSION_HEX >= 0x030C0000
+inline Py_ssize_t request_code_extra(freefunc free) { return PyUnstable_Eval_RequestCodeExtraIndex(free); }
+inline int code_get_extra(PyObject* code, Py_ssize_t index, void** extra) {
+  return PyUnstable_Code_GetExtra(code, index, extra);
+}
+inline int code_set_extra(PyObject* code, Py_ssize_t index, void* extra) {
+  return PyUnstable_Code_SetExtra(code, index, extra);
+}
+#else
+inline Py_ssize_t request_code_extra(freefunc free) { return _PyEval_RequestCodeExtraIndex(free); }
+inline int code_get_extra(PyObject* code, Py_ssize_t index, void** extra) { return _PyCode_GetExtra(code, index, extra); }
+inline int code_set_extra(PyObject* code, Py_ssize_t index, void* extra) { return _PyCode_SetExtra(code, index, extra); }
+#endif
+
 inline PyObject* code_slot_names(PyCodeObject* code) { return code->co_localsplusnames; }
 
 // The number of free variables, without the new tuple that PyCode_GetFreevars makes.
@@ -104,6 +119,11 @@ inline PyObject* weakref_target_borrowed(PyObject* reference) {
 
 // The instance dictionary, created if it does not exist yet: a borrowed reference, or null with or without an exception.
 inline PyObject* instance_dict(PyObject* object) {
+  if (PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_MANAGED_DICT)) {
+    // Three words before the object (pycore_object.h, which is no C++). In 3.12 the lowest bit marks bare values.
+    PyObject* present = reinterpret_cast<PyObject**>(object)[-3];
+    if (present && !(reinterpret_cast<uintptr_t>(present) & 1)) return present;
+  }
   PyObject** place = _PyObject_GetDictPtr(object);
   if (place && *place) return *place;
   if (!place && !Py_TYPE(object)->tp_dictoffset) return nullptr;

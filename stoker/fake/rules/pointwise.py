@@ -199,16 +199,10 @@ def clone(x: FakeTensor, *, memory_format: Any = None) -> Meta:
 
 @rule("masked_fill")
 def masked_fill(x: FakeTensor, mask: FakeTensor, value: Any) -> Meta:
-    """Keeps x's type; x may broadcast to the mask. The fresh copy is laid out like x expanded."""
+    """Keeps x's type; x may broadcast to the mask. The fresh copy is contiguous."""
     if mask.meta.dtype not in (torch.bool, torch.uint8) or (isinstance(value, FakeTensor) and value.meta.sizes):
         raise Decline
-    shape = broadcast([x.meta.sizes, mask.meta.sizes])
-    lead = len(shape) - len(x.meta.sizes)
-    strides = (0,) * lead + tuple(
-        0 if size == 1 and shape[lead + i] != 1 else stride
-        for i, (size, stride) in enumerate(zip(x.meta.sizes, x.meta.strides))
-    )
-    return meta_of(x.meta.dtype, shape, like_strides(shape, strides), x.meta.device)
+    return meta_of(x.meta.dtype, broadcast([x.meta.sizes, mask.meta.sizes]), None, common_device([x, mask]))
 
 
 @rule("native_dropout")
