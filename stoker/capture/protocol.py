@@ -12,13 +12,21 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from stoker.bytecode import VERSION
+from stoker.bytecode.versions import NULL_BEFORE_CALLABLE
+from stoker.capture.frame import Frame
+from stoker.capture.values.classes import ClassValue, SuperValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
+from stoker.capture.values.mapping import pairs_of
 from stoker.capture.values.sequence import SequenceValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
+from stoker.capture.values.slices import SliceValue
 from stoker.capture.values.tensor import TensorValue
-from stoker.capture.values.value import NotConstant, Value
+from stoker.capture.values.value import NULL, Exhausted, NotConstant, Value
 from stoker.errors import Break, Raised
+from stoker.guard.guard import Is, IsNot, NotSameAs
+from stoker.guard.source import Fixed
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -242,6 +250,124 @@ class Protocol:
         if isinstance(value, InstanceValue) and value.storage is not None:
             return value.storage
         return value
+
+    def is_same(self: Machine, left: Value, right: Value) -> bool:
+        """The `is` operator, with the guard that a negative answer about two outside objects needs."""
+        if self.identical(left, right):
+            return True
+        if left.source is not None and right.source is not None:
+            outside = [v for v in (left, right) if not isinstance(v, Constant) and not isinstance(v.source, Fixed)]
+            if len(outside) == 2:
+                self.guard(left.source, NotSameAs((right.source,)))
+            elif len(outside) == 1:
+                other = right if outside[0] is left else left
+                if not isinstance(other, Constant):
+                    self.guard(outside[0].source, IsNot(other.source.value))  # type: ignore[arg-type, union-attr]
+        return False
+
+    def slice(self: Machine, start: Value, stop: Value, step: Value) -> Value:
+        if all(isinstance(part, Constant) for part in (start, stop, step)):
+            return Constant(slice(start.constant(), stop.constant(), step.constant()))
+        return SliceValue(start, stop, step)
+
+    def iterate(self: Machine, value: Value) -> Value:
+        """`iter(value)`."""
+        return value.iterator(self)
+
+    def next_value(self: Machine, value: Value) -> Value:
+        try:
+            return value.next(self)
+        except Exhausted:
+            self.raise_(StopIteration)
+
+    def pairs_of(self: Machine, value: Value) -> list[tuple[Value, Value]]:
+        return pairs_of(self, value)
+
+    def unpack(self: Machine, value: Value, count: int) -> list[Value]:
+        """Exactly `count` elements, as tuple assignment takes them."""
+        if isinstance(value, TensorValue) and value.fake.dim() == 0:
+            self.raise_(TypeError, "iteration over a 0-d tensor")
+        items = value.items_list(self)
+        if len(items) < count:
+            self.raise_(ValueError, f"not enough values to unpack (expected {count}, got {len(items)})")
+        if len(items) > count:
+            self.raise_(ValueError, f"too many values to unpack (expected {count})")
+        return items
+
+    def append_to_list(self: Machine, target: Value, value: Value) -> None:
+        self.storage_of(target).method_append(self, value)  # type: ignore[attr-defined]
+
+    def push_callable(self: Machine, frame: Frame, value: Value, wants_null: int) -> None:
+        """Push a loaded callable, with the NULL that this version's calls expect beside it."""
+        if wants_null and NULL_BEFORE_CALLABLE:
+            frame.push(NULL)
+        frame.push(value)
+        if wants_null and not NULL_BEFORE_CALLABLE:
+            frame.push(NULL)
+
+    def super_of(self: Machine, cls: Value, receiver: Value) -> Value:
+        start = receiver.constant() if isinstance(receiver, ClassValue) else receiver.python_type()
+        return SuperValue(self.constant_of(cls, "super()"), receiver, start)
+
+    def current_exception(self: Machine) -> Value | None:
+        frame: Frame | None = self.current
+        while frame is not None:
+            if frame.handled:
+                return frame.handled[-1]
+            frame = frame.parent
+        return None
+
+    def as_cause(self: Machine, value: Value) -> Value:
+        return value if isinstance(value, Constant) and value.value is None else self.as_exception(value)
+
+    def stop_iteration_error(self: Machine, value: Value) -> Value:
+        """A generator that lets StopIteration escape raises RuntimeError (PEP 479)."""
+        if issubclass(value.python_type(), StopIteration):
+            return self.exception(RuntimeError, "generator raised StopIteration")
+        return value
+
+    def context_method(self: Machine, manager: Value, name: str) -> Value:
+        if isinstance(manager, InstanceValue):
+            found = self.special_method(manager, name)
+            if found is None:
+                self.raise_(
+                    TypeError, f"'{manager.cls.__name__}' object does not support the context manager protocol"
+                )
+            return found
+        return manager.attribute(self, name)
+
+    def finish_send(self: Machine, frame: Frame, result: Value) -> None:
+        """SEND met the end: on 3.11 the result replaces the iterator, later versions keep both for END_SEND."""
+        if VERSION < (3, 12):
+            frame.pop()
+        frame.push(result)
+
+    def match_class(self: Machine, subject: Value, cls: Value, count: int, names: tuple[str, ...]) -> Value:
+        """A class pattern: the attributes it names, or None where it does not match."""
+        real = self.constant_of(cls, "a class pattern")
+        if not issubclass(subject.python_type(), real):
+            return Constant(None)
+        found: list[Value] = []
+        if count and real in SELF_MATCHING:
+            found.append(subject)
+        elif count:
+            fields = self.constant_of(cls.attribute(self, "__match_args__"), "__match_args__")
+            names = (*fields[:count], *names)
+        for name in names:
+            if not self.has_attribute(subject, name):
+                return Constant(None)
+            found.append(subject.attribute(self, name))
+        return TupleValue(found)
+
+    def guard_identity(self: Machine, value: Value) -> None:
+        if value.source is not None and not isinstance(value.source, Fixed):
+            self.guard(value.source, Is(value.real))  # type: ignore[attr-defined]
+
+    def cell_for(self: Machine, frame: Frame, name: str) -> Value:
+        return frame.cells[name]
+
+
+SELF_MATCHING = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
 
 
 class IdentityKey:

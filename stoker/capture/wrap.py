@@ -69,7 +69,7 @@ DICTS = (dict, collections.OrderedDict, collections.defaultdict)
 ITERATORS = (
     types.GeneratorType,
     types.CoroutineType,
-    *{type(iter(x)) for x in ([], (), {}, {}.keys(), {}.values(), {}.items(), set(), "", b"", range(0), 2**80 * [0][:0])},
+    *{type(iter(x)) for x in ([], (), {}, {}.keys(), {}.values(), {}.items(), set(), "", b"", range(0), range(2**70))},
     type(reversed([])),
     zip,
     map,
@@ -364,7 +364,6 @@ def _describe(real: torch.Tensor) -> str:
     return f"a {type(real).__name__} {str(real.dtype).removeprefix('torch.')}{list(real.shape)} on {real.device}{grad}"
 
 
-Machine_ = Wrapping
 WRAPPERS: list[tuple[Any, Any]] = [
     (tuple, Wrapping.wrap_tuple),
     (torch.Size, Wrapping.wrap_tuple),
@@ -385,4 +384,3 @@ WRAPPERS: list[tuple[Any, Any]] = [
     (BaseException, Wrapping.wrap_exception),
 ]
 OPEN = {type, types.ModuleType, BUILTIN_CALLABLES, ITERATORS, torch.nn.Module, BaseException}
-SOURCES_OF_CONTENTS = contents_source

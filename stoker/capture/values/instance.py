@@ -216,6 +216,16 @@ class ExceptionValue(InstanceValue):
         return f"{self.cls.__name__}({args})"
 
 
+class PreviousException(Value):
+    """What PUSH_EXC_INFO leaves on the stack: the exception that was being handled before."""
+
+    def __init__(self, previous: Value | None) -> None:
+        self.previous = previous
+
+    def python_type(self) -> type:
+        return self.previous.python_type() if self.previous is not None else type(None)
+
+
 class GetItemIterator(Value):
     """The old iteration protocol: `__getitem__` with 0, 1, 2, ... until IndexError."""
 
