@@ -124,7 +124,7 @@ class Attributes:
             case types.ClassMethodDescriptorType():
                 return MethodValue(self.wrap_object(cls), self.wrap_object(raw))
             case types.MethodDescriptorType() | types.WrapperDescriptorType():
-                return BuiltinMethod(value, raw.__name__)
+                return BuiltinMethod(value, raw.__name__, raw)
             case types.MemberDescriptorType() if isinstance(value, ObjectValue):
                 found = value.slot(self, raw)
                 if found is None:

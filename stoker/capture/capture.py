@@ -93,7 +93,7 @@ def finish(m: Machine, stop: Stop, compile_graph: GraphCompiler, state: Any) -> 
             _refuse_empty(m, stop)
         leave_by_break(e, stop.instruction)
     tail, e.code = e.code, []
-    graph_module = _call_graph(m, e, compile_graph)
+    graph_module = _call_graph(m, e, compile_graph, stop.instruction is not None)
     guards = _all_guards(m)
     for source in slots_needed(guards):
         e.slot(source)
@@ -112,7 +112,7 @@ def _refuse_empty(m: Machine, stop: Stop) -> None:
         raise SkipFrame(f"nothing to capture before: {stop.reason}")
 
 
-def _call_graph(m: Machine, e: Emitter, compile_graph: GraphCompiler) -> GraphModule | None:
+def _call_graph(m: Machine, e: Emitter, compile_graph: GraphCompiler, hook_stays_on: bool) -> GraphModule | None:
     """Close the graph, hand it to the back end, and write the call that fills the output names."""
     outputs = [node for _, node in e.outputs.values()]
     names = [name for name, _ in e.outputs.values()]
@@ -123,6 +123,8 @@ def _call_graph(m: Machine, e: Emitter, compile_graph: GraphCompiler) -> GraphMo
     graph_module = GraphModule(torch.nn.Module(), m.graph)
     graph_module.meta["location"] = f"{m.request.code.co_filename}:{m.request.code.co_firstlineno}"
     compiled = compile_graph(graph_module, [real for _, _, real in inputs])
+    if hook_stays_on:
+        compiled = _C.Disabled(compiled)
     e.code += build.call(build.load_const(compiled), *(_load(e, source) for _, source, _ in inputs))
     e.code += build.unpack_sequence(len(names)) if names else build.pop_top()
     for name in names:

@@ -37,6 +37,7 @@ SKIPPED_FILES: tuple[tuple[str, str], ...] = (
     (f"{TORCH}/utils/data", "data loading runs as it is"),
     (f"{TORCH}/optim", "optimizers run as they are"),
     (f"{TORCH}/_", "torch's internals run as they are"),
+    ("<eval_with_key>", "graphs of torch.fx run as they are"),
     ("<frozen ", "the import system runs as it is"),
     ("<__array_function__", "numpy runs as it is"),
 )

@@ -283,14 +283,14 @@ class Wrapping:
         return PartialValue(function, args, kwargs, real, source)
 
     def wrap_builtin(self: Machine, real: Any, source: Source) -> Value:
-        self.guard_unless_fixed(source, Is(real))
         owner = getattr(real, "__self__", None)
-        if isinstance(real, types.BuiltinMethodType) and owner is not None and not isinstance(owner, (types.ModuleType, type)):
-            if not callable(getattr(type(owner), real.__name__, None)):
-                return BuiltinValue(real, source)
-            if isinstance(owner, (list, dict, set, torch.Tensor)):
-                receiver = self.wrap(owner, Attribute(source, "__self__"))
-                return self.bound_builtin(receiver, real.__name__)
+        bound = isinstance(real, (types.BuiltinMethodType, types.MethodWrapperType))
+        if bound and owner is not None and not isinstance(owner, (types.ModuleType, type)):
+            self.guard_unless_fixed(source, TypeIs(type(real)))
+            self.guard(Attribute(source, "__name__"), Equals(real.__name__))
+            receiver = self.wrap(owner, Attribute(source, "__self__"))
+            return self.bound_builtin(receiver, real.__name__)
+        self.guard_unless_fixed(source, Is(real))
         return BuiltinValue(real, source)
 
     def wrap_class(self: Machine, real: type, source: Source) -> Value:

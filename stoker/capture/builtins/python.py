@@ -164,6 +164,38 @@ def exception_init(m: Machine, value: Value, *args: Value, **kwargs: Value) -> V
     return NONE
 
 
+@on_object(BaseException.__str__)
+def exception_str(m: Machine, value: Value) -> Value:
+    args = value.attribute(m, "args").items_list(m)
+    if len(args) == 1:
+        return m.call(m.wrap_object(str), args, {})
+    return Constant(str(m.plain(TupleValue(args), "str()")) if args else "")
+
+
+@on_object(KeyError.__str__)
+def key_error_str(m: Machine, value: Value) -> Value:
+    args = value.attribute(m, "args").items_list(m)
+    if len(args) == 1:
+        return m.call(m.wrap_object(repr), args, {})
+    return exception_str(m, value)
+
+
+@on_object(BaseException.__repr__)
+def exception_repr(m: Machine, value: Value) -> Value:
+    args = [repr(m.plain(a, "repr()")) for a in value.attribute(m, "args").items_list(m)]
+    return Constant(f"{value.python_type().__name__}({', '.join(args)})")
+
+
+@on_object(object.__str__)
+def object_str(m: Machine, value: Value) -> Value:
+    return m.call(m.wrap_object(repr), [value], {})
+
+
+@on_object(object.__format__)
+def object_format(m: Machine, value: Value, specification: Value) -> Value:
+    return m.call(m.wrap_object(str), [value], {})
+
+
 @handles(super)
 def super_(m: Machine, *args: Value) -> Value:
     if args:

@@ -190,8 +190,8 @@ class MethodValue(Value):
 class BuiltinMethod(Value):
     """A method of a built-in type, bound to a value: `xs.append`."""
 
-    def __init__(self, receiver: Value, name: str) -> None:
-        self.receiver, self.name = receiver, name
+    def __init__(self, receiver: Value, name: str, descriptor: Any = None) -> None:
+        self.receiver, self.name, self.descriptor = receiver, name, descriptor
 
     def python_type(self) -> type:
         return types.BuiltinMethodType
@@ -210,9 +210,12 @@ class BuiltinMethod(Value):
         return super().attribute(m, name)
 
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
-        return m.call_builtin_method(self.receiver, self.name, args, kwargs)
+        return m.call_builtin_method(self.receiver, self.name, args, kwargs, self.descriptor)
 
     def emit(self, e: Emitter) -> None:
+        if self.descriptor is not None:
+            e.call_function(type(self.descriptor).__get__, [Constant(self.descriptor), self.receiver])
+            return
         e.load(self.receiver)
         e.attribute_of_top(self.name)
 

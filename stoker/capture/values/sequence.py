@@ -43,6 +43,9 @@ class SequenceValue(Value):
         """The elements without looking: for rebuilding, where a Lazy is just loaded."""
         return self._elements
 
+    def attribute(self, m: Machine, name: str) -> Value:
+        return m.builtin_attribute(self, name)
+
     def length(self, m: Machine) -> Value:
         return Constant(len(self._elements))
 
