@@ -56,7 +56,9 @@ def measure_call(function):
     compiled = _C.Compiled(function, compiler)
     compiled(a, b)
     plain, with_guards = microseconds(lambda: function(a, b)), microseconds(lambda: compiled(a, b))
-    print(f"{function.__name__:8} plain {plain:.3f} us, compiled {with_guards:.3f} us, added {with_guards - plain:.3f} us")
+    print(
+        f"{function.__name__:8} plain {plain:.3f} us, compiled {with_guards:.3f} us, added {with_guards - plain:.3f} us"
+    )
 
 
 class Layer(nn.Module):
@@ -95,14 +97,19 @@ class Guards:
         space = module.__dict__
         flags = (A["DICT_ITEM"], "training", [self.check("EQUALS", module.training)], [], -1)
         groups = [flags]
-        parameters = [self.parameter(name, tensor) for name, tensor in space["_parameters"].items() if tensor is not None]
+        parameters = [
+            self.parameter(name, tensor) for name, tensor in space["_parameters"].items() if tensor is not None
+        ]
         if parameters:
             groups.append((A["DICT_ITEM"], "_parameters", [], parameters, -1))
         children = [self.module(child, A["DICT_ITEM"], name) for name, child in space["_modules"].items()]
         if children:
             keys = [self.check("DICT_KEYS", tuple(space["_modules"]))]
             groups.append((A["DICT_ITEM"], "_modules", keys, children, -1))
-        hooks = [(A["DICT_ITEM"], name, [self.check("LENGTH", 0)], [], -1) for name in ("_forward_hooks", "_forward_pre_hooks")]
+        hooks = [
+            (A["DICT_ITEM"], name, [self.check("LENGTH", 0)], [], -1)
+            for name in ("_forward_hooks", "_forward_pre_hooks")
+        ]
         dictionary = (A["DICT"], None, [self.check("LACKS_KEY", "forward")], groups + hooks, -1)
         return (accessor, argument, own, [dictionary], -1)
 
