@@ -16,24 +16,19 @@ from stoker import _C
 A, C = _C.ACCESSORS, _C.CHECKS
 
 
-def microseconds(function, repeat=7, seconds=0.1):
-    """The best mean time of a call over several rounds."""
+def microseconds(function, rounds=300, seconds=0.003):
+    """The best mean time of a call over many short rounds: other processes disturb some of them, not all."""
     count = 1
-    while True:
-        start = time.perf_counter()
-        for _ in range(count):
-            function()
-        elapsed = time.perf_counter() - start
-        if elapsed > seconds:
-            break
+    while _elapsed(function, count) < seconds:
         count *= 2
-    best = elapsed / count
-    for _ in range(repeat - 1):
-        start = time.perf_counter()
-        for _ in range(count):
-            function()
-        best = min(best, (time.perf_counter() - start) / count)
-    return best * 1e6
+    return min(_elapsed(function, count) for _ in range(rounds)) / count * 1e6
+
+
+def _elapsed(function, count):
+    start = time.perf_counter()
+    for _ in range(count):
+        function()
+    return time.perf_counter() - start
 
 
 def add(a, b):

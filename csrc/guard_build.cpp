@@ -204,7 +204,7 @@ bool read_node(GuardProgram* program, PyObject* description, bool is_root, std::
 
   if (!read_nodes(program, children, false, filled)) return false;
   Node& made = program->nodes[index];
-  made.end = static_cast<uint32_t>(program->nodes.size());
+  made.length = static_cast<uint32_t>(program->nodes.size() - index);
   // Checks lie in preorder too: the first guard of the subtree is the first check from here on, if it has any.
   made.first_guard = made.first_check < program->checks.size() ? program->checks[made.first_check].guard : NO_GUARD;
   for (uint32_t i = made.first_check; i < made.end_check; ++i) made.hold |= may_run_python(program->checks[i]);

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from types import CellType, CodeType, FunctionType
-from typing import Any, final
+from typing import Any, TypeAlias, final
 
 import torch
 
-type Action = int
+Action: TypeAlias = int
 RUN_ONCE: Action  # run the original this time
 SKIP: Action  # run the original from now on; its callees stay hooked
 SKIP_DEEP: Action  # the same, with the hook off for everything below
@@ -17,11 +17,11 @@ CHECKS: dict[str, int]
 SHAPE_OPS: dict[str, int]
 MISSING: object
 
-type Check = tuple[int, Any, int]  # kind, argument, guard index
-type Node = tuple[int, Any, Sequence[Check], Sequence[Node], int]  # accessor, argument, checks, children, slot
-type Binding = tuple[int, int | None]  # slot and: dim (its size), ~dim (its stride), None (the integer itself)
-type Condition = Sequence[tuple[int, int | None]]  # reverse Polish: op, argument
-type Shapes = tuple[Sequence[Binding], Sequence[Condition], Sequence[int]]
+Check: TypeAlias = tuple[int, Any, int]  # kind, argument, guard index
+Node: TypeAlias = tuple[int, Any, Sequence[Check], Sequence["Node"], int]  # accessor, argument, checks, children, slot
+Binding: TypeAlias = tuple[int, int | None]  # slot and: dim (its size), ~dim (its stride), None (the integer itself)
+Condition: TypeAlias = Sequence[tuple[int, int | None]]  # reverse Polish: op, argument
+Shapes: TypeAlias = tuple[Sequence[Binding], Sequence[Condition], Sequence[int]]
 
 @final
 class GuardProgram:
@@ -46,8 +46,8 @@ class Entry:
     hits: int
     def __new__(cls, code: CodeType, guards: GuardProgram, keeps_hook: bool = False, tag: Any = None) -> Entry: ...
 
-type OnMiss = Callable[[CodeType, FunctionType, list[Any], list[tuple[Entry, int]]], Entry | Action]
-type OnReject = Callable[[CodeType, Entry, int], Any]
+OnMiss: TypeAlias = Callable[[CodeType, FunctionType, list[Any], list[tuple[Entry, int]]], Entry | Action]
+OnReject: TypeAlias = Callable[[CodeType, Entry, int], Any]
 
 class Compiler:
     on_miss: OnMiss

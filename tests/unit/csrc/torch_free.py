@@ -1,4 +1,7 @@
-"""Runs the tests that need no torch with an interpreter that has neither torch nor pytest. torch_free.sh builds for it."""
+"""Runs the tests that need no torch, with an interpreter that has neither torch nor pytest.
+
+torch_free.sh builds the extension for it.
+"""
 
 import re
 import sys
