@@ -312,7 +312,9 @@ int visit_node(GuardProgram* program, Node& node, PyObject* parent, const Contex
   PyObject* object = fetch(node, parent, context, owned);
   if (!object) return node.first_guard;
   if ((node.hold || context.holds_all) && !owned) owned = Ref::share(object);
-  return check_object(program, node, object, context);
+  int failed = check_object(program, node, object, context);
+  if (failed != GUARDS_HOLD && node.settled) node.tag = 0;  // what is remembered of a settled node has also passed
+  return failed;
 }
 
 // The object of a node that needs no look-up and no reference; null if it is not that easy. These two accessors lead
@@ -329,6 +331,7 @@ int visit_children(GuardProgram* program, const Node& node, PyObject* object, co
   const Node* const end = &node + node.length;
   for (Node* child = const_cast<Node*>(&node) + 1; child < end; child += child->length) {
     PyObject* easy = child->hold || context.holds_all ? nullptr : fetch_at_once(*child, object);
+    if (easy && child->settled) continue;
     int failed = easy ? check_object(program, *child, easy, context) : visit_node(program, *child, object, context);
     if (failed != GUARDS_HOLD) return failed;
   }

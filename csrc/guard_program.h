@@ -41,7 +41,8 @@ enum class CheckKind : uint8_t { STOKER_CHECKS(STOKER_NAME) };
 // Nodes lie in preorder: the children of a node begin right after it, `length` counts its subtree with itself.
 struct alignas(64) Node {
   Accessor accessor;
-  bool hold;  // something below may run Python code, so the object needs a reference of our own
+  bool hold;     // something below may run Python code, so the object needs a reference of our own
+  bool settled;  // its checks depend on which object it is and on nothing in it: they hold as long as it is the same one
   int slot;
   uint32_t length;
   uint32_t first_check, end_check;

@@ -362,6 +362,16 @@ def test_repeated_stores_by_specialized_bytecode_are_seen():
         assert tree.check([box], plain) == 2
 
 
+def test_what_failed_under_a_tag_fails_again():
+    box = {"flag": 2}
+    tree = program(node(A.LOCAL, 0, node(A.DICT_ITEM, "flag", checks=[(C.EQUALS, 1, 3)])))
+    assert [tree.check([box], plain) for _ in range(3)] == [3, 3, 3]
+    box["flag"] = 1
+    assert [tree.check([box], plain) for _ in range(3)] == [(), (), ()]
+    box["flag"] = True
+    assert [tree.check([box], plain) for _ in range(3)] == [3, 3, 3]
+
+
 def test_remembered_values_are_not_kept_alive():
     box, tree = Thing(inner=Thing(x=1)), deep_program()
     assert tree.check([box], plain) == (1,)
