@@ -16,24 +16,19 @@ from stoker import _C
 A, C = _C.ACCESSORS, _C.CHECKS
 
 
-def microseconds(function, repeat=7, seconds=0.1):
-    """The best mean time of a call over several rounds."""
+def microseconds(function, rounds=300, seconds=0.003):
+    """The best mean time of a call over many short rounds: other processes disturb some of them, not all."""
     count = 1
-    while True:
-        start = time.perf_counter()
-        for _ in range(count):
-            function()
-        elapsed = time.perf_counter() - start
-        if elapsed > seconds:
-            break
+    while _elapsed(function, count) < seconds:
         count *= 2
-    best = elapsed / count
-    for _ in range(repeat - 1):
-        start = time.perf_counter()
-        for _ in range(count):
-            function()
-        best = min(best, (time.perf_counter() - start) / count)
-    return best * 1e6
+    return min(_elapsed(function, count) for _ in range(rounds)) / count * 1e6
+
+
+def _elapsed(function, count):
+    start = time.perf_counter()
+    for _ in range(count):
+        function()
+    return time.perf_counter() - start
 
 
 def add(a, b):
@@ -56,7 +51,9 @@ def measure_call(function):
     compiled = _C.Compiled(function, compiler)
     compiled(a, b)
     plain, with_guards = microseconds(lambda: function(a, b)), microseconds(lambda: compiled(a, b))
-    print(f"{function.__name__:8} plain {plain:.3f} us, compiled {with_guards:.3f} us, added {with_guards - plain:.3f} us")
+    print(
+        f"{function.__name__:8} plain {plain:.3f} us, compiled {with_guards:.3f} us, added {with_guards - plain:.3f} us"
+    )
 
 
 class Layer(nn.Module):
@@ -95,14 +92,19 @@ class Guards:
         space = module.__dict__
         flags = (A["DICT_ITEM"], "training", [self.check("EQUALS", module.training)], [], -1)
         groups = [flags]
-        parameters = [self.parameter(name, tensor) for name, tensor in space["_parameters"].items() if tensor is not None]
+        parameters = [
+            self.parameter(name, tensor) for name, tensor in space["_parameters"].items() if tensor is not None
+        ]
         if parameters:
             groups.append((A["DICT_ITEM"], "_parameters", [], parameters, -1))
         children = [self.module(child, A["DICT_ITEM"], name) for name, child in space["_modules"].items()]
         if children:
             keys = [self.check("DICT_KEYS", tuple(space["_modules"]))]
             groups.append((A["DICT_ITEM"], "_modules", keys, children, -1))
-        hooks = [(A["DICT_ITEM"], name, [self.check("LENGTH", 0)], [], -1) for name in ("_forward_hooks", "_forward_pre_hooks")]
+        hooks = [
+            (A["DICT_ITEM"], name, [self.check("LENGTH", 0)], [], -1)
+            for name in ("_forward_hooks", "_forward_pre_hooks")
+        ]
         dictionary = (A["DICT"], None, [self.check("LACKS_KEY", "forward")], groups + hooks, -1)
         return (accessor, argument, own, [dictionary], -1)
 

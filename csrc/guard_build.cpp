@@ -58,6 +58,11 @@ bool may_run_python(const Node& node) {
   }
 }
 
+// Whether the answer can change while the object stays the same one.
+bool depends_on_identity_only(const Check& check) {
+  return is_identity(check) || (check.kind == CheckKind::EQUALS && compares_without_python(check.argument));
+}
+
 // Objects that outlive their guard anyway are held weakly, so that a guard keeps no user object alive.
 bool read_identity(Check& check) {
   check.expected = check.argument;
@@ -204,10 +209,13 @@ bool read_node(GuardProgram* program, PyObject* description, bool is_root, std::
 
   if (!read_nodes(program, children, false, filled)) return false;
   Node& made = program->nodes[index];
-  made.end = static_cast<uint32_t>(program->nodes.size());
+  made.length = static_cast<uint32_t>(program->nodes.size() - index);
   // Checks lie in preorder too: the first guard of the subtree is the first check from here on, if it has any.
   made.first_guard = made.first_check < program->checks.size() ? program->checks[made.first_check].guard : NO_GUARD;
   for (uint32_t i = made.first_check; i < made.end_check; ++i) made.hold |= may_run_python(program->checks[i]);
+  made.settled = made.accessor == Accessor::DICT_ITEM && is_leaf(made) && made.slot < 0;
+  for (uint32_t i = made.first_check; i < made.end_check; ++i)
+    made.settled &= depends_on_identity_only(program->checks[i]);
   for (size_t i = index + 1; i < program->nodes.size(); ++i)
     made.hold |= program->nodes[i].hold || may_run_python(program->nodes[i]);
   return true;

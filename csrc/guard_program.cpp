@@ -98,8 +98,9 @@ PyObject* fetch(Node& node, PyObject* parent, const Context& context, Ref& owned
     case Accessor::ATTR:
       return keep(owned, PyObject_GetAttr(parent, node.argument));
     case Accessor::DICT:
+      return compat::instance_dict(parent);
     case Accessor::DICT_ITEM:
-      break;
+      return PyDict_Check(parent) ? remembered_item(node, parent) : nullptr;
     case Accessor::LIST_ITEM:
       return PyList_Check(parent) && index < PyList_GET_SIZE(parent) ? PyList_GET_ITEM(parent, index) : nullptr;
     case Accessor::TUPLE_ITEM:
@@ -294,40 +295,53 @@ bool holds(Check& check, PyObject* object, const Context& context) {
   Py_UNREACHABLE();
 }
 
-int visit_node(GuardProgram* program, uint32_t index, PyObject* parent, const Context& context) {
-  Node& node = program->nodes[index];
-  Ref owned;
-  PyObject* object;
-  // The two accessors that lead through a module tree, out of the big switch.
-  if (node.accessor == Accessor::DICT_ITEM)
-    object = PyDict_Check(parent) ? remembered_item(node, parent) : nullptr;
-  else if (node.accessor == Accessor::DICT)
-    object = compat::instance_dict(parent);
-  else
-    object = fetch(node, parent, context, owned);
-  if (!object) return node.first_guard;
-  if ((node.hold || context.holds_all) && !owned) owned = Ref::share(object);
+int visit_children(GuardProgram* program, const Node& node, PyObject* object, const Context& context);
+
+// The checks on a node's object, and its subtree.
+inline int check_object(GuardProgram* program, const Node& node, PyObject* object, const Context& context) {
   if (node.slot >= 0) context.fetched[node.slot] = Py_NewRef(object);
   for (uint32_t i = node.first_check; i < node.end_check; ++i) {
     Check& check = program->checks[i];
     if (!holds(check, object, context)) return check.guard;
   }
-  const Node* nodes = program->nodes.data();
-  for (uint32_t child = index + 1; child < node.end;) {
-    const uint32_t next = nodes[child].end;
-    // A tree of modules is large and its objects lie far apart: ask for the next one while this one is checked.
-    if (next < node.end) __builtin_prefetch(nodes[next].value);
-    int failed = visit_node(program, child, object, context);
+  return is_leaf(node) ? GUARDS_HOLD : visit_children(program, node, object, context);
+}
+
+int visit_node(GuardProgram* program, Node& node, PyObject* parent, const Context& context) {
+  Ref owned;
+  PyObject* object = fetch(node, parent, context, owned);
+  if (!object) return node.first_guard;
+  if ((node.hold || context.holds_all) && !owned) owned = Ref::share(object);
+  int failed = check_object(program, node, object, context);
+  if (failed != GUARDS_HOLD && node.settled) node.tag = 0;  // what is remembered of a settled node has also passed
+  return failed;
+}
+
+// The object of a node that needs no look-up and no reference; null if it is not that easy. These two accessors lead
+// through a tree of modules.
+inline PyObject* fetch_at_once(const Node& node, PyObject* parent) {
+  if (node.accessor == Accessor::DICT_ITEM && PyDict_Check(parent)) {
+    const uint64_t tag = compat::dict_tag(parent);
+    return tag && tag == node.tag ? node.value : nullptr;
+  }
+  return node.accessor == Accessor::DICT ? compat::present_instance_dict(parent) : nullptr;
+}
+
+int visit_children(GuardProgram* program, const Node& node, PyObject* object, const Context& context) {
+  const Node* const end = &node + node.length;
+  for (Node* child = const_cast<Node*>(&node) + 1; child < end; child += child->length) {
+    PyObject* easy = child->hold || context.holds_all ? nullptr : fetch_at_once(*child, object);
+    if (easy && child->settled) continue;
+    int failed = easy ? check_object(program, *child, easy, context) : visit_node(program, *child, object, context);
     if (failed != GUARDS_HOLD) return failed;
-    child = next;
   }
   return GUARDS_HOLD;
 }
 
 int run_program(GuardProgram* program, const Context& context) {
   if (program->state && !torch_state_matches(program->state)) return program->state_guard;
-  for (uint32_t root = 0; root < program->nodes.size(); root = program->nodes[root].end) {
-    int failed = visit_node(program, root, nullptr, context);
+  for (size_t root = 0; root < program->nodes.size(); root += program->nodes[root].length) {
+    int failed = visit_node(program, program->nodes[root], nullptr, context);
     if (failed != GUARDS_HOLD) return failed;
   }
   int failed;

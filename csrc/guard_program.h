@@ -38,12 +38,13 @@ enum class Accessor : uint8_t { STOKER_ACCESSORS(STOKER_NAME) };
 enum class CheckKind : uint8_t { STOKER_CHECKS(STOKER_NAME) };
 #undef STOKER_NAME
 
-// Nodes lie in preorder: the children of a node begin right after it, `end` is where its subtree ends.
+// Nodes lie in preorder: the children of a node begin right after it, `length` counts its subtree with itself.
 struct alignas(64) Node {
   Accessor accessor;
-  bool hold;  // something below may run Python code, so the object needs a reference of our own
+  bool hold;     // something below may run Python code, so the object needs a reference of our own
+  bool settled;  // its checks depend on which object it is and on nothing in it: they hold as long as it is the same one
   int slot;
-  uint32_t end;
+  uint32_t length;
   uint32_t first_check, end_check;
   int first_guard;  // reported when the object cannot be reached
   PyObject* argument;
@@ -52,6 +53,8 @@ struct alignas(64) Node {
   uint64_t tag;
   PyObject* value;
 };
+
+inline bool is_leaf(const Node& node) { return node.length == 1; }
 
 struct Check {
   CheckKind kind;

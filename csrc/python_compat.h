@@ -117,13 +117,17 @@ inline PyObject* weakref_target_borrowed(PyObject* reference) {
   return reinterpret_cast<PyWeakReference*>(reference)->wr_object;
 }
 
+// The instance dictionary where one lies ready three words before the object, else null (pycore_object.h, which is no C++).
+// In 3.12 the lowest bit marks bare values.
+inline PyObject* present_instance_dict(PyObject* object) {
+  if (!PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_MANAGED_DICT)) return nullptr;
+  PyObject* dict = reinterpret_cast<PyObject**>(object)[-3];
+  return reinterpret_cast<uintptr_t>(dict) & 1 ? nullptr : dict;
+}
+
 // The instance dictionary, created if it does not exist yet: a borrowed reference, or null with or without an exception.
 inline PyObject* instance_dict(PyObject* object) {
-  if (PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_MANAGED_DICT)) {
-    // Three words before the object (pycore_object.h, which is no C++). In 3.12 the lowest bit marks bare values.
-    PyObject* present = reinterpret_cast<PyObject**>(object)[-3];
-    if (present && !(reinterpret_cast<uintptr_t>(present) & 1)) return present;
-  }
+  if (PyObject* present = present_instance_dict(object)) return present;
   PyObject** place = _PyObject_GetDictPtr(object);
   if (place && *place) return *place;
   if (!place && !Py_TYPE(object)->tp_dictoffset) return nullptr;

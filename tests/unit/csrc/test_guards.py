@@ -8,7 +8,6 @@ import types
 import weakref
 
 import pytest
-import torch
 
 from stoker import _C
 
@@ -98,7 +97,6 @@ def _present():
     slotted = Slotted()
     slotted.field = 7
     closed = make_closure(9)
-    tensor = torch.zeros(2, 3)
     return {
         "ATTR": (box, "x", 1),
         "ATTR method": (box, "__class__", Thing),
@@ -123,7 +121,6 @@ def _present():
         "WEAKREF": (weakref.ref(box), None, box),
         "DICT_KEY": ({"a": 1, "b": 2}, 1, "b"),
         "DICT_KEY subclass": (collections.OrderedDict(a=1, b=2), 1, "b"),
-        "SIZE": (tensor, 1, 3),
         "SLOT": (slotted, Slotted.field, 7),
     }
 
@@ -155,7 +152,6 @@ ABSENT = {
     "WEAKREF no reference": (3, None),
     "DICT_KEY": ({"a": 1}, 1),
     "DICT_KEY subclass": (collections.OrderedDict(a=1), 1),
-    "SIZE": (torch.zeros(2), 1),
     "SIZE no tensor": (3, 0),
     "SLOT": (Slotted(), Slotted.field),
     "SLOT wrong type": (3, Slotted.field),
@@ -171,7 +167,8 @@ def test_accessor_fails_the_first_guard_below_it(case):
 
 def test_every_accessor_is_tested():
     roots = {"LOCAL", "GLOBALS", "GLOBAL", "CLOSURE", "CONST"}
-    assert {case.split()[0] for case in _present()} | roots == set(_C.ACCESSORS)
+    in_test_tensor = {"SIZE"}
+    assert {case.split()[0] for case in _present()} | roots | in_test_tensor == set(_C.ACCESSORS)
 
 
 # Checks
@@ -195,9 +192,6 @@ CHECK_CASES = [
     ("EQUALS", 1 + 2j, [complex(1, 2)], [1 + 3j]),
     ("EQUALS", (1, (2.0, "x")), [(1, (2.0, "x"))], [(1, (2, "x")), (True, (2.0, "x")), (1,)]),
     ("EQUALS", frozenset({1, 2}), [frozenset({2, 1})], [frozenset({1})]),
-    ("EQUALS", torch.float32, [torch.float32], [torch.float64]),
-    ("EQUALS", torch.device("cpu"), [torch.device("cpu")], [torch.device("meta")]),
-    ("EQUALS", torch.Size([2, 3]), [torch.Size([2, 3])], [torch.Size([2]), (2, 3)]),
     ("EQUALS", slice(1, 2), [slice(1, 2)], [slice(1, 3)]),
     ("LENGTH", 2, [[1, 2], (1, 2), {1: 1, 2: 2}, {1, 2}, frozenset({1, 2}), collections.deque([1, 2]), "ab"], [[1], 5]),
     ("DICT_KEYS", ("a", 1), [{"a": 0, 1: 0}], [{1: 0, "a": 0}, {"a": 0, True: 0}, {"a": 0}, {"a": 0, 1: 0, 2: 0}, []]),
@@ -264,7 +258,9 @@ def deep_program():
     inner = node(
         A.DICT_ITEM,
         "inner",
-        node(A.DICT, None, node(A.DICT_ITEM, "x", checks=[(C.EQUALS, 1, 2)], slot=0), checks=[(C.LACKS_KEY, "gone", 1)]),
+        node(
+            A.DICT, None, node(A.DICT_ITEM, "x", checks=[(C.EQUALS, 1, 2)], slot=0), checks=[(C.LACKS_KEY, "gone", 1)]
+        ),
     )
     return program(node(A.LOCAL, 0, node(A.DICT, None, inner, checks=[(C.HAS_KEY, "inner", 0)])), slots=1)
 
@@ -317,7 +313,20 @@ def _inplace_or(box):
     box.inner.__dict__ |= {"x": 2}
 
 
-MUTATIONS = [_set, _delete, _replace, _clear, _clear_inner, _update, _add, _setattr, _pop, _new_dict, _setdefault, _inplace_or]
+MUTATIONS = [
+    _set,
+    _delete,
+    _replace,
+    _clear,
+    _clear_inner,
+    _update,
+    _add,
+    _setattr,
+    _pop,
+    _new_dict,
+    _setdefault,
+    _inplace_or,
+]
 
 
 class Attributes:
@@ -351,6 +360,16 @@ def test_repeated_stores_by_specialized_bytecode_are_seen():
         assert tree.check([box], plain) == (1,)
         store(2)
         assert tree.check([box], plain) == 2
+
+
+def test_what_failed_under_a_tag_fails_again():
+    box = {"flag": 2}
+    tree = program(node(A.LOCAL, 0, node(A.DICT_ITEM, "flag", checks=[(C.EQUALS, 1, 3)])))
+    assert [tree.check([box], plain) for _ in range(3)] == [3, 3, 3]
+    box["flag"] = 1
+    assert [tree.check([box], plain) for _ in range(3)] == [(), (), ()]
+    box["flag"] = True
+    assert [tree.check([box], plain) for _ in range(3)] == [3, 3, 3]
 
 
 def test_remembered_values_are_not_kept_alive():
@@ -411,7 +430,17 @@ def test_type_attributes_see_patches_of_the_class_and_its_bases():
 
 def shape_program(text, guards=None):
     """Conditions as text: one symbol per letter a..c, in reverse Polish order."""
-    words = {"+": "ADD", "-": "SUB", "*": "MUL", "//": "FLOORDIV", "%": "MOD", "==": "EQ", "!=": "NE", "<": "LT", "<=": "LE"}
+    words = {
+        "+": "ADD",
+        "-": "SUB",
+        "*": "MUL",
+        "//": "FLOORDIV",
+        "%": "MOD",
+        "==": "EQ",
+        "!=": "NE",
+        "<": "LT",
+        "<=": "LE",
+    }
     conditions = []
     for condition in text.split(";"):
         instructions = []
@@ -465,21 +494,6 @@ def test_shape_program_reports_the_failed_guard():
     assert tree.check([1, 9, 9], plain) == 20
     assert tree.check([1, 2, 9], plain) == 30
     assert tree.size == 3
-
-
-def test_symbols_from_sizes_and_strides():
-    op = _C.SHAPE_OPS
-    conditions = [
-        [(op["SYMBOL"], 0), (op["SYMBOL"], 1), (op["EQ"], None)],
-        [(op["SYMBOL"], 2), (op["SYMBOL"], 0), (op["EQ"], None)],
-    ]
-    roots = [node(A.LOCAL, 0, slot=0), node(A.LOCAL, 1, slot=1)]
-    tree = _C.GuardProgram(roots, 2, ([(0, 1), (1, 0), (0, ~0)], conditions, [0, 1]))
-    x = torch.zeros(4, 3)
-    assert isinstance(tree.check([x, torch.zeros(3)], plain), tuple)
-    assert tree.check([x, torch.zeros(4)], plain) == 0
-    assert tree.check([torch.zeros(3, 4).T, torch.zeros(3)], plain) == 1
-    assert tree.check([torch.zeros(4), torch.zeros(3)], plain) == 0, "a dimension that is not there"
 
 
 @pytest.mark.parametrize("text", ["a", "a b +", "+", "a b"])
@@ -543,7 +557,9 @@ def test_a_check_that_mutates_what_is_being_checked():
         return True
 
     box = Thing(inner=Thing(x=1))
-    inner = node(A.DICT_ITEM, "inner", node(A.DICT, None, node(A.DICT_ITEM, "x", slot=0)), checks=[(C.PYTHON, mutate, 0)])
+    inner = node(
+        A.DICT_ITEM, "inner", node(A.DICT, None, node(A.DICT_ITEM, "x", slot=0)), checks=[(C.PYTHON, mutate, 0)]
+    )
     tree = program(node(A.LOCAL, 0, node(A.DICT, None, inner)), slots=1)
     assert tree.check([box], plain) == (1,)
     assert tree.check([box], plain) == 0

@@ -5,7 +5,6 @@ import sys
 import weakref
 
 import pytest
-import torch
 
 from stoker import _C
 
@@ -88,19 +87,6 @@ def test_closures_and_arguments_are_not_kept():
     assert [death() for death in deaths] == [None, None]
 
 
-def test_tensors_are_not_kept_by_their_guards():
-    tensor = torch.zeros(3)
-    roots = [(A["LOCAL"], 0, [(C["TENSOR"], _C.tensor_spec(tensor), 0), (C["IS"], tensor, 1)], [], 0)]
-    replacement = fresh_function("lambda x, again: (x, again)")
-    compiler = always(entry_of(replacement, guards=_C.GuardProgram(roots, 1)))
-    compiled = _C.Compiled(fresh_function(), compiler)
-    assert compiled(tensor)[1] is tensor
-    death = weakref.ref(tensor)
-    del tensor, roots
-    gc.collect()
-    assert death() is None
-
-
 def _hit(replacement):
     return _C.Compiled(fresh_function(), always(replacement))
 
@@ -127,9 +113,7 @@ CALLS = {
     "hit": lambda: _hit(entry_of(fresh_function("lambda x: x"))),
     "hit, hook on": lambda: _hit(entry_of(fresh_function("lambda x: x"), keeps_hook=True)),
     "fetched": lambda: _hit(
-        entry_of(
-            fresh_function("lambda x, y: y"), guards=_C.GuardProgram([(A["LOCAL"], 0, [], [], 0)], 1)
-        )
+        entry_of(fresh_function("lambda x, y: y"), guards=_C.GuardProgram([(A["LOCAL"], 0, [], [], 0)], 1))
     ),
     "run once": lambda: _C.Compiled(fresh_function(), _C.Compiler(lambda *_: _C.RUN_ONCE)),
     "skip": lambda: _C.Compiled(fresh_function(), _C.Compiler(lambda *_: _C.SKIP)),

@@ -1,6 +1,8 @@
 """Tensor specs and the torch state, in both directions and in words."""
 
+import gc
 import types
+import weakref
 
 import pytest
 import torch
@@ -65,7 +67,9 @@ def test_dispatch_keys_tell_views_of_another_kind_apart():
 
 def test_any_size_and_stride():
     spec = _C.tensor_spec(EXAMPLE, (-1, 3), (-1, 1))
-    assert agrees(spec, torch.zeros(7, 3)) and agrees(spec, torch.zeros(7, 6)[:, :3]) and agrees(spec, torch.zeros(0, 3))
+    assert (
+        agrees(spec, torch.zeros(7, 3)) and agrees(spec, torch.zeros(7, 6)[:, :3]) and agrees(spec, torch.zeros(0, 3))
+    )
     assert not agrees(spec, torch.zeros(7, 4)) and not agrees(spec, torch.zeros(3, 7).T)
     assert spec.mismatch(torch.zeros(7, 4)) == "sizes: was (any, 3), is (7, 4)"
     assert agrees(_C.tensor_spec(torch.tensor(1.0)), torch.tensor(2.0))
@@ -91,6 +95,54 @@ def test_wrong_arguments():
         _C.tensor_spec(3)
     with pytest.raises(ValueError):
         _C.tensor_spec(EXAMPLE, (1,), None)
+
+
+@pytest.mark.parametrize(
+    "constant, passing, failing",
+    [
+        (torch.float32, [torch.float32], [torch.float64]),
+        (torch.device("cpu"), [torch.device("cpu")], [torch.device("meta")]),
+        (torch.Size([2, 3]), [torch.Size([2, 3])], [torch.Size([2]), (2, 3)]),
+    ],
+)
+def test_constants_of_torch(constant, passing, failing):
+    tree = _C.GuardProgram([(A.LOCAL, 0, [(C.EQUALS, constant, 3)], [], -1)], 0)
+    assert all(tree.check([value], plain) == () for value in passing)
+    assert all(tree.check([value], plain) == 3 for value in failing)
+
+
+def test_size_of_a_tensor():
+    tree = _C.GuardProgram([(A.LOCAL, 0, [], [(A.SIZE, 1, [(C.EQUALS, 3, 5)], [], 0)], -1)], 1)
+    assert tree.check([torch.zeros(2, 3)], plain) == (3,)
+    assert tree.check([torch.zeros(2, 4)], plain) == 5
+    assert tree.check([torch.zeros(2)], plain) == 5, "a dimension that is not there"
+
+
+def test_symbols_from_sizes_and_strides():
+    op = _C.SHAPE_OPS
+    conditions = [
+        [(op["SYMBOL"], 0), (op["SYMBOL"], 1), (op["EQ"], None)],
+        [(op["SYMBOL"], 2), (op["SYMBOL"], 0), (op["EQ"], None)],
+    ]
+    roots = [(A.LOCAL, i, [], [], i) for i in range(2)]
+    tree = _C.GuardProgram(roots, 2, ([(0, 1), (1, 0), (0, ~0)], conditions, [0, 1]))
+    x = torch.zeros(4, 3)
+    assert isinstance(tree.check([x, torch.zeros(3)], plain), tuple)
+    assert tree.check([x, torch.zeros(4)], plain) == 0
+    assert tree.check([torch.zeros(3, 4).T, torch.zeros(3)], plain) == 1
+    assert tree.check([torch.zeros(4), torch.zeros(3)], plain) == 0, "a dimension that is not there"
+
+
+def test_tensors_are_not_kept_by_their_guards():
+    tensor = torch.zeros(3)
+    roots = [(A.LOCAL, 0, [(C.TENSOR, _C.tensor_spec(tensor), 0), (C.IS, tensor, 1)], [], 0)]
+    entry = _C.Entry((lambda x, again: (x, again)).__code__, _C.GuardProgram(roots, 1), False, None)
+    compiled = _C.Compiled(lambda x: x, _C.Compiler(lambda *_: entry))
+    assert compiled(tensor)[1] is tensor
+    death = weakref.ref(tensor)
+    del tensor, roots
+    gc.collect()
+    assert death() is None
 
 
 # State
