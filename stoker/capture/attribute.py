@@ -172,7 +172,7 @@ class Attributes:
 
     def getset(self: Machine, raw: Any, value: Value) -> Value:
         """A C-level attribute: answered by kinds that know theirs, read from a fixed object otherwise."""
-        if isinstance(value, ExceptionValue):
+        if isinstance(value, ObjectValue):
             found = value.own_attribute(self, raw.__name__)
             if found is not None:
                 return found

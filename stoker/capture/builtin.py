@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from stoker.capture.values.constant import Constant
+from stoker.capture.values.instance import ExceptionValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.value import Arguments, Keywords, NotConstant, Value
 from stoker.errors import Break
@@ -28,6 +29,7 @@ _pure_kept: list[Any] = []
 CLASS_METHODS: dict[tuple[type, str], Handler] = {}
 SPECIAL_METHODS: dict[str, Callable[..., Value]] = {}
 OBJECT_METHODS: dict[Any, Callable[..., Value]] = {}
+EXCEPTION_METHODS: dict[str, Callable[..., Value]] = {}
 TENSOR_METHODS: dict[str, Callable[..., Value]] = {}
 UNKNOWN = Constant(object())
 
@@ -114,6 +116,8 @@ def object_method(m: Machine, receiver: Value, name: str, descriptor: Any) -> Ca
         found = OBJECT_METHODS.get(raw)
     except TypeError:
         return None
+    if found is None and isinstance(receiver, ExceptionValue):
+        found = EXCEPTION_METHODS.get(name)
     if found is None:
         return None
     return lambda m, receiver, args, kwargs: apply(m, lambda *a, **k: found(m, receiver, *a, **k), found, args, kwargs)

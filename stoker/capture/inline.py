@@ -208,7 +208,7 @@ class Calls:
         if method is not None:
             return builtin.apply(self, lambda *a, **k: method(target, self, *a, **k), method, args, kwargs)
         special = builtin.SPECIAL_METHODS.get(name)
-        if special is not None:
+        if special is not None and not isinstance(target, InstanceValue):
             return builtin.apply(self, lambda *a, **k: special(self, target, *a, **k), special, args, kwargs)
         if isinstance(target, Constant):
             return builtin.constant_method(self, target, name, args, kwargs)
@@ -237,7 +237,7 @@ class Calls:
         init = self.class_lookup(cls, "__init__")
         if isinstance(init, types.FunctionType):
             self.call(self.bind(init, made, cls), args, kwargs)
-        elif init is not object.__init__:
+        elif init is not object.__init__ and not isinstance(made, ExceptionValue):
             builtin.builtin_init(self, made, init, args, kwargs)
         return made
 

@@ -70,6 +70,7 @@ def leave_by_break(e: Emitter, instruction: Instruction) -> None:
         raise SkipFrame(f"capture cannot break at {instruction.name} inside an exception handler's own bookkeeping")
     state = _Break(e, m, frame, instruction, below, operands, [], list(frame.handled))
     e.effects()
+    _keep_cells(state)
     _keep_stack(state)
     _place_locals(state)
     for exception in state.handled:
@@ -78,6 +79,14 @@ def leave_by_break(e: Emitter, instruction: Instruction) -> None:
     for operand in operands:
         e.load(operand)
     _run(state)
+
+
+def _keep_cells(s: _Break) -> None:
+    """The frame's cells, in locals of their own: every resume call takes them from there."""
+    code = s.frame.program.origin.code
+    for name in (*code.co_cellvars, *code.co_freevars):
+        s.e.load(s.m.cell_for(s.frame, name))
+        s.e.code += build.store_fast(f"__cell_{name}")
 
 
 def _keep_stack(s: _Break) -> None:
@@ -94,7 +103,7 @@ def _keep_stack(s: _Break) -> None:
 
 def _place_locals(s: _Break) -> None:
     """Put live locals where the instruction and the resume calls expect them; all loads come before all stores."""
-    live = _live(s, s.instruction)
+    live = _live(s, s.instruction) | frozenset(_leading(s))
     stores: list[str] = []
     for name in sorted(live):
         value = s.frame.locals.get(name)
@@ -219,11 +228,13 @@ def _continue_in_handler(s: _Break) -> None:
 def _resume(s: _Break, target: int, marks: str, stack_names: list[str]) -> None:
     origin = s.frame.program.origin
     live = tuple(sorted(name for name in origin.live_locals[target] if name in s.frame.locals or _stored_by(s, name)))
-    continuation = Continuation(origin, target, marks, live)
+    leading = _leading(s)
+    live = tuple(name for name in live if name not in leading)
+    continuation = Continuation(origin, target, marks, live, leading)
     resume = resume_function(continuation, s.m.request.function.__globals__)
-    loads = [build.load_fast(name) for name in [*stack_names, *live]]
+    loads = [build.load_fast(name) for name in [*leading, *stack_names, *live]]
     if resume.function.__closure__:
-        callee = build.load_const(resume) + build.load_attr("bind") + _closure(s, resume.function.__code__.co_freevars)
+        callee = build.load_const(resume) + build.load_attr("bind") + _closure(resume.function.__code__.co_freevars)
         s.e.code += callee + build.call_stacked(1)
         for load in loads:
             s.e.code += load
@@ -233,13 +244,19 @@ def _resume(s: _Break, target: int, marks: str, stack_names: list[str]) -> None:
     s.e.code += build.return_value()
 
 
+def _leading(s: _Break) -> tuple[str, ...]:
+    code = s.frame.program.origin.code
+    first = code.co_varnames[:1]
+    return first if "__class__" in code.co_freevars and code.co_argcount and first[0] in s.frame.locals else ()
+
+
 def _stored_by(s: _Break, name: str) -> bool:
     """May the instruction that runs natively itself bind this local? None that can break does."""
     return False
 
 
-def _closure(s: _Break, names: tuple[str, ...]) -> Code:
+def _closure(names: tuple[str, ...]) -> Code:
     code: Code = []
     for name in names:
-        code += s.e.detached(s.m.cell_for(s.frame, name))
+        code += build.load_fast(f"__cell_{name}")
     return code + build.build_tuple(len(names))

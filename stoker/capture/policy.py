@@ -38,7 +38,7 @@ SKIPPED_FILES: tuple[tuple[str, str], ...] = (
     (f"{TORCH}/optim", "optimizers run as they are"),
     (f"{TORCH}/_", "torch's internals run as they are"),
     ("<eval_with_key>", "graphs of torch.fx run as they are"),
-    ("<frozen ", "the import system runs as it is"),
+    ("<frozen importlib", "the import system runs as it is"),
     ("<__array_function__", "numpy runs as it is"),
 )
 # As root frames (called from CPython) library code is not worth a graph; inlined from user code it may be entered.

@@ -7,6 +7,7 @@ evaluator knows; elsewhere it breaks.
 from __future__ import annotations
 
 import operator
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,6 +18,7 @@ from stoker.bytecode.versions import NULL_BEFORE_CALLABLE
 from stoker.capture.frame import Frame
 from stoker.capture.values.classes import ClassValue, SuperValue
 from stoker.capture.values.constant import Constant
+from stoker.capture.values.function import BuiltinValue, FunctionValue, MethodValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
 from stoker.capture.values.mapping import pairs_of
 from stoker.capture.values.sequence import SequenceValue, TupleValue
@@ -362,6 +364,18 @@ class Protocol:
     def guard_identity(self: Machine, value: Value) -> None:
         if value.source is not None and not isinstance(value.source, Fixed):
             self.guard(value.source, Is(value.real))  # type: ignore[attr-defined]
+
+    def real_callable(self: Machine, value: Value) -> Any:
+        """The real function behind a value, for questions about it; None if captured code made it."""
+        match value:
+            case FunctionValue(real=real) | BuiltinValue(real=real) | ClassValue(real=real):
+                return real
+            case MethodValue(receiver=receiver, function=FunctionValue(real=real)) if real is not None:
+                owner = getattr(receiver, "real", None)
+                return types.MethodType(real, owner if owner is not None else object())
+            case InstanceValue(real=real) if real is not None:
+                return real
+        return None
 
     def cell_for(self: Machine, frame: Frame, name: str) -> Value:
         return frame.cells[name]

@@ -34,13 +34,14 @@ class Continuation:
     target: int
     shape: str
     locals: tuple[str, ...]
+    leading: tuple[str, ...] = ()  # the first parameter, kept first where zero-argument super() may look for it
 
 
 
 def resume_function(continuation: Continuation, globals_: dict[str, Any]) -> Any:
     """The `_C.Resume` for a continuation; one code object for each, so that its compiled versions are found again."""
     program = continuation.program
-    key = (continuation.target, continuation.shape, continuation.locals)
+    key = (continuation.target, continuation.shape, continuation.locals, continuation.leading)
     code = program.resumes.get(key)
     if code is None:
         code = program.resumes[key] = _resume_code(continuation)
@@ -54,7 +55,7 @@ def _resume_code(continuation: Continuation) -> CodeType:
     original = program.code
     target = program.instructions[continuation.target]
     stack_names = [f"__stack_{index}" for index, mark in enumerate(continuation.shape) if mark in (VALUE_MARK, HANDLED_MARK)]
-    argnames = (*stack_names, *continuation.locals)
+    argnames = (*continuation.leading, *stack_names, *continuation.locals)
     freevars = (*original.co_cellvars, *original.co_freevars)
     opening = build.open_frame((), freevars)
     names = iter(stack_names)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import inspect
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from stoker import _C
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.function import (
+    EMPTY,
     BuiltinValue,
     CellValue,
     FunctionValue,
@@ -228,6 +230,18 @@ class Wrapping:
         self.wrapped[id(real)] = (value, real)
         return value
 
+    def wrap_proxy(self: Machine, real: types.MappingProxyType, source: Source) -> Value:
+        """A read-only view of a dictionary that is out of reach: its keys are guarded by asking it."""
+        self.guard_unless_fixed(source, TypeIs(types.MappingProxyType))
+        keys = list(real)
+        if not isinstance(source, Fixed):
+            self.guard(source, Holds(lambda now: list(now) == keys, f"has the keys {keys}"))
+        entries = {}
+        for key, value in real.items():
+            place = self.fixed(value) if isinstance(source, Fixed) else Item(source, key)
+            entries[key] = (self.wrap_constant(key), Lazy(value, place))
+        return DictValue(entries, source=source)
+
     def wrap_set(self: Machine, real: Any, source: Source) -> Value:
         if not all(is_plain(element) for element in real):
             raise Break("a set", f"{source.text} holds elements that are not plain data")
@@ -264,7 +278,7 @@ class Wrapping:
         try:
             contents: Value | None = Lazy(real.cell_contents, place)
         except ValueError:
-            raise Break("an empty closure cell", f"{source.text} has no value yet") from None
+            contents = EMPTY
         value = CellValue(contents, source if root_name is None else None, root_name)
         self.wrapped[id(real)] = (value, real)
         return value
@@ -284,8 +298,8 @@ class Wrapping:
 
     def wrap_builtin(self: Machine, real: Any, source: Source) -> Value:
         owner = getattr(real, "__self__", None)
-        bound = isinstance(real, (types.BuiltinMethodType, types.MethodWrapperType))
-        if bound and owner is not None and not isinstance(owner, (types.ModuleType, type)):
+        raw = inspect.getattr_static(type(owner), getattr(real, "__name__", ""), None)
+        if isinstance(raw, (types.MethodDescriptorType, types.WrapperDescriptorType)) and not isinstance(owner, type):
             self.guard_unless_fixed(source, TypeIs(type(real)))
             self.guard(Attribute(source, "__name__"), Equals(real.__name__))
             receiver = self.wrap(owner, Attribute(source, "__self__"))
@@ -369,6 +383,7 @@ WRAPPERS: list[tuple[Any, Any]] = [
     (torch.Size, Wrapping.wrap_tuple),
     (list, Wrapping.wrap_list),
     *((kind, Wrapping.wrap_dict) for kind in DICTS),
+    (types.MappingProxyType, Wrapping.wrap_proxy),
     (set, Wrapping.wrap_set),
     (frozenset, Wrapping.wrap_set),
     (types.FunctionType, Wrapping.wrap_function),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import builtins
 import functools
+import inspect
 import operator
+import sys
+import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stoker.capture.builtin import handles, on_object, pure, special
+from stoker.capture.builtin import EXCEPTION_METHODS, handles, on_object, pure, special
 from stoker.capture.values.classes import ClassValue, SuperValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod, BuiltinValue, FunctionValue, MethodValue, PartialValue
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
 TRUE, FALSE, NONE = Constant(True), Constant(False), Constant(None)
 
-pure(round, pow, hex, oct, bin, ord, chr, divmod, format, ascii, repr, hash)
+pure(sys.getrecursionlimit, round, pow, hex, oct, bin, ord, chr, divmod, format, ascii, repr, hash)
 
 
 @handles(len)
@@ -186,6 +189,14 @@ def exception_repr(m: Machine, value: Value) -> Value:
     return Constant(f"{value.python_type().__name__}({', '.join(args)})")
 
 
+@on_object(BaseException.with_traceback)
+def with_traceback(m: Machine, value: Value, trace: Value) -> Value:
+    return value
+
+
+EXCEPTION_METHODS.update(__init__=exception_init, __str__=exception_str, __repr__=exception_repr)
+
+
 @on_object(object.__str__)
 def object_str(m: Machine, value: Value) -> Value:
     return m.call(m.wrap_object(repr), [value], {})
@@ -194,6 +205,20 @@ def object_str(m: Machine, value: Value) -> Value:
 @on_object(object.__format__)
 def object_format(m: Machine, value: Value, specification: Value) -> Value:
     return m.call(m.wrap_object(str), [value], {})
+
+
+@handles(inspect.signature)
+def signature(m: Machine, function: Value) -> Value:
+    """The signature of a function that existed before is a fact about it."""
+    real = m.real_callable(function)
+    if real is None:
+        raise Break("inspect.signature()", f"{function.describe()} was made by the captured code")
+    return m.wrap_object(m.run_real(inspect.signature, real))
+
+
+@handles(types.MappingProxyType)
+def mapping_proxy(m: Machine, mapping: Value) -> Value:
+    return mapping
 
 
 @handles(super)

@@ -11,6 +11,7 @@ from stoker.capture.values.instance import ObjectValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Arguments, Keywords, Lazy, Value
+from stoker.errors import Break
 from stoker.guard.source import (
     CellContents,
     FunctionCell,
@@ -22,6 +23,16 @@ from stoker.guard.source import (
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
     from stoker.capture.machine import Machine
+
+
+class EmptyCell(Value):
+    """What a cell from outside holds before its variable is assigned."""
+
+    def python_type(self) -> type:
+        return type(None)
+
+
+EMPTY = EmptyCell()
 
 
 class CellValue(Value):
@@ -36,6 +47,8 @@ class CellValue(Value):
     def get(self, m: Machine) -> Value | None:
         if type(self.contents) is Lazy:
             self.contents = m.force(self.contents)
+        if self.contents is EMPTY:
+            raise Break("an empty closure cell", "the variable has no value yet")
         return self.contents
 
     def set(self, m: Machine, value: Value | None) -> None:
