@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from stoker.fake.meta import Meta, Size, channels_last_strides, meta_of
+from stoker.fake.meta import Meta, Size, channels_last_strides, meta_of, strides_in_order
 from stoker.fake.promote import broadcast, common_device, complex_of, number_dtype
 from stoker.fake.rule import Decline, rule
 from stoker.fake.rules.pointwise import copied_strides, resolve_device
@@ -93,8 +93,6 @@ def empty_strided(
 @rule("empty_permuted")
 def empty_permuted(size: Sequence[Size], physical_layout: Sequence[int], *, dtype: Any = None, **o: Any) -> Meta:
     """Uninitialized memory, dense in the order of dimensions given."""
-    from stoker.fake.meta import strides_in_order
-
     meta = fresh(size, dtype, o.get("device"), o.get("layout"))
     return meta_of(meta.dtype, size, strides_in_order(size, physical_layout), meta.device)
 

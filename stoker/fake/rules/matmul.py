@@ -35,7 +35,7 @@ def _added(x: FakeTensor, product: Meta) -> Meta:
     """A term that must broadcast to the product and share its type."""
     if x.meta.dtype is not product.dtype or x.meta.device != product.device:
         raise Decline
-    if len(x.meta.sizes) > len(product.sizes) or broadcast([x.meta.sizes, product.sizes]) != product.sizes:
+    if len(x.meta.sizes) > len(product.sizes) or not same(broadcast([x.meta.sizes, product.sizes]), product.sizes):
         raise Decline
     return product
 

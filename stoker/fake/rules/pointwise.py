@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from stoker.fake.meta import Meta, contiguous_strides, iterator_strides, like_strides, meta_of
-from stoker.fake.promote import REAL_OF, broadcast, common_device, float_dtype, result_dtype
+from stoker.fake.meta import Meta, channels_last_strides, contiguous_strides, iterator_strides, like_strides, meta_of
+from stoker.fake.promote import REAL_OF, broadcast, common_device, complex_of, float_dtype, result_dtype
 from stoker.fake.rule import Decline, rule
 from stoker.fake.tensor import FakeTensor
 
@@ -178,8 +178,6 @@ def resolve_device(device: Any) -> torch.device:
 
 def copied_strides(x: FakeTensor, memory_format: Any) -> tuple[Any, ...]:
     """The strides of a clone or an empty_like in a memory format; None preserves."""
-    from stoker.fake.meta import channels_last_strides
-
     m = x.meta
     if memory_format in (None, torch.preserve_format):
         return like_strides(m.sizes, m.strides)
@@ -257,8 +255,6 @@ def make_complex(real: FakeTensor, imaginary: FakeTensor) -> Meta:
     """Two real tensors become one complex."""
     if real.meta.dtype is not imaginary.meta.dtype or not real.meta.dtype.is_floating_point:
         raise Decline
-    from stoker.fake.promote import complex_of
-
     return elementwise((real, imaginary), complex_of(real.meta.dtype))
 
 
