@@ -8,7 +8,7 @@ instruction, a jump target, an exception handler.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stoker.bytecode import VERSION, Handler, Instruction, build
 from stoker.bytecode.versions import HAS_PRECALL, NULL_BEFORE_CALLABLE
@@ -35,6 +35,7 @@ from stoker.guard.source import Local
 CONDITIONAL = frozenset(
     "POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP".split()
 )
+READS_LOCAL = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "DELETE_FAST"})
 WITH_NULL = "Nv" if NULL_BEFORE_CALLABLE else "vN"
 
 
@@ -56,6 +57,7 @@ class _Break:
     operands: list[Value]
     names: list[str]  # where each value below the operands is kept; "" for NULL
     handled: list[Value]
+    places: dict[str, str] = field(default_factory=dict)  # locals kept under another name than their own
 
 
 def leave_by_break(e: Emitter, instruction: Instruction) -> None:
@@ -78,6 +80,8 @@ def leave_by_break(e: Emitter, instruction: Instruction) -> None:
         e.code += enter_handler()
     for operand in operands:
         e.load(operand)
+    if instruction.name in READS_LOCAL and instruction.value not in frame.locals:
+        _unbind(state, instruction.value)
     _run(state)
 
 
@@ -97,26 +101,27 @@ def _keep_stack(s: _Break) -> None:
             s.names.append("")
             continue
         s.e.load(next(handled) if isinstance(value, PreviousException) else value)
-        s.names.append(f"__stack_{index}")
+        s.names.append(f"__kept_{index}")
         s.e.code += build.store_fast(s.names[-1])
 
 
 def _place_locals(s: _Break) -> None:
-    """Put live locals where the instruction and the resume calls expect them; all loads come before all stores."""
+    """Give live locals a name that resume calls load; parameters are never overwritten, since sources read them."""
     live = _live(s, s.instruction) | frozenset(_leading(s))
-    stores: list[str] = []
+    parameters = s.m.request.code.co_varnames[: len(s.m.request.bound)]
     for name in sorted(live):
         value = s.frame.locals.get(name)
         if value is None or _already_there(name, value):
             continue
         s.e.load(value.forced if type(value) is Lazy and value.forced is not None else value)
-        stores.append(name)
-    for name in reversed(stores):
-        s.e.code += build.store_fast(name)
-    parameters = s.m.request.code.co_varnames[: len(s.m.request.bound)]
-    for name in parameters:
-        if name in live and name not in s.frame.locals:
-            s.e.code += build.delete_fast(name)
+        s.places[name] = f"__new_{name}" if name in parameters else name
+        s.e.code += build.store_fast(s.places[name])
+
+
+def _unbind(s: _Break, name: str) -> None:
+    """The instruction meets an unbound local; a parameter of that name must be unbound here too."""
+    if name in s.m.request.code.co_varnames[: len(s.m.request.bound)]:
+        s.e.code += build.delete_fast(name)
 
 
 def _already_there(name: str, value: Value) -> bool:
@@ -204,7 +209,7 @@ def _continue(s: _Break, target: int, results: str) -> None:
     """Return a tail call of the resume function for `target`, with `results` on top of what was below."""
     names: list[str] = []
     for position, mark in enumerate(results):
-        names.append(f"__stack_{len(s.below) + position}" if mark == VALUE_MARK else "")
+        names.append(f"__kept_{len(s.below) + position}" if mark == VALUE_MARK else "")
     for name in reversed([n for n in names if n]):
         s.e.code += build.store_fast(name)
     s.e.code += [Instruction("POP_EXCEPT") for _ in s.handled]
@@ -232,7 +237,7 @@ def _resume(s: _Break, target: int, marks: str, stack_names: list[str]) -> None:
     live = tuple(name for name in live if name not in leading)
     continuation = Continuation(origin, target, marks, live, leading)
     resume = resume_function(continuation, s.m.request.function.__globals__)
-    loads = [build.load_fast(name) for name in [*leading, *stack_names, *live]]
+    loads = [build.load_fast(s.places.get(name, name)) for name in [*leading, *stack_names, *live]]
     if resume.function.__closure__:
         callee = build.load_const(resume) + build.load_attr("bind") + _closure(resume.function.__code__.co_freevars)
         s.e.code += callee + build.call_stacked(1)

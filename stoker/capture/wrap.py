@@ -173,6 +173,10 @@ class Wrapping:
         if kind is not tuple and kind is not torch.Size and is_plain(real):
             self.guard_unless_fixed(source, Equals(real))
             return Constant(real, source)
+        script_source = getattr(real, "_torchdynamo_inline", None)
+        if isinstance(script_source, types.FunctionType) and not isinstance(real, types.FunctionType):
+            self.guard_unless_fixed(source, Is(real))
+            return self.wrap_object(script_source)
         for family, maker in WRAPPERS:
             if isinstance(real, family) if family in OPEN else kind is family:
                 return maker(self, real, source)

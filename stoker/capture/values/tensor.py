@@ -37,6 +37,8 @@ class TensorValue(Value):
         self.node, self.fake, self.cls, self.source = node, fake, cls, source
         self.real: torch.Tensor | None = None
         self.extra: dict[str, Value] = {}
+        self.bounds: tuple[float, float] | None = None  # every element is in [low, high)
+        self.known_truth: bool | None = None  # every element is this
 
     def python_type(self) -> type:
         return self.cls
@@ -99,6 +101,8 @@ class TensorValue(Value):
         return m.call(self.attribute(m, name), args, kwargs)
 
     def truth(self, m: Machine) -> bool:
+        if self.known_truth is not None and self.fake.numel() == 1:
+            return self.known_truth
         raise Break(
             "a branch on a tensor",
             f"the truth value of {self.describe()} depends on data",
