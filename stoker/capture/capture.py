@@ -188,6 +188,7 @@ def _distinct(m: Machine) -> list[Guard]:
             and other.source is not None
             and not isinstance(other.source, Fixed)
             and other.python_type() is value.python_type()
+            and getattr(other, "owner", None) is getattr(value, "owner", None)
         )
         if others:
             found.append(Guard(value.source, NotSameAs(others)))

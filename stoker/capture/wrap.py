@@ -62,6 +62,7 @@ from stoker.guard.source import (
     MethodFunction,
     MethodSelf,
     Source,
+    root_of,
 )
 
 if TYPE_CHECKING:
@@ -101,6 +102,9 @@ class Wrapping:
 
     def guard(self: Machine, source: Source, check: Check) -> None:
         """Remember a condition, once."""
+        root = root_of(source)
+        if isinstance(root, Fixed) and root.snapshot:
+            return
         key = (source, check.kind, _argument_key(check))
         if key not in self.guards:
             self.guards[key] = Guard(source, check, self.location())
@@ -128,7 +132,9 @@ class Wrapping:
         first = value.source
         if first is None or first == source:
             return
-        if isinstance(first, Fixed):
+        if isinstance(real, (types.ModuleType, type)):
+            self.guard_unless_fixed(source, Is(real))
+        elif isinstance(first, Fixed):
             if not isinstance(source, Fixed):
                 self.guard(source, Is(real))
         elif isinstance(source, Fixed):

@@ -23,6 +23,7 @@ from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import NotConstant, Value
 from stoker.errors import Break, Raised
+from stoker.guard.source import Fixed
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -213,7 +214,8 @@ def signature(m: Machine, function: Value) -> Value:
     real = m.real_callable(function)
     if real is None:
         raise Break("inspect.signature()", f"{function.describe()} was made by the captured code")
-    return m.wrap_object(m.run_real(inspect.signature, real))
+    found = m.run_real(inspect.signature, real)
+    return m.wrap(found, Fixed(found, "signature", snapshot=True))
 
 
 @handles(types.MappingProxyType)

@@ -41,6 +41,7 @@ class ObjectValue(Value):
                 if not isinstance(real, dict) or self.source is None:
                     return None
                 self._attributes = m.wrap_dict(real, InstanceDict(self.source))
+                self._attributes.owner = self.cls
         return self._attributes
 
     def own_attribute(self, m: Machine, name: str) -> Value | None:

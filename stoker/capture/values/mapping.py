@@ -37,6 +37,7 @@ class DictValue(Value):
         self.default_factory = default_factory
         self.written: dict[Any, None] = {}
         self.rewritten = False
+        self.owner: type | None = None  # the class whose instance dictionary this is
 
     def python_type(self) -> type:
         return self.cls
