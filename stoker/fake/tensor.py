@@ -15,6 +15,7 @@ import torch
 
 from stoker import torch_private
 from stoker.fake.meta import Meta
+from stoker.shape.env import DataDependent
 
 if TYPE_CHECKING:
     from stoker.fake.mode import FakeMode
@@ -88,8 +89,6 @@ class FakeTensor(torch.Tensor):
 
 def data_dependent(what: str) -> Exception:
     """The error for asking a fake tensor for its elements."""
-    from stoker.shape.env import DataDependent
-
     return DataDependent(what, "its result depends on the data of a tensor, and only metadata is known here")
 
 

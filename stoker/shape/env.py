@@ -1,6 +1,55 @@
-"""The shape environment: symbols, what is known of them, and what had to be assumed."""
+"""The shape environment: symbols, what is known of them, and what had to be assumed.
+
+In:  symbols with the values they have now (hints), and questions about them.
+Out: answers. A proven answer costs nothing; otherwise the answer for the hints is taken and becomes a guard.
+
+What must hold:
+  1. For values that satisfy every guard, each answer given is the right one (tests/unit/shape/test_env.py).
+  2. Simplification is sound under the guards, idempotent, and only gets better as guards are added.
+"""
 
 from __future__ import annotations
+
+import itertools
+import math
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from stoker.shape.condition import (
+    Comparison,
+    Condition,
+    Instruction,
+    Junction,
+    Ne,
+    Not,
+    Relation,
+    condition_text,
+    holds,
+    map_condition,
+    program,
+    symbols_of,
+)
+from stoker.shape.expr import (
+    Atom,
+    Expr,
+    FloorDiv,
+    Max,
+    Mod,
+    Symbol,
+    atoms,
+    constant,
+    evaluate,
+    free_symbols,
+    modulo,
+    rejoined,
+    substitute,
+    symbol,
+)
+from stoker.shape.prove import Interval, Proof, bounds, prove
+
+LARGEST_SIZE = sys.maxsize - 1
 
 
 class DataDependent(RuntimeError):
@@ -10,3 +59,276 @@ class DataDependent(RuntimeError):
         super().__init__(f"{operator}: {words}")
         self.operator = operator
         self.words = words
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A condition that was taken to hold."""
+
+    condition: Condition
+    reason: str = ""
+    """Who asked, in words for the user."""
+    stack: Any = None
+    """Where in the user's program, if the environment was told how to find out."""
+
+    def __str__(self) -> str:
+        return condition_text(self.condition)
+
+
+_SERIAL = itertools.count(1)
+
+
+@dataclass(slots=True)
+class ShapeEnv:
+    """Symbols and what is known of them. `locate`, if given, tells the user's stack when a guard is made."""
+
+    duck_shaping: bool = False
+    """Sizes with equal hints share a symbol: fewer symbols, more guards."""
+    locate: Callable[[], Any] | None = None
+    symbols: list[Symbol] = field(default_factory=list)
+    guards: list[Guard] = field(default_factory=list)
+    hints: dict[Symbol, int] = field(default_factory=dict)
+    ranges: dict[Symbol, Interval] = field(default_factory=dict)
+    origins: dict[Symbol, list[Any]] = field(default_factory=dict)
+    assertions: list[Guard] = field(default_factory=list)
+    """What the program promised of values without hints; to be checked when they are known."""
+    _replacements: dict[Atom, Expr] = field(default_factory=dict)
+    _facts: dict[Condition, None] = field(default_factory=dict)
+    _ducks: dict[tuple[int, int], Symbol] = field(default_factory=dict)
+    _simplified: dict[Expr, Expr] = field(default_factory=dict)
+    _decided: dict[Condition, bool] = field(default_factory=dict)
+    _serial: int = field(default_factory=lambda: next(_SERIAL))
+
+    def new_symbol(
+        self, hint: int, origin: Any = None, *, minimum: int = 2, maximum: int = LARGEST_SIZE, duck: bool | None = None
+    ) -> Symbol:
+        """A symbol whose value is `hint` now. `origin` says where to read it on later calls."""
+        share = self.duck_shaping if duck is None else duck
+        if share and (hint, minimum) in self._ducks:
+            made = self._ducks[hint, minimum]
+            self.origins[made].append(origin)
+            return made
+        made = self._add("s", origin, Interval(min(minimum, hint), max(maximum, hint)))
+        self.hints[made] = hint
+        if share:
+            self._ducks[hint, minimum] = made
+        return made
+
+    def new_unbacked(self, origin: Any = None, *, minimum: int = 0, maximum: int = LARGEST_SIZE) -> Symbol:
+        """A symbol whose value only running the program tells. Deciding on it raises DataDependent."""
+        return self._add("u", origin, Interval(minimum, maximum))
+
+    def _add(self, letter: str, origin: Any, interval: Interval) -> Symbol:
+        made = symbol(f"{letter}{len(self.symbols)}", self._serial)
+        self.symbols.append(made)
+        self.ranges[made] = interval
+        self.origins[made] = [origin]
+        return made
+
+    def simplify(self, expr: Expr) -> Expr:
+        """The expression under what is known: equalities put in, exact divisions undone."""
+        if not expr.terms:
+            return expr
+        found = self._simplified.get(expr)
+        if found is None:
+            found = expr
+            for _ in range(8):
+                previous = found
+                if self._replacements:
+                    found = substitute(found, self._replacements)
+                    found = _exact(found, self._replacements)
+                found = self._drop_extremes(rejoined(found))
+                if found is previous:
+                    break
+            self._simplified[expr] = found
+        return found
+
+    def _drop_extremes(self, expr: Expr) -> Expr:
+        """Replace min and max by the argument the ranges single out, and x // d, x % d by what the range of x says."""
+        replaced: dict[Atom, Expr] = {}
+        for atom in atoms(expr):
+            if isinstance(atom, Symbol):
+                continue
+            interval = bounds(atom, self.ranges)
+            if interval.low == interval.high:
+                replaced[atom] = constant(int(interval.low))
+            elif isinstance(atom, Mod) and bounds(atom.numerator - atom.denominator, self.ranges).high < 0:
+                if bounds(atom.numerator, self.ranges).low >= 0:
+                    replaced[atom] = atom.numerator
+            elif not isinstance(atom, (FloorDiv, Mod)):
+                best = _dominant(atom, self.ranges)
+                if best is not None:
+                    replaced[atom] = best
+        return substitute(expr, replaced) if replaced else expr
+
+    def simplify_condition(self, condition: Condition) -> Condition:
+        """The condition under what is known."""
+        return map_condition(condition, self.simplify)
+
+    def prove(self, condition: Condition) -> Proof:
+        """Does the condition follow from what is known? Never makes a guard."""
+        return prove(self.simplify_condition(condition), self.ranges, self._facts)
+
+    def size_hint(self, expr: Expr) -> int:
+        """The value for the hints."""
+        try:
+            return evaluate(expr, self.hints)
+        except KeyError:
+            raise self._no_hint(free_symbols(expr), str(expr)) from None
+
+    def has_hint(self, expr: Expr) -> bool:
+        """Are all symbols of the expression known now?"""
+        return all(s in self.hints for s in free_symbols(expr))
+
+    def _no_hint(self, symbols: frozenset[Symbol], words: str) -> DataDependent:
+        missing = ", ".join(sorted(s.name for s in symbols if s not in self.hints))
+        return DataDependent(words, f"the value of {missing} comes from the data of a tensor and is not known here")
+
+    def decide(self, condition: Condition, reason: str = "") -> bool:
+        """The answer; unproven ones are those of the hints, and make a guard."""
+        known = self._decided.get(condition)
+        if known is not None:
+            return known
+        simple = self.simplify_condition(condition)
+        answer = prove(simple, self.ranges, self._facts)
+        if answer is Proof.UNKNOWN:
+            involved = symbols_of(simple)
+            if any(s not in self.hints for s in involved):
+                raise self._no_hint(involved, condition_text(simple))
+            truth = holds(simple, self.hints)
+            self._guard(simple if truth else Not(simple), reason)
+        else:
+            truth = answer is Proof.YES
+        self._decided[condition] = truth
+        return truth
+
+    def require(self, condition: Condition, reason: str = "") -> bool:
+        """Take a condition the program promises. Without hints it becomes an assertion to check at run time."""
+        simple = self.simplify_condition(condition)
+        if any(s not in self.hints for s in symbols_of(simple)) and self.prove(simple) is Proof.UNKNOWN:
+            self.assertions.append(Guard(simple, reason, self.locate() if self.locate else None))
+            self._learn(simple)
+            return True
+        return self.decide(condition, reason)
+
+    def specialize(self, expr: Expr, reason: str = "") -> int:
+        """The number an expression is now, guarded to stay it."""
+        simple = self.simplify(expr)
+        if simple.is_constant:
+            return simple.offset
+        hint = self.size_hint(simple)
+        self.decide(Not(Ne(simple, hint)), reason)
+        return hint
+
+    def _guard(self, condition: Condition, reason: str) -> None:
+        if not any(g.condition is condition for g in self.guards):
+            self.guards.append(Guard(condition, reason, self.locate() if self.locate else None))
+        self._learn(condition)
+
+    def _learn(self, condition: Condition) -> None:
+        """Draw the consequences of a condition that holds from here on."""
+        self._facts[condition] = None
+        match condition:
+            case Junction(conjunction=True):
+                for part in condition.parts:
+                    self._learn(part)
+            case Comparison(relation=Relation.EQ):
+                self._learn_equal(condition.expr)
+            case Comparison(relation=Relation.LE):
+                self._learn_bound(condition.expr)
+            case Comparison(relation=Relation.NE):
+                self._learn_different(condition.expr)
+        self._simplified.clear()
+
+    def _learn_equal(self, expr: Expr) -> None:
+        solved = _solve(expr, self.symbols)
+        if solved is None:
+            return
+        atom, value = solved
+        self._replacements[atom] = value
+        if isinstance(atom, Symbol) and isinstance(value, Symbol):
+            self._narrow(value, self.ranges[atom])
+
+    def _learn_bound(self, expr: Expr) -> None:
+        if len(expr.terms) != 1:
+            return
+        ((monomial, coefficient),) = expr.terms
+        if len(monomial) != 1 or not isinstance(monomial[0], Symbol):
+            return
+        if coefficient > 0:
+            self._narrow(monomial[0], Interval(-math.inf, -expr.offset // coefficient))
+        else:
+            self._narrow(monomial[0], Interval(-(-expr.offset // -coefficient), math.inf))
+
+    def _learn_different(self, expr: Expr) -> None:
+        if len(expr.terms) == 1 and expr.terms[0][1] == 1 and isinstance(expr.terms[0][0][0], Symbol):
+            (only,) = expr.terms[0][0][:1]
+            if len(expr.terms[0][0]) > 1:
+                return
+            current = self.ranges[only]
+            if current.low == -expr.offset:
+                self._narrow(only, Interval(current.low + 1, math.inf))
+            elif current.high == -expr.offset:
+                self._narrow(only, Interval(-math.inf, current.high - 1))
+
+    def _narrow(self, name: Symbol, interval: Interval) -> None:
+        narrowed = self.ranges[name] & interval
+        self.ranges[name] = narrowed
+        if narrowed.low == narrowed.high:
+            self._replacements[name] = constant(int(narrowed.low))
+
+    def program(self, guard: Guard) -> list[Instruction]:
+        """The guard for the stack machine; see `stoker.shape.condition.program`."""
+        return program(guard.condition, self.symbol_index)
+
+    @property
+    def symbol_index(self) -> Mapping[Symbol, int]:
+        """The position of each symbol, as SYMBOL instructions name it."""
+        return {s: i for i, s in enumerate(self.symbols)}
+
+
+def _dominant(atom: Any, ranges: Mapping[Symbol, Interval]) -> Expr | None:
+    """The argument of a min or max that the ranges prove to be it."""
+    for candidate in atom.arguments:
+        differences = [bounds(candidate - other, ranges) for other in atom.arguments if other is not candidate]
+        if all(d.low >= 0 if isinstance(atom, Max) else d.high <= 0 for d in differences):
+            return candidate  # type: ignore[no-any-return]
+    return None
+
+
+def _exact(expr: Expr, replacements: Mapping[Atom, Expr]) -> Expr:
+    """Write d * (x // d) as x where x % d is known to be zero."""
+    result = expr
+    for monomial, coefficient in expr.terms:
+        for atom in monomial:
+            if not isinstance(atom, FloorDiv) or (d := atom.denominator.value) is None or coefficient % d:
+                continue
+            rest = modulo(atom.numerator, atom.denominator)
+            if isinstance(rest, Atom) and (found := replacements.get(rest)) is not None and found.value is not None:
+                others = constant(coefficient // d)
+                skipped = False
+                for other in monomial:
+                    if other is atom and not skipped:
+                        skipped = True
+                    else:
+                        others = others * other
+                result = result + others * (atom.numerator - found - d * atom)
+    return result
+
+
+def _solve(expr: Expr, symbols: list[Symbol]) -> tuple[Atom, Expr] | None:
+    """From expr == 0, an atom and what it equals: later symbols in terms of earlier ones, else a function's value."""
+    candidates: list[tuple[tuple[int, int], Atom, int]] = []
+    for monomial, coefficient in expr.terms:
+        if len(monomial) != 1 or abs(coefficient) != 1:
+            continue
+        atom = monomial[0]
+        if isinstance(atom, Symbol):
+            candidates.append(((1, symbols.index(atom)), atom, coefficient))
+        else:
+            candidates.append(((0, len(atoms(atom))), atom, coefficient))
+    for _, atom, coefficient in sorted(candidates, key=lambda c: c[0], reverse=True):
+        value = (atom * coefficient - expr) * coefficient
+        if atom not in atoms(value):
+            return atom, value
+    return None

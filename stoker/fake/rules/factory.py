@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from stoker.fake.meta import Meta, Size, channels_last_strides, meta_of
-from stoker.fake.promote import complex_of, number_dtype
+from stoker.fake.meta import Meta, Size, channels_last_strides, meta_of, strides_in_order
+from stoker.fake.promote import broadcast, common_device, complex_of, number_dtype
 from stoker.fake.rule import Decline, rule
 from stoker.fake.rules.pointwise import copied_strides, resolve_device
 from stoker.fake.tensor import FakeTensor
@@ -93,8 +93,6 @@ def empty_strided(
 @rule("empty_permuted")
 def empty_permuted(size: Sequence[Size], physical_layout: Sequence[int], *, dtype: Any = None, **o: Any) -> Meta:
     """Uninitialized memory, dense in the order of dimensions given."""
-    from stoker.fake.meta import strides_in_order
-
     meta = fresh(size, dtype, o.get("device"), o.get("layout"))
     return meta_of(meta.dtype, size, strides_in_order(size, physical_layout), meta.device)
 
@@ -221,16 +219,24 @@ def eye_m(n: Size, m: Size, *, dtype: Any = None, layout: Any = None, device: An
     return fresh((n, m), dtype, device, layout)
 
 
-@rule("bernoulli.default", "bernoulli.p", "bernoulli.Tensor", "poisson", "_standard_gamma")
+@rule("bernoulli.default", "normal.Tensor_float", "normal.float_Tensor", "poisson", "_standard_gamma")
+def random_dense(x: FakeTensor, *rest: Any, **others: Any) -> Meta:
+    """Random numbers that a tensor parametrizes, contiguous."""
+    x = x if isinstance(x, FakeTensor) else rest[0]
+    return meta_of(x.meta.dtype, x.meta.sizes, None, x.meta.device)
+
+
+@rule("bernoulli.p", "bernoulli.Tensor", "normal_functional", "uniform", "exponential", "random")
 def random_like(x: FakeTensor, *rest: Any, **others: Any) -> Meta:
-    """Random numbers that x parametrizes."""
-    return like(x)  # type: ignore[no-any-return]
-
-
-@rule("normal.Tensor_float", "normal_functional", "uniform", "exponential", "random")
-def normal_like(x: FakeTensor, *rest: Any, **others: Any) -> Meta:
     """Random numbers in the layout of x."""
     return like(x)  # type: ignore[no-any-return]
+
+
+@rule("normal.Tensor_Tensor")
+def normal_of_tensors(mean: FakeTensor, std: FakeTensor, **others: Any) -> Meta:
+    """Random numbers with a mean and a deviation each."""
+    shape = broadcast([mean.meta.sizes, std.meta.sizes])
+    return meta_of(mean.meta.dtype, shape, None, common_device([mean, std]))
 
 
 @rule("multinomial")

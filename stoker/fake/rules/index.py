@@ -12,7 +12,6 @@ from stoker.fake.meta import (
     Size,
     channels_last_strides,
     formatted_strides,
-    is_channels_last,
     iterator_strides,
     like_strides,
     meta_of,
@@ -122,16 +121,19 @@ def scatter(x: FakeTensor, dim: int, index: FakeTensor, src: Any, *rest: Any, **
     return meta_of(m.dtype, m.sizes, None, m.device)
 
 
-@rule("index_add", "index_copy", "index_reduce", "index_fill", "masked_scatter")
+@rule("index_add", "index_reduce", "index_fill")
 def placed(x: FakeTensor, *rest: Any, **others: Any) -> Meta:
     """A copy of x with elements changed."""
     if any(isinstance(r, FakeTensor) and r.meta.device != x.meta.device and r.meta.sizes for r in rest):
         raise Decline
-    if isinstance(rest[0], FakeTensor):
-        shape = broadcast([x.meta.sizes, rest[0].meta.sizes])
-        if not same(shape, x.meta.sizes):
-            raise Decline
     return _like(x)
+
+
+@rule("index_copy", "masked_scatter")
+def placed_densely(x: FakeTensor, *rest: Any, **others: Any) -> Meta:
+    """The same, but contiguous; a mask may stretch x."""
+    sizes = broadcast([x.meta.sizes, rest[0].meta.sizes]) if isinstance(rest[0], FakeTensor) else x.meta.sizes
+    return meta_of(x.meta.dtype, sizes, None, x.meta.device)
 
 
 @rule("index_put", "_unsafe_index_put")
@@ -197,8 +199,10 @@ def view_backward(grad: FakeTensor, input_sizes: Sequence[Size], *rest: Any) -> 
 
 @rule("slice_scatter", "select_scatter", "diagonal_scatter")
 def view_scatter(x: FakeTensor, src: FakeTensor, *rest: Any, **others: Any) -> Meta:
-    """A copy of x with a view of it replaced."""
-    return _like(x)
+    """A copy of x, gaps and all, with a view of it replaced."""
+    m = x.meta
+    overlaps = any(stride == 0 and size != 1 for size, stride in zip(m.sizes, m.strides))
+    return _like(x) if overlaps else meta_of(m.dtype, m.sizes, m.strides, m.device)
 
 
 @rule("repeat")
@@ -279,5 +283,5 @@ def pixel_unshuffle(x: FakeTensor, factor: int) -> Meta:
 
 def _shuffled(x: FakeTensor, sizes: tuple[Size, ...]) -> Meta:
     m = x.meta
-    last = len(sizes) == 4 and m.device.type == "cpu" and is_channels_last(m.sizes, m.strides)
+    last = len(sizes) == 4 and m.device.type == "cpu" and suggests_channels_last(m.sizes, m.strides)
     return meta_of(m.dtype, sizes, channels_last_strides(sizes) if last else None, m.device)

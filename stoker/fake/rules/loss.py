@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from stoker.fake.meta import Meta, Size, iterator_strides, meta_of, same
+from stoker.fake.meta import Meta, Size, iterator_strides, like_strides, meta_of, same
 from stoker.fake.promote import broadcast, common_device, result_dtype
 from stoker.fake.rule import Decline, rule
 from stoker.fake.rules.pointwise import elementwise
@@ -28,7 +28,7 @@ def difference_loss(x: FakeTensor, target: FakeTensor, reduction: int = 1, *rest
     return _reduced((x, target), reduction, result_dtype((x, target)))
 
 
-@rule("mse_loss_backward", "smooth_l1_loss_backward", "huber_loss_backward", "soft_margin_loss_backward")
+@rule("mse_loss_backward", "smooth_l1_loss_backward", "soft_margin_loss_backward")
 def difference_loss_backward(grad: FakeTensor, x: FakeTensor, target: FakeTensor, *rest: Any) -> Meta:
     """One for each element."""
     dtype = result_dtype((grad, x, target))
@@ -48,8 +48,6 @@ def binary_cross_entropy(x: FakeTensor, target: FakeTensor, weight: Any = None, 
 @rule("binary_cross_entropy_backward")
 def binary_cross_entropy_backward(grad: FakeTensor, x: FakeTensor, target: FakeTensor, *rest: Any) -> Meta:
     """One for each probability."""
-    from stoker.fake.meta import like_strides
-
     return meta_of(x.meta.dtype, x.meta.sizes, like_strides(x.meta.sizes, x.meta.strides), x.meta.device)
 
 
@@ -87,7 +85,10 @@ def nll_loss2d(x: FakeTensor, target: FakeTensor, weight: Any, reduction: int, i
     return meta_of(m.dtype, t.sizes if reduction == _NONE else (), None, m.device), meta_of(m.dtype, (), None, m.device)
 
 
-@rule("nll_loss_backward", "nll_loss2d_backward")
-def nll_loss_backward(grad: FakeTensor, x: FakeTensor, *rest: Any) -> Meta:
-    """One for each log-probability."""
+@rule(
+    "nll_loss_backward", "nll_loss2d_backward", "multi_margin_loss_backward", "multilabel_margin_loss_backward",
+    "_ctc_loss_backward", "fractional_max_pool3d_backward", "huber_loss_backward",
+)  # fmt: skip
+def dense_backward(grad: FakeTensor, x: FakeTensor, *rest: Any, **others: Any) -> Meta:
+    """One for each element of the input, contiguous."""
     return meta_of(x.meta.dtype, x.meta.sizes, None, x.meta.device)

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from stoker.fake.meta import Meta, meta_of
-from stoker.fake.promote import broadcast, common_device
+from stoker.fake.meta import Meta, iterator_strides, meta_of, same
+from stoker.fake.promote import broadcast, common_device, result_dtype
 from stoker.fake.rule import Decline, rule
 from stoker.fake.tensor import FakeTensor
 
@@ -35,7 +35,7 @@ def _added(x: FakeTensor, product: Meta) -> Meta:
     """A term that must broadcast to the product and share its type."""
     if x.meta.dtype is not product.dtype or x.meta.device != product.device:
         raise Decline
-    if len(x.meta.sizes) > len(product.sizes) or broadcast([x.meta.sizes, product.sizes]) != product.sizes:
+    if len(x.meta.sizes) > len(product.sizes) or not same(broadcast([x.meta.sizes, product.sizes]), product.sizes):
         raise Decline
     return product
 
@@ -98,7 +98,12 @@ def dot(a: FakeTensor, b: FakeTensor) -> Meta:
 def addr(x: FakeTensor, a: FakeTensor, b: FakeTensor, **scales: Any) -> Meta:
     """x + an outer product."""
     _check(1, a, b)
-    return _added(x, meta_of(a.meta.dtype, (a.meta.sizes[0], b.meta.sizes[0]), None, common_device([a, b])))
+    shape = (a.meta.sizes[0], b.meta.sizes[0])
+    if not same(broadcast([x.meta.sizes, shape]), shape):
+        raise Decline
+    column, row = ((shape[0], 1), (a.meta.strides[0], 0)), ((1, shape[1]), (0, b.meta.strides[0]))
+    strides = iterator_strides(shape, [(x.meta.sizes, x.meta.strides), column, row])
+    return meta_of(result_dtype((x, a, b)), shape, strides, common_device([a, b]))
 
 
 @rule("_int_mm")

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from stoker.fake.meta import Meta, contiguous_strides, iterator_strides, like_strides, meta_of
-from stoker.fake.promote import REAL_OF, broadcast, common_device, float_dtype, result_dtype
+from stoker.fake.meta import Meta, channels_last_strides, contiguous_strides, iterator_strides, like_strides, meta_of
+from stoker.fake.promote import REAL_OF, broadcast, common_device, complex_of, float_dtype, result_dtype
 from stoker.fake.rule import Decline, rule
 from stoker.fake.tensor import FakeTensor
 
@@ -178,8 +178,6 @@ def resolve_device(device: Any) -> torch.device:
 
 def copied_strides(x: FakeTensor, memory_format: Any) -> tuple[Any, ...]:
     """The strides of a clone or an empty_like in a memory format; None preserves."""
-    from stoker.fake.meta import channels_last_strides
-
     m = x.meta
     if memory_format in (None, torch.preserve_format):
         return like_strides(m.sizes, m.strides)
@@ -199,16 +197,10 @@ def clone(x: FakeTensor, *, memory_format: Any = None) -> Meta:
 
 @rule("masked_fill")
 def masked_fill(x: FakeTensor, mask: FakeTensor, value: Any) -> Meta:
-    """Keeps x's type; x may broadcast to the mask. The fresh copy is laid out like x expanded."""
+    """Keeps x's type; x may broadcast to the mask. The fresh copy is contiguous."""
     if mask.meta.dtype not in (torch.bool, torch.uint8) or (isinstance(value, FakeTensor) and value.meta.sizes):
         raise Decline
-    shape = broadcast([x.meta.sizes, mask.meta.sizes])
-    lead = len(shape) - len(x.meta.sizes)
-    strides = (0,) * lead + tuple(
-        0 if size == 1 and shape[lead + i] != 1 else stride
-        for i, (size, stride) in enumerate(zip(x.meta.sizes, x.meta.strides))
-    )
-    return meta_of(x.meta.dtype, shape, like_strides(shape, strides), x.meta.device)
+    return meta_of(x.meta.dtype, broadcast([x.meta.sizes, mask.meta.sizes]), None, common_device([x, mask]))
 
 
 @rule("native_dropout")
@@ -263,8 +255,6 @@ def make_complex(real: FakeTensor, imaginary: FakeTensor) -> Meta:
     """Two real tensors become one complex."""
     if real.meta.dtype is not imaginary.meta.dtype or not real.meta.dtype.is_floating_point:
         raise Decline
-    from stoker.fake.promote import complex_of
-
     return elementwise((real, imaginary), complex_of(real.meta.dtype))
 
 

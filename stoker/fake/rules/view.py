@@ -67,7 +67,7 @@ def viewed_strides(sizes: Sequence[Size], strides: Sequence[Size], wanted: Seque
         if joined:
             continue
         covered: Size = 1
-        while new >= 0 and (wanted[new] == 1 or not covered == run):
+        while new >= 0 and (wanted[new] == 1 or covered != run):
             result[new] = covered * step
             covered = covered * wanted[new]
             new -= 1
@@ -89,11 +89,17 @@ def view(x: FakeTensor, size: Sequence[Size]) -> Alias:
     return view_of(x, sizes, strides)
 
 
-@rule("_unsafe_view", "view_copy.default")
-def unsafe_view(x: FakeTensor, size: Sequence[Size]) -> Meta | Alias:
+@rule("_unsafe_view")
+def unsafe_view(x: FakeTensor, size: Sequence[Size]) -> Meta:
     """A view that autograd does not count as one: the caller made x for it alone."""
     found: Alias = view(x, size)
     return found.meta
+
+
+@rule("view_copy.default")
+def view_copy(x: FakeTensor, size: Sequence[Size]) -> Meta:
+    """Other sizes, copied."""
+    return meta_of(x.meta.dtype, inferred(size, product(x.meta.sizes)), None, x.meta.device)
 
 
 @rule("_reshape_alias")

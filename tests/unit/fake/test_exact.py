@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
+from stoker import torch_private
 from stoker.fake import DataDependent, FakeMode, FakeTensor, NoMetaRule
 
 KNOWN = tomllib.loads((Path(__file__).parents[2] / "known_failures" / "fake.toml").read_text())
@@ -113,11 +114,47 @@ def check(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str |
     return None
 
 
+def gradients(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """Metadata of the gradients that autograd gives for ones."""
+    result = function(*args, **kwargs)
+    outputs = tuple(t for t in tensors_in(result) if t.requires_grad and not t.is_complex())
+    leaves = tuple(t for t in tensors_in([args, kwargs]) if t.requires_grad and t.is_leaf)
+    if not outputs or not leaves:
+        return []
+    ones = tuple(torch.ones_like(t) for t in outputs)
+    found = torch_private.run_backward(outputs, ones, leaves)
+    return [None if t is None else describe(t) for t in found]
+
+
+def check_gradients(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """None, or how the gradients of fake and eager differ."""
+    if any(t.layout is not torch.strided for t in tensors_in([args, kwargs])):
+        return None
+    try:
+        real = gradients(function, args, kwargs)
+    except Exception:
+        return None
+    mode = FakeMode()
+    try:
+        with mode:
+            ours = gradients(function, map_tensors(mode.from_real, args), map_tensors(mode.from_real, kwargs))
+    except DataDependent:
+        return None
+    except Exception as error:
+        return f"raises {type(error).__name__}: {error}"
+    return None if real == ours else f"eager {real}, fake {ours}"
+
+
 @pytest.mark.parametrize(
     "op", op_db, ids=lambda op: op.name + ("." + op.variant_test_name if op.variant_test_name else "")
 )
-def test_like_eager(op: Any) -> None:
+@pytest.mark.parametrize("compare", [check, check_gradients])
+def test_like_eager(op: Any, compare: Any) -> None:
     name = op.name + ("." + op.variant_test_name if op.variant_test_name else "")
+    if compare is check_gradients:
+        if not op.supports_autograd:
+            pytest.skip("no gradient")
+        name = f"{name} backward"
     if torch.float32 not in op.supported_dtypes("cpu"):
         pytest.skip("no float32")
     problems = []
@@ -128,7 +165,7 @@ def test_like_eager(op: Any) -> None:
         for sample in itertools.islice(op.sample_inputs("cpu", torch.float32, requires_grad=grad), SAMPLES):
             for change in (lambda t: t, non_contiguous, transposed):
                 args = map_tensors(change, (sample.input, *sample.args))
-                problem = check(op.op, args, map_tensors(change, sample.kwargs))
+                problem = compare(op.op, args, map_tensors(change, sample.kwargs))
                 if problem is not None:
                     problems.append(problem)
     if name in KNOWN:

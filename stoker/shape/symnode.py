@@ -1,0 +1,561 @@
+"""How torch reaches the shape engine: the nodes behind torch.SymInt, SymBool and SymFloat.
+
+In:  calls from Python's operators on a SymInt, and from C++ (sizes, numel, contiguity, guards).
+Out: further nodes; at a decision, an answer of the environment.
+
+Methods bear the names torch calls. What must hold: SymInt arithmetic equals int arithmetic (tests/fuzz/test_shape.py), and
+each method that C++ may call exists (tests/unit/shape/test_symnode.py reads the list from torch's header).
+
+A float made of sizes (n / 2, sqrt(n)) is kept as a recipe over its operands: it has a hint, prints itself, and only a question
+about its value (float(x), x > 1.5) specializes the sizes it came from.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from stoker.shape import condition as cond
+from stoker.shape.condition import Condition, Known
+from stoker.shape.env import ShapeEnv
+from stoker.shape.expr import Expr, as_expr, constant, maximum, minimum, text
+from stoker.shape.prove import Proof
+
+
+def symint(env: ShapeEnv, expr: Expr | int) -> Any:
+    """The torch.SymInt of an expression; an int where it is one."""
+    simple = env.simplify(as_expr(expr))
+    return simple.offset if simple.is_constant else torch.SymInt(IntNode(env, simple))
+
+
+def expr_of(value: int | torch.SymInt) -> Expr:
+    """The expression of a size."""
+    return value.node.expr if isinstance(value, torch.SymInt) else constant(int(value))
+
+
+class Node:
+    """What all kinds share. Each answer of "no" is a question C++ asks before using an optional ability."""
+
+    __slots__ = ("env",)
+
+    env: ShapeEnv
+
+    @property
+    def shape_env(self) -> ShapeEnv:
+        return self.env
+
+    def is_int(self) -> bool:
+        return False
+
+    def is_float(self) -> bool:
+        return False
+
+    def is_bool(self) -> bool:
+        return False
+
+    def is_nested_int(self) -> bool:
+        return False
+
+    def nested_int(self) -> None:
+        return None
+
+    def nested_int_coeff(self) -> None:
+        return None
+
+    def constant_int(self) -> int | None:
+        return self.maybe_as_int()
+
+    def constant_bool(self) -> bool | None:
+        return self.maybe_as_bool()
+
+    def maybe_as_int(self) -> int | None:
+        return None
+
+    def maybe_as_bool(self) -> bool | None:
+        return None
+
+    def maybe_as_float(self) -> float | None:
+        return None
+
+    def is_constant(self) -> bool:
+        return False
+
+    def is_symbolic(self) -> bool:
+        return True
+
+    def clone(self) -> Node:
+        return self
+
+    def wrap_int(self, value: int) -> IntNode:
+        return IntNode(self.env, constant(value))
+
+    def wrap_float(self, value: float) -> FloatNode:
+        return FloatNode(self.env, (), lambda: value, repr(value))
+
+    def wrap_bool(self, value: bool) -> BoolNode:
+        return BoolNode(self.env, cond.known(value))
+
+    def str(self) -> str:
+        return repr(self)
+
+    def _graph_repr(self) -> str:
+        return repr(self)
+
+    def sym_sum(self, nodes: Sequence[IntNode]) -> IntNode:
+        total = constant(0)
+        for node in nodes:
+            total = total + node.expr
+        return IntNode(self.env, total)
+
+
+class IntNode(Node):
+    """An integer expression."""
+
+    __slots__ = ("expr",)
+
+    def __init__(self, env: ShapeEnv, expr: Expr) -> None:
+        self.env = env
+        self.expr = expr
+
+    def __repr__(self) -> str:
+        return text(self.expr)
+
+    def _same(self, expr: Expr) -> IntNode:
+        return IntNode(self.env, self.env.simplify(expr))
+
+    def _truth(self, condition: Condition) -> BoolNode:
+        return BoolNode(self.env, condition)
+
+    def is_int(self) -> bool:
+        return True
+
+    def is_constant(self) -> bool:
+        return self.env.simplify(self.expr).is_constant
+
+    def is_symbolic(self) -> bool:
+        return not self.is_constant()
+
+    def maybe_as_int(self) -> int | None:
+        return self.env.simplify(self.expr).value
+
+    def has_hint(self) -> bool:
+        return self.env.has_hint(self.expr)
+
+    @property
+    def hint(self) -> int | None:
+        return self.env.size_hint(self.expr) if self.has_hint() else None
+
+    def require_hint(self, fallback: int | None = None) -> int:
+        return self.env.size_hint(self.expr) if fallback is None or self.has_hint() else fallback
+
+    def guard_int(self, file: str = "", line: int = 0) -> int:
+        return self.env.specialize(self.expr, "its value was asked for")
+
+    int_ = guard_int
+
+    def guard_float(self, file: str, line: int) -> float:
+        return float(self.guard_int(file, line))
+
+    def guard_bool(self, file: str, line: int) -> bool:
+        return self.ne(self.wrap_int(0)).guard_bool(file, line)
+
+    bool_ = guard_bool
+
+    def expect_size(self, file: str, line: int) -> bool:
+        return self.env.require(cond.Ge(self.expr, 0), "a size is not negative")
+
+    def add(self, other: IntNode) -> IntNode:
+        return self._same(self.expr + other.expr)
+
+    def sub(self, other: IntNode) -> IntNode:
+        return self._same(self.expr - other.expr)
+
+    def mul(self, other: IntNode) -> IntNode:
+        return self._same(self.expr * other.expr)
+
+    def mod(self, other: IntNode) -> IntNode:
+        self._not_zero(other)
+        return self._same(self.expr % other.expr)
+
+    def int_floordiv(self, other: IntNode) -> IntNode:
+        self._not_zero(other)
+        return self._same(self.expr // other.expr)
+
+    floordiv = int_floordiv
+
+    def _not_zero(self, other: IntNode) -> None:
+        if self.env.decide(cond.Eq(other.expr, 0), "it divides"):
+            raise ZeroDivisionError("integer division or modulo by zero")
+
+    def pow_by_natural(self, other: IntNode) -> IntNode:
+        result = constant(1)
+        for _ in range(self.env.specialize(other.expr, "it is an exponent")):
+            result = result * self.expr
+        return self._same(result)
+
+    pow = pow_by_natural
+
+    def neg(self) -> IntNode:
+        return self._same(-self.expr)
+
+    def pos(self) -> IntNode:
+        return self
+
+    ceil = floor = trunc = round = sym_int = pos
+
+    def abs(self) -> IntNode:
+        return self._same(maximum(self.expr, -self.expr))
+
+    def sym_min(self, other: IntNode) -> IntNode:
+        return self._same(minimum(self.expr, other.expr))
+
+    def sym_max(self, other: IntNode) -> IntNode:
+        return self._same(maximum(self.expr, other.expr))
+
+    def eq(self, other: IntNode) -> BoolNode:
+        return self._truth(cond.Eq(self.expr, other.expr))
+
+    def ne(self, other: IntNode) -> BoolNode:
+        return self._truth(cond.Ne(self.expr, other.expr))
+
+    def lt(self, other: IntNode) -> BoolNode:
+        return self._truth(cond.Lt(self.expr, other.expr))
+
+    def le(self, other: IntNode) -> BoolNode:
+        return self._truth(cond.Le(self.expr, other.expr))
+
+    def gt(self, other: IntNode) -> BoolNode:
+        return self._truth(cond.Gt(self.expr, other.expr))
+
+    def ge(self, other: IntNode) -> BoolNode:
+        return self._truth(cond.Ge(self.expr, other.expr))
+
+    def _bitwise(self, other: IntNode, function: Callable[[int, int], int]) -> IntNode:
+        left = self.env.specialize(self.expr, "its bits were used")
+        return self.wrap_int(function(left, self.env.specialize(other.expr, "its bits were used")))
+
+    def bitwise_and(self, other: IntNode) -> IntNode:
+        return self._bitwise(other, operator.and_)
+
+    def bitwise_or(self, other: IntNode) -> IntNode:
+        return self._bitwise(other, operator.or_)
+
+    def bitwise_xor(self, other: IntNode) -> IntNode:
+        return self._bitwise(other, operator.xor)
+
+    def lshift(self, other: IntNode) -> IntNode:
+        return self._same(self.expr * (1 << self.env.specialize(other.expr, "it is a shift")))
+
+    def rshift(self, other: IntNode) -> IntNode:
+        return self._same(self.expr // (1 << self.env.specialize(other.expr, "it is a shift")))
+
+    def sym_float(self) -> FloatNode:
+        return FloatNode(self.env, (self.expr,), float, f"float({self})")
+
+    def int_truediv(self, other: IntNode) -> FloatNode:
+        self._not_zero(other)
+        return FloatNode(self.env, (self.expr, other.expr), operator.truediv, f"({self}) / ({other})")
+
+    truediv = int_truediv
+
+    def is_contiguous(self, sizes: Any, strides: Any) -> BoolNode:
+        return _layout(self, sizes, strides, tuple(range(len(sizes))))
+
+    def is_channels_last_contiguous_2d(self, sizes: Any, strides: Any) -> BoolNode:
+        return _layout(self, sizes, strides, (0, 2, 3, 1)) if len(sizes) == 4 else self.wrap_bool(False)
+
+    def is_channels_last_contiguous_3d(self, sizes: Any, strides: Any) -> BoolNode:
+        return _layout(self, sizes, strides, (0, 2, 3, 4, 1)) if len(sizes) == 5 else self.wrap_bool(False)
+
+    def is_channels_last_strides_2d(self, sizes: Any, strides: Any) -> BoolNode:
+        return _channels_last_strides(self, sizes, strides, 4)
+
+    def is_channels_last_strides_3d(self, sizes: Any, strides: Any) -> BoolNode:
+        return _channels_last_strides(self, sizes, strides, 5)
+
+    def is_non_overlapping_and_dense(self, sizes: Any, strides: Any) -> BoolNode:
+        return _dense(self, sizes, strides)
+
+
+def _layout(node: IntNode, sizes: Any, strides: Any, order: tuple[int, ...]) -> BoolNode:
+    """The condition that dimensions in `order`, slowest first, leave no gap; dimensions of one element are free."""
+    conditions: list[Condition] = []
+    expected = constant(1)
+    for i in reversed(order):
+        size, stride = node.env.simplify(sizes[i].expr), node.env.simplify(strides[i].expr)
+        conditions.append(cond.Or(cond.Eq(size, 1), cond.Eq(stride, expected)))
+        expected = expected * size
+    empty = [cond.Eq(s.expr, 0) for s in sizes]
+    return BoolNode(node.env, node.env.simplify_condition(_proven(node.env, cond.Or(*empty, cond.And(*conditions)))))
+
+
+def _proven(env: ShapeEnv, condition: Condition) -> Condition:
+    """The condition with proven parts replaced by their answers."""
+    if isinstance(condition, cond.Junction):
+        return (cond.And if condition.conjunction else cond.Or)(*(_proven(env, p) for p in condition.parts))
+    answer = env.prove(condition)
+    return condition if answer is Proof.UNKNOWN else cond.known(answer is Proof.YES)
+
+
+def _channels_last_strides(node: IntNode, sizes: Any, strides: Any, rank: int) -> BoolNode:
+    """Whether strides grow from channels over space to batch. Decided on hints: an order is all that is asked."""
+    if len(sizes) != rank:
+        return node.wrap_bool(False)
+    s = [torch.SymInt(n) if n.maybe_as_int() is None else n.maybe_as_int() for n in sizes]
+    t = [torch.SymInt(n) if n.maybe_as_int() is None else n.maybe_as_int() for n in strides]
+    if t[1] == 0:
+        return node.wrap_bool(False)
+    least: Any = 0
+    for i in (1, *range(rank - 1, 1, -1), 0):
+        if s[i] == 0 or t[i] < least or (i == 0 and least == t[1]):
+            return node.wrap_bool(False)
+        least = t[i] * s[i] if s[i] > 1 else t[i]
+    return node.wrap_bool(True)
+
+
+def _dense(node: IntNode, sizes: Any, strides: Any) -> BoolNode:
+    """Whether some order of dimensions leaves no gap: the order of the strides' hints."""
+    env = node.env
+    contiguous = _layout(node, sizes, strides, tuple(range(len(sizes))))
+    if isinstance(contiguous.expr, Known) and contiguous.expr.value:
+        return contiguous
+    if not all(env.has_hint(n.expr) for n in (*sizes, *strides)):
+        return node.wrap_bool(False)
+    order = sorted(range(len(sizes)), key=lambda i: (env.size_hint(strides[i].expr), -i), reverse=True)
+    return _layout(node, sizes, strides, tuple(order))
+
+
+class BoolNode(Node):
+    """A condition."""
+
+    __slots__ = ("expr",)
+
+    def __init__(self, env: ShapeEnv, expr: Condition) -> None:
+        self.env = env
+        self.expr = expr
+
+    def __repr__(self) -> str:
+        return cond.condition_text(self.expr)
+
+    def is_bool(self) -> bool:
+        return True
+
+    def is_constant(self) -> bool:
+        return isinstance(self.expr, Known)
+
+    def is_symbolic(self) -> bool:
+        return not self.is_constant()
+
+    def maybe_as_bool(self) -> bool | None:
+        return self.expr.value if isinstance(self.expr, Known) else None
+
+    def has_hint(self) -> bool:
+        return all(s in self.env.hints for s in cond.symbols_of(self.expr))
+
+    @property
+    def hint(self) -> bool | None:
+        return cond.holds(self.expr, self.env.hints) if self.has_hint() else None
+
+    def require_hint(self, fallback: bool | None = None) -> bool | None:
+        return self.hint if self.has_hint() else fallback
+
+    def guard_bool(self, file: str = "", line: int = 0) -> bool:
+        return self.env.decide(self.expr)
+
+    def bool_(self) -> bool:
+        return self.env.decide(self.expr)
+
+    def int_(self) -> int:
+        return int(self.env.decide(self.expr))
+
+    def guard_int(self, file: str, line: int) -> int:
+        return self.int_()
+
+    def expect_true(self, file: str, line: int) -> bool:
+        return self.env.require(self.expr)
+
+    def guard_size_oblivious(self, file: str, line: int) -> bool:
+        return self.guard_or_false(file, line)
+
+    def guard_or_false(self, file: str, line: int) -> bool:
+        return self._guard_or(False)
+
+    def guard_or_true(self, file: str, line: int) -> bool:
+        return self._guard_or(True)
+
+    def _guard_or(self, otherwise: bool) -> bool:
+        answer = self.env.prove(self.expr)
+        if answer is not Proof.UNKNOWN:
+            return answer is Proof.YES
+        return self.env.decide(self.expr) if self.has_hint() else otherwise
+
+    def statically_known_true(self, file: str, line: int) -> bool:
+        return self.env.prove(self.expr) is Proof.YES
+
+    def sym_and(self, other: BoolNode) -> BoolNode:
+        return BoolNode(self.env, cond.And(self.expr, other.expr))
+
+    def sym_or(self, other: BoolNode) -> BoolNode:
+        return BoolNode(self.env, cond.Or(self.expr, other.expr))
+
+    and_, or_ = sym_and, sym_or
+
+    def sym_not(self) -> BoolNode:
+        return BoolNode(self.env, cond.Not(self.expr))
+
+    def eq(self, other: BoolNode) -> BoolNode:
+        both = cond.And(self.expr, other.expr)
+        return BoolNode(self.env, cond.Or(both, cond.And(cond.Not(self.expr), cond.Not(other.expr))))
+
+    def ne(self, other: BoolNode) -> BoolNode:
+        return self.eq(other).sym_not()
+
+    def sym_ite(self, then: Node, otherwise: Node) -> Node:
+        return then if self.env.decide(self.expr) else otherwise
+
+    def sym_float(self) -> FloatNode:
+        return self.wrap_float(float(self.bool_()))
+
+
+class FloatNode(Node):
+    """A float computed from sizes: what to do, and with which expressions."""
+
+    __slots__ = ("function", "operands", "words")
+
+    def __init__(self, env: ShapeEnv, operands: tuple[Expr, ...], function: Callable[..., float], words: str) -> None:
+        self.env = env
+        self.operands = operands
+        self.function = function
+        self.words = words
+
+    def __repr__(self) -> str:
+        return self.words
+
+    @property
+    def expr(self) -> tuple[Any, ...]:
+        """What identifies the value in a memo key."""
+        return (self.words, self.env._serial, self.operands)
+
+    def is_float(self) -> bool:
+        return True
+
+    def is_constant(self) -> bool:
+        return False
+
+    def has_hint(self) -> bool:
+        return all(self.env.has_hint(o) for o in self.operands)
+
+    @property
+    def hint(self) -> float | None:
+        return self._now(self.env.size_hint) if self.has_hint() else None
+
+    def require_hint(self, fallback: float | None = None) -> float | None:
+        return self.hint if self.has_hint() else fallback
+
+    def _now(self, number: Callable[[Expr], int]) -> float:
+        return self.function(*(number(o) for o in self.operands))
+
+    def guard_float(self, file: str = "", line: int = 0) -> float:
+        return self._now(lambda e: self.env.specialize(e, f"the value of {self.words} was asked for"))
+
+    def bool_(self) -> bool:
+        return bool(self.guard_float())
+
+    def guard_bool(self, file: str, line: int) -> bool:
+        return self.bool_()
+
+    def maybe_as_float(self) -> float | None:
+        return None if self.operands else self.function()
+
+    def _with(self, function: Callable[..., float], name: str, other: FloatNode | None = None) -> FloatNode:
+        mine, inner = len(self.operands), self.function
+        if other is None:
+            return FloatNode(self.env, self.operands, lambda *v: function(inner(*v)), f"{name}({self.words})")
+        theirs = other.function
+        return FloatNode(
+            self.env,
+            self.operands + other.operands,
+            lambda *v: function(inner(*v[:mine]), theirs(*v[mine:])),
+            f"({self.words} {name} {other.words})",
+        )
+
+    def _compare(self, function: Callable[[float, float], bool], other: FloatNode) -> BoolNode:
+        return self.wrap_bool(function(self.guard_float(), other.guard_float()))
+
+    def _to_int(self, function: Callable[[float], int]) -> IntNode:
+        if self.function is operator.truediv and function is math.floor:
+            return IntNode(self.env, self.env.simplify(self.operands[0] // self.operands[1]))
+        if self.function is operator.truediv and function is math.ceil:
+            return IntNode(self.env, self.env.simplify(-(-self.operands[0] // self.operands[1])))
+        if self.function is float:
+            return IntNode(self.env, self.operands[0])
+        return self.wrap_int(function(self.guard_float()))
+
+    def floor(self) -> IntNode:
+        return self._to_int(math.floor)
+
+    def ceil(self) -> IntNode:
+        return self._to_int(math.ceil)
+
+    def trunc(self) -> IntNode:
+        if self.function is operator.truediv:
+            whole = self.env.prove(cond.And(cond.Ge(self.operands[0], 0), cond.Gt(self.operands[1], 0)))
+            if whole is Proof.YES:
+                return self._to_int(math.floor)
+        return self._to_int(math.trunc)
+
+    sym_int = trunc
+
+    def round(self, digits: Any = None) -> Node:
+        if digits is None:
+            return self._to_int(round)
+        return self.wrap_float(round(self.guard_float(), digits.guard_int("", 0)))
+
+    def is_integer(self) -> BoolNode:
+        if self.function is operator.truediv:
+            return BoolNode(self.env, cond.Eq(self.operands[0] % self.operands[1], 0))
+        return self.wrap_bool(self.guard_float().is_integer())
+
+    def sym_float(self) -> FloatNode:
+        return self
+
+    pos = sym_float
+
+    def neg(self) -> FloatNode:
+        return self._with(operator.neg, "-")
+
+    def abs(self) -> FloatNode:
+        return self._with(abs, "abs")
+
+
+_FLOAT_BINARY: dict[str, tuple[Callable[..., Any], str]] = {
+    "add": (operator.add, "+"),
+    "sub": (operator.sub, "-"),
+    "mul": (operator.mul, "*"),
+    "mod": (operator.mod, "%"),
+    "float_truediv": (operator.truediv, "/"),
+    "truediv": (operator.truediv, "/"),
+    "float_pow": (operator.pow, "**"),
+    "pow": (operator.pow, "**"),
+    "sym_min": (min, "min"),
+    "sym_max": (max, "max"),
+}
+_FLOAT_COMPARE = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
+_FLOAT_UNARY = ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "log2", "exp", "log")
+
+
+def _install() -> None:
+    """Give FloatNode the methods that differ only in a function."""
+    for name, (function, sign) in _FLOAT_BINARY.items():
+        setattr(FloatNode, name, lambda self, other, f=function, s=sign: self._with(f, s, other))
+    for name, function in _FLOAT_COMPARE.items():
+        setattr(FloatNode, name, lambda self, other, f=function: self._compare(f, other))
+    for name in _FLOAT_UNARY:
+        setattr(FloatNode, f"sym_{name}", lambda self, n=name: self._with(getattr(math, n), n))
+
+
+_install()
