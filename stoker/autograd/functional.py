@@ -18,7 +18,8 @@ from torch.fx import Node
 
 from stoker.autograd.inverse import View
 from stoker.fake import FakeTensor
-from stoker.fake.write import functional_form, is_out_form
+from stoker.fake.foreign import tensors_in
+from stoker.fake.write import functional_form
 
 if TYPE_CHECKING:
     from stoker.autograd.trace import Trace
@@ -53,6 +54,7 @@ def call(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any])
     args, kwargs = trace.to_fakes(args), trace.to_fakes(kwargs)
     refuse_overlap(func, args, kwargs)
     targets = _written(func, args, kwargs)
+    _refuse_reading_written(func, args, kwargs, targets)
     functional = functional_form(func)
     if functional is None:
         return _by_copies(trace, func, args, kwargs, targets)
@@ -83,14 +85,23 @@ def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[F
     return found
 
 
+def _refuse_reading_written(func: Any, args: Any, kwargs: dict[str, Any], targets: list[FakeTensor]) -> None:
+    """An operator that writes several tensors one after the other may read one that it has just written."""
+    if len(targets) < 2:
+        return
+    memories = [t.memory for t in tensors_in([args, kwargs])]
+    if any(memories.count(t.memory) > 1 for t in targets):
+        raise CannotTrace(f"{func} reads what it writes")
+
+
 def _computed(trace: Trace, func: Any, functional: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Node]:
     """The nodes of what the operator would write. Decompositions of the functional form apply."""
-    if is_out_form(func):
-        names = {a.name for a in func._schema.arguments if a.is_out}
-        given = dict(zip((a.name for a in func._schema.arguments), args)) | kwargs
-        order = [a for a in functional._schema.arguments if a.name in given and a.name not in names]
-        args = tuple(given[a.name] for a in order if not a.kwarg_only)
-        kwargs = {a.name: given[a.name] for a in order if a.kwarg_only}
+    arguments = func._schema.arguments
+    given = {a.name: a.default_value for a in arguments if a.has_default_value()}
+    given |= dict(zip((a.name for a in arguments), args)) | kwargs
+    order = functional._schema.arguments
+    args = tuple(given[a.name] for a in order if not a.kwarg_only)
+    kwargs = {a.name: given[a.name] for a in order if a.kwarg_only}
     results = trace.call(functional, args, kwargs)
     return [trace.read(r) for r in (results if isinstance(results, (list, tuple)) else [results])]
 

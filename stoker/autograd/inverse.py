@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 aten = torch.ops.aten
 
 
+SAME_VALUE = frozenset({aten.alias.default, aten.detach.default, aten.lift_fresh.default})
+"""Views of the whole as it is: of autograd's concern, or memory's. In a functional graph their result is their argument."""
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """`operator(base, *args, **kwargs)`, and which of its results, if it makes several. `grad` is the grad mode it ran under."""
@@ -42,6 +46,8 @@ class View:
 
     def replay(self, emit: Emit, base: Node, traced: Meta) -> Node:
         """The view of `base`. `traced` is what the base looked like when the view was made."""
+        if self.operator in SAME_VALUE:
+            return base
         args = self.args
         if self.absolute:
             args = (*args[:2], _offset(self, base, traced))
@@ -90,7 +96,7 @@ def _argument(view: View, index: int, name: str, default: Any) -> Any:
     return view.args[index] if len(view.args) > index else view.kwargs.get(name, default)
 
 
-@_inverse_of(aten.alias.default, aten.detach.default, aten.lift_fresh.default)
+@_inverse_of(*SAME_VALUE)
 def _same(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
     return content
 

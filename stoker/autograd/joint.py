@@ -63,6 +63,7 @@ def trace_joint(captured: GraphModule, inputs: Inputs, decompositions: Decomposi
         writes = _writes(trace, inputs, history, results)
         outcomes = tuple(_outcomes(trace, inputs, outputs, results))
         moves = _moves(trace, inputs)
+    _refuse_views_of_moved(writes, outcomes)
     tangents, gradients = _backward(trace, inputs, results)
     return Joint(
         trace.graph, trace.constants, nodes, tuple(results.nodes), tangents, gradients, outcomes, writes, moves
@@ -75,15 +76,25 @@ class _Results:
 
     trace: Trace
     nodes: list[Node] = field(default_factory=list)
+    asked: list[Node] = field(default_factory=list)
     tensors: list[FakeTensor | None] = field(default_factory=list)
 
     def add(self, node: Node, tensor: FakeTensor | None) -> int:
+        """A result's position. One that would share memory with an input or another result is copied: values are separate."""
         for position, known in enumerate(self.tensors):
-            if known is tensor and self.nodes[position] is node:
+            if known is tensor and self.asked[position] is node:
                 return position
+        self.asked.append(node)
+        memory = getattr(node.meta["val"], "memory", None)
+        if memory is not None and memory in self._taken():
+            node = self.trace.emit(torch.ops.aten.clone.default, node)
         self.nodes.append(node)
         self.tensors.append(tensor)
         return len(self.nodes) - 1
+
+    def _taken(self) -> set[Any]:
+        given = [n for n in self.trace.graph.nodes if n.op in ("placeholder", "get_attr")]
+        return {getattr(n.meta["val"], "memory", None) for n in (*given, *self.nodes)}
 
     def size(self, value: Any) -> Computed:
         """A symbolic size that the caller needs."""
@@ -97,9 +108,10 @@ def _writes(trace: Trace, inputs: Inputs, history: list[Any], results: _Results)
         if storage is None or not storage.version or storage.input != index:
             continue
         seen_by_autograd = fake.requires_grad and fake.grad_fn is not history[index]
-        node = trace.aliases.content(storage.root)
+        moved = seen_by_autograd and trace.aliases.alias(fake).parent is not None
+        node = trace.read(fake) if moved else trace.aliases.content(storage.root)
         position = results.add(node, fake if seen_by_autograd else None)
-        found.append(Write(index, position, seen_by_autograd))
+        found.append(Write(index, position, seen_by_autograd, moved))
     return tuple(found)
 
 
@@ -151,6 +163,12 @@ def _with_sizes(value: Any, results: _Results) -> Any:
     if isinstance(value, (list, tuple)):
         return tuple(_with_sizes(v, results) for v in value)
     return value
+
+
+def _refuse_views_of_moved(writes: Sequence[Write], outcomes: Sequence[Outcome]) -> None:
+    moved = {w.index for w in writes if w.moved}
+    if any(isinstance(o, Rebuilt) and isinstance(o.source, Given) and o.source.index in moved for o in outcomes):
+        raise CannotTrace("an output is a view of an input that is written and moved")
 
 
 def _moves(trace: Trace, inputs: Inputs) -> tuple[Move, ...]:

@@ -76,11 +76,15 @@ Outcome = Given | Computed | Rebuilt | Fixed
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """The input at `index` gets the content of result `position`; `differentiable` if autograd should see it."""
+    """The input at `index` gets the content of result `position`; `differentiable` if autograd should see it.
+
+    The result is laid out as the input was, or, if `moved`, as its moves leave it.
+    """
 
     index: int
     position: int
     differentiable: bool
+    moved: bool = False
 
 
 @dataclass(frozen=True, slots=True)

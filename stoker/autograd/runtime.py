@@ -18,7 +18,7 @@ import torch
 
 from stoker.autograd.again import Snapshot, differentiate_again, snapshot
 from stoker.autograd.joint import Joint
-from stoker.autograd.outcome import Computed, Fixed, Given, Outcome, Rebuilt
+from stoker.autograd.outcome import Computed, Fixed, Given, Outcome, Rebuilt, Write
 from stoker.autograd.partition import Parts
 
 Compiled = Callable[..., Sequence[Any]]
@@ -111,17 +111,25 @@ def _finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[An
     if not writes and not moves and outcomes == tuple(Computed(i) for i in range(len(joint.results))):
         return None
 
+    early, late = [w for w in writes if not w.moved], [w for w in writes if w.moved]
+
     def finish(inputs: Sequence[Any], results: Sequence[Any]) -> tuple[Any, ...]:
-        for write in writes:
-            with torch.set_grad_enabled(write.differentiable and torch.is_grad_enabled()):
-                inputs[write.index].copy_(results[write.position])
+        for write in early:
+            _write(write, inputs, results)
         outputs = tuple(_output(outcome, inputs, results) for outcome in outcomes)
         for move in moves:
             with torch.set_grad_enabled(move.grad and torch.is_grad_enabled()):
                 move.operator(inputs[move.index], *move.args, **move.kwargs)
+        for write in late:
+            _write(write, inputs, results)
         return outputs
 
     return finish
+
+
+def _write(write: Write, inputs: Sequence[Any], results: Sequence[Any]) -> None:
+    with torch.set_grad_enabled(write.differentiable and torch.is_grad_enabled()):
+        inputs[write.index].copy_(results[write.position])
 
 
 def _output(outcome: Outcome, inputs: Sequence[Any], results: Sequence[Any]) -> Any:

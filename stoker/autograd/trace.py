@@ -21,7 +21,7 @@ from torch.fx import Graph, Node
 from stoker import torch_private
 from stoker.autograd import functional
 from stoker.autograd.alias import AliasTable
-from stoker.autograd.inverse import View
+from stoker.autograd.inverse import SAME_VALUE, View
 from stoker.autograd.sizes import SizeNodes
 from stoker.fake import FakeMode, FakeTensor
 from stoker.fake.tensor import make_fake
@@ -84,6 +84,9 @@ class Trace(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-type]
         args, kwargs = self.to_fakes(args), self.to_fakes(kwargs)
         nodes, named = self.to_nodes(args), self.to_nodes(kwargs)
         result = self.mode.propagate(func, args, kwargs)
+        if func in SAME_VALUE:
+            self._bind(result, nodes[0], func, args, kwargs)
+            return result
         if not _holds_tensor(result) and _is_plain(result):
             return result
         node = self.note(self.graph.call_function(func, nodes, named), result)
