@@ -1,7 +1,7 @@
 """Every non-public PyTorch name we use: one entry each, why, and the versions it was seen in.
 
-Nothing else in the project spells a private torch name of this list. Each entry is looked up when this module loads, so a
-version of torch that lost one fails here, with a line that says what it was for.
+Nothing else in the project spells a private torch name of this list. Each entry is looked up when this module loads,
+so a version of torch that lost one fails here, with a line that says what it was for.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ disabled_torch_function = torch._C._disabled_torch_function_impl
 """Given as `__torch_function__` of a subclass: no Python detour above autograd. 2.11, 2.13."""
 
 SKIP_DYNAMO_HOOK = "_should_skip_dynamo"
-"""A classmethod of TorchDispatchMode. True (the default) wraps `__torch_dispatch__` in a decorator that imports Dynamo on the
-first call; our mode answers False. 2.11, 2.13."""
+"""A classmethod of TorchDispatchMode. True (the default) wraps `__torch_dispatch__` in a decorator that imports Dynamo
+on the first call; our mode answers False. 2.11, 2.13."""
 
 dispatch_has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
 """Does an operator have a kernel for a key: tells an operator with a meta kernel from one without. 2.11, 2.13."""
@@ -52,7 +52,7 @@ def run_backward(
     keep_graph: bool = False,
     create_graph: bool = False,
 ) -> tuple[torch.Tensor | None, ...]:
-    """The autograd engine itself. `torch.autograd.grad` checks shapes first, with a helper that imports SymPy. 2.11, 2.13."""
+    """The autograd engine. `torch.autograd.grad` first checks shapes with a helper that imports SymPy. 2.11, 2.13."""
     return Variable._execution_engine.run_backward(  # type: ignore[attr-defined, no-any-return]
         outputs, gradients, keep_graph, create_graph, inputs, allow_unreachable=True, accumulate_grad=False
     )

@@ -1,7 +1,8 @@
 """Metadata without data: run a program on tensors that know everything about themselves but their elements.
 
-A fake tensor reports the device, type, sizes and strides that the real one would have. Under a `FakeMode` each operator is
-answered by a rule of ours, or by torch's meta kernel; autograd works above it, so gradients are fake tensors too.
+A fake tensor reports the device, type, sizes and strides that the real one would have. Under a `FakeMode` each
+operator is answered by a rule of ours, or by torch's meta kernel; autograd works above it, so gradients are fake
+tensors too.
 
 >>> import torch
 >>> from stoker.fake import FakeMode
@@ -13,7 +14,8 @@ answered by a rule of ours, or by torch's meta kernel; autograd works above it, 
 (torch.Size([2, 4]), torch.float32)
 
 Reading order: `meta` (a record and the arithmetic of strides), `tensor`, `rule` (what a rule may answer), `rules/` (by
-family), `propagate` (the order of knowledge, and the memo), `foreign` and `write` (others' knowledge; writing forms), `mode`.
+family), `propagate` (the order of knowledge, and the memo), `foreign` and `write` (others' knowledge; writing forms),
+`mode`.
 """
 
 from stoker.fake import rules

@@ -1,4 +1,4 @@
-"""Knowledge of others about an operator: its registered fake kernel, its decomposition, torch's meta kernel, eager's errors.
+"""What others know of an operator: a registered fake kernel, a decomposition, torch's meta kernel, eager's errors.
 
 In:  an operator and arguments with fake tensors.
 Out: the answer a rule of ours would give (see `stoker.fake.rule`).

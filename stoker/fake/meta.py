@@ -3,8 +3,8 @@
 In:  sizes and strides, each an int or a torch.SymInt.
 Out: interned `Meta` records, and the strides that eager's allocation rules give.
 
-What must hold: two equal metadata are one object (tests/unit/fake/test_meta.py), so that a memo key hashes by identity; and
-no function here decides anything about a symbol that the arithmetic does not need.
+What must hold: two equal metadata are one object (tests/unit/fake/test_propagate.py), so that a memo key hashes by
+identity; and no function here decides anything about a symbol that the arithmetic does not need.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Size = Any
 class Meta:
     """What is known of a tensor without its data. Made by `meta_of`, never directly; compare with `is`."""
 
-    __slots__ = ("device", "dtype", "offset", "sizes", "strides", "symbolic")
+    __slots__ = ("device", "dtype", "offset", "reach_bytes", "sizes", "strides", "symbolic")
 
     def __init__(
         self,
@@ -38,9 +38,16 @@ class Meta:
         self.offset = offset
         self.device = device
         self.symbolic = symbolic
+        self.reach_bytes: Size = _reach(sizes, strides, offset) * dtype.itemsize if symbolic else None
+        """The bytes of memory a symbolic tensor spans. C++ would work it out again for each tensor."""
 
     def __repr__(self) -> str:
         return f"Meta({self.dtype}, {self.sizes}, {self.strides}, {self.offset}, {self.device})"
+
+
+def _reach(sizes: Sequence[Size], strides: Sequence[Size], offset: Size) -> Size:
+    """The number of elements from the start of memory to the last element."""
+    return sum(((size - 1) * stride for size, stride in zip(sizes, strides)), offset + 1)
 
 
 _INTERNED: dict[tuple[Any, ...], Meta] = {}
@@ -192,8 +199,8 @@ Operand = tuple[tuple[Size, ...], tuple[Size, ...]]
 def iterator_strides(shape: tuple[Size, ...], operands: Sequence[Operand]) -> tuple[Size, ...]:
     """The strides eager's element-wise iterator gives a fresh output, from its inputs' (sizes, strides).
 
-    Equal layouts are kept. Otherwise dimensions are sorted by the inputs' strides, the first input counting most, and the
-    output is dense in that order.
+    Equal layouts are kept. Otherwise dimensions are sorted by the inputs' strides, the first input counting most, and
+    the output is dense in that order.
     """
     rank = len(shape)
     if rank == 0:

@@ -98,7 +98,8 @@ class FakeMode(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-typ
     def _not_a_leaf(self, fake: FakeTensor) -> FakeTensor:
         meta, memory = fake.meta, fake.memory
         with self, torch.enable_grad():
-            return restride(fake.clone(), meta, memory)
+            copy = self.as_fake(fake.clone())
+            return restride(copy, meta, memory)
 
 
 def _follow(tensor: torch.Tensor, sizes: Sequence[Size]) -> tuple[Size, ...]:

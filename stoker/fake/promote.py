@@ -1,6 +1,6 @@
 """Type promotion, broadcasting and the device of a result: what element-wise operators share.
 
-What must hold: equal to eager for tensors, 0-d tensors and Python numbers (tests/unit/fake/test_promote.py).
+What must hold: equal to eager for tensors, 0-d tensors and Python numbers (tests/unit/fake/test_propagate.py).
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 In:  an operator overload and its arguments, fake tensors among them.
 Out: its results as fake tensors; views share memory with their base, in-place operators return their argument.
 
-The order of knowledge: the memo; our rules; the functional form of an in-place or out= operator; a fake kernel registered
-through torch.library; the operator's own decomposition; torch's meta kernel. Requirements, held by tests/unit/fake:
+The order of knowledge: the memo; our rules; the functional form of an in-place or out= operator; a fake kernel
+registered through torch.library; the operator's own decomposition; torch's meta kernel. Requirements, held by
+tests/unit/fake:
   1. Metadata equals eager's on the reported device (test_exact.py, over OpInfo).
   2. A memo hit gives what a miss gives (test_propagate.py), aliasing included.
   3. Common operators load neither Dynamo, Inductor nor SymPy (test_no_load.py).
@@ -24,7 +25,7 @@ from stoker.fake.rule import IMPURE, RULES, Alias, Decline
 from stoker.fake.tensor import FakeStorage, FakeTensor, make_fake
 from stoker.fake.write import functional_form, is_out_form, write_in_place, write_out
 
-_STATIC_MEMO: dict[Any, Any] = {}
+STATIC_MEMO: dict[Any, Any] = {}
 """Results that mention no symbol: true in every mode of this process."""
 
 _default_dtype = torch.get_default_dtype
@@ -49,7 +50,7 @@ def propagate(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
                 symbolic |= _describe(mode, (value,), key, tensors)
     except _Unkeyed:
         return _build(mode, func, _results(mode, func, args, kwargs), _fakes(mode, args, kwargs))
-    memo = mode.memo if symbolic else _STATIC_MEMO
+    memo = mode.memo if symbolic else STATIC_MEMO
     frozen = tuple(key)
     recipe = memo.get(frozen)
     if recipe is None:

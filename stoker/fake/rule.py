@@ -61,7 +61,7 @@ def overloads(name: str) -> list[Any]:
 
 
 def rule(*names: str, table: dict[Any, Rule] = RULES) -> Callable[[Rule], Rule]:
-    """Register a rule for operators given as "name" (all overloads that neither write in place nor take out=) or "name.overload".
+    """Register a rule for operators: "name.overload", or "name" for all overloads that do not write.
 
     A name this version of torch lacks is skipped: the table is a union over versions.
     """

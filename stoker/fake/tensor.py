@@ -1,10 +1,11 @@
 """The fake tensor: a tensor that answers every question about itself except what it holds.
 
 In:  a `Meta` and the storage it lives in.
-Out: a `torch.Tensor` subclass that reports that metadata, takes part in autograd, and sends each operator to `propagate`.
+Out: a `torch.Tensor` subclass that reports that metadata, takes part in autograd, and sends each operator to
+`propagate`.
 
-What must hold: `fake.meta` always says the same as the tensor's own C++ fields (tests/unit/fake/test_tensor.py), also after
-`x.data = y` and after operators that change metadata in place.
+What must hold: `fake.meta` always says the same as the tensor's own C++ fields (tests/unit/fake/test_tensor.py), also
+after `x.data = y` and after operators that change metadata in place.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ class FakeTensor(torch.Tensor):
     meta: Meta
     memory: FakeStorage
 
-    __torch_function__ = torch_private.disabled_torch_function
+    __torch_function__ = torch_private.disabled_torch_function  # type: ignore[assignment]
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Reached when no FakeMode is active: the tensors know theirs."""
@@ -62,7 +63,7 @@ class FakeTensor(torch.Tensor):
         if isinstance(value, FakeTensor):
             self.meta, self.memory = value.meta, value.memory
 
-    def __repr__(self, *, tensor_contents: object = None) -> str:
+    def __repr__(self, *, tensor_contents: object = None) -> str:  # type: ignore[override]
         m = self.meta
         grad = ", requires_grad=True" if self.requires_grad else ""
         sizes = ", ".join(str(s) for s in m.sizes)
@@ -103,18 +104,32 @@ def _mode_among(values: Any) -> FakeMode | None:
 
 def make_fake(meta: Meta, memory: FakeStorage, requires_grad: bool = False) -> FakeTensor:
     """A fake tensor with this metadata, in this memory."""
-    fake: FakeTensor = _make(
-        FakeTensor,
-        meta.sizes,
-        meta.strides,
-        meta.offset,
-        None,
-        meta.dtype,
-        torch.strided,
-        meta.device,
-        False,
-        requires_grad,
-    )
+    fake: FakeTensor
+    if meta.symbolic:
+        fake = _make(
+            FakeTensor,
+            meta.sizes,
+            meta.strides,
+            meta.offset,
+            dtype=meta.dtype,
+            device=meta.device,
+            requires_grad=requires_grad,
+            storage_size=meta.reach_bytes,
+        )
+    else:
+        strided = torch.strided
+        fake = _make(
+            FakeTensor,
+            meta.sizes,
+            meta.strides,
+            meta.offset,
+            None,
+            meta.dtype,
+            strided,
+            meta.device,
+            False,
+            requires_grad,
+        )
     fake.meta = meta
     fake.memory = memory
     return fake

@@ -12,8 +12,9 @@ s0
 >>> env.simplify(length // 8 * 8)
 s1
 
-Reading order: `expr` (canonical integer expressions), `condition` (comparisons, and their stack program), `prove` (intervals
-and three-valued proofs), `env` (hints, guards, learning), `symnode` (how torch's C++ and Python reach all this).
+Reading order: `expr` (canonical integer expressions), `condition` (comparisons, and their stack program), `prove`
+(intervals and three-valued proofs), `env` (hints, guards, learning), `symnode` (how torch's C++ and Python reach all
+this).
 """
 
 from stoker.shape.condition import And, Comparison, Condition, Eq, Ge, Gt, Le, Lt, Ne, Not, Or, holds, program

@@ -3,17 +3,16 @@
 In:  `Eq(a, b)`, `Ne`, `Lt`, `Le`, `Gt`, `Ge`, `And`, `Or`, `Not` over expressions and ints.
 Out: canonical, hash-consed conditions; TRUE and FALSE where the answer needs no facts.
 
-A comparison is kept as one of  e == 0,  e != 0,  e <= 0, divided by the common factor of its coefficients; over integers
-a < b is a - b + 1 <= 0. Not never remains: each comparison's opposite is a comparison.
+A comparison is kept as one of  e == 0,  e != 0,  e <= 0, divided by the common factor of its coefficients; over
+integers a < b is a - b + 1 <= 0. Not never remains: each comparison's opposite is a comparison.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Union
 
 from stoker.shape.expr import (
     Atom,
@@ -77,7 +76,7 @@ class Known:
         return str(self.value)
 
 
-Condition = Union[Comparison, Junction, Known]
+Condition = Comparison | Junction | Known
 
 TRUE, FALSE = Known(True), Known(False)
 
@@ -227,7 +226,7 @@ def symbols_of(condition: Condition) -> frozenset[Symbol]:
             return free_symbols(condition.expr)
 
 
-def map_condition(condition: Condition, change: object) -> Condition:
+def map_condition(condition: Condition, change: Callable[[Expr], Expr]) -> Condition:
     """The condition with each expression changed."""
     match condition:
         case Known():
@@ -235,7 +234,7 @@ def map_condition(condition: Condition, change: object) -> Condition:
         case Junction():
             return _join(tuple(map_condition(p, change) for p in condition.parts), condition.conjunction)
         case Comparison(expr=e, relation=relation):
-            changed = change(e)  # type: ignore[operator]
+            changed = change(e)
             if changed is e:
                 return condition
             return Le(changed, 0) if relation is Relation.LE else _equality(changed, relation)
@@ -283,8 +282,8 @@ _OPCODES = {FloorDiv: "FLOORDIV", Mod: "MOD"}
 def program(condition: Condition, index: Mapping[Symbol, int]) -> list[Instruction]:
     """The condition for a stack machine: each instruction is (name, argument), and the answer is left on the stack.
 
-    CONST pushes its argument, SYMBOL the value of the symbol with that index; all others take two values off the stack and
-    push one (NOT takes one). Their argument is zero.
+    CONST pushes its argument, SYMBOL the value of the symbol with that index; all others take two values off the stack
+    and push one (NOT takes one). Their argument is zero.
     """
     match condition:
         case Known():

@@ -261,10 +261,9 @@ class ShapeEnv:
             self._narrow(monomial[0], Interval(-(-expr.offset // -coefficient), math.inf))
 
     def _learn_different(self, expr: Expr) -> None:
-        if len(expr.terms) == 1 and expr.terms[0][1] == 1 and isinstance(expr.terms[0][0][0], Symbol):
-            (only,) = expr.terms[0][0][:1]
-            if len(expr.terms[0][0]) > 1:
-                return
+        monomial, coefficient = expr.terms[0]
+        only = monomial[0]
+        if len(expr.terms) == len(monomial) == coefficient == 1 and isinstance(only, Symbol):
             current = self.ranges[only]
             if current.low == -expr.offset:
                 self._narrow(only, Interval(current.low + 1, math.inf))

@@ -3,7 +3,8 @@
 In:  Python operators on symbols and ints.
 Out: expressions for which equality is identity, because simplification happens once, when an expression is made.
 
-The grammar. An atom is a symbol or a function that polynomials cannot express; every expression is a polynomial of atoms:
+The grammar. An atom is a symbol or a function that polynomials cannot express; every expression is a polynomial of
+atoms:
     expression := constant + sum of coefficient * (product of atoms)
     atom       := symbol | expression // expression | expression % expression | min(expression, ...) | max(...)
 `//` and `%` round down, as Python's do. A divisor is never zero: whoever divides has asked.
@@ -40,6 +41,7 @@ class Expr:
 
     offset: int
     """The constant part."""
+    _text: str
     terms: Terms
     """Everything else: sorted, without zero coefficients."""
 
@@ -499,7 +501,7 @@ def _text(expr: Expr) -> str:
     if isinstance(expr, Atom):
         return expr.order[1]
     words = ""
-    for monomial, coefficient in expr.terms:
+    for monomial, coefficient in sorted(expr.terms, key=lambda term: term[1] < 0):
         factors = [_factor(atom) for atom in monomial]
         if abs(coefficient) != 1:
             factors.insert(0, str(abs(coefficient)))

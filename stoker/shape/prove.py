@@ -110,7 +110,7 @@ def _quotient(a: Interval, b: Interval) -> Interval:
 
 def _remainder(a: Interval, b: Interval) -> Interval:
     if b.low > 0:
-        if 0 <= a.low and a.high < b.low:
+        if a.low >= 0 and a.high < b.low:
             return a
         high = b.high - 1
         return Interval(0, min(high, a.high) if a.low >= 0 else high)

@@ -3,11 +3,11 @@
 In:  calls from Python's operators on a SymInt, and from C++ (sizes, numel, contiguity, guards).
 Out: further nodes; at a decision, an answer of the environment.
 
-Methods bear the names torch calls. What must hold: SymInt arithmetic equals int arithmetic (tests/fuzz/test_shape.py), and
-each method that C++ may call exists (tests/unit/shape/test_symnode.py reads the list from torch's header).
+Methods bear the names torch calls. What must hold: SymInt arithmetic equals int arithmetic (tests/fuzz/test_shape.py),
+and each method that C++ may call exists (tests/unit/shape/test_symnode.py reads the list from torch's header).
 
-A float made of sizes (n / 2, sqrt(n)) is kept as a recipe over its operands: it has a hint, prints itself, and only a question
-about its value (float(x), x > 1.5) specializes the sizes it came from.
+A float made of sizes (n / 2, sqrt(n)) is kept as a recipe over its operands: it has a hint, prints itself, and only a
+question about its value (float(x), x > 1.5) specializes the sizes it came from.
 """
 
 from __future__ import annotations
@@ -99,9 +99,6 @@ class Node:
     def wrap_bool(self, value: bool) -> BoolNode:
         return BoolNode(self.env, cond.known(value))
 
-    def str(self) -> str:
-        return repr(self)
-
     def _graph_repr(self) -> str:
         return repr(self)
 
@@ -110,6 +107,8 @@ class Node:
         for node in nodes:
             total = total + node.expr
         return IntNode(self.env, total)
+
+    str = _graph_repr
 
 
 class IntNode(Node):

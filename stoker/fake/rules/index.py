@@ -9,9 +9,12 @@ import torch
 
 from stoker.fake.meta import (
     Meta,
+    Operand,
     Size,
     channels_last_strides,
+    contiguous_strides,
     formatted_strides,
+    is_contiguous,
     iterator_strides,
     like_strides,
     meta_of,
@@ -52,19 +55,33 @@ def cat(tensors: Sequence[FakeTensor], dim: int = 0) -> Meta:
             raise Decline
         total = total + sizes[dim]
     sizes = (*first.sizes[:dim], total, *first.sizes[dim + 1 :])
-    formats = {suggests_channels_last(t.meta.sizes, t.meta.strides) for t in tensors}
-    return meta_of(dtype, sizes, formatted_strides(sizes, formats == {True}), device)
+    return meta_of(dtype, sizes, _joined_strides(sizes, [(t.meta.sizes, t.meta.strides) for t in tensors]), device)
+
+
+def _joined_strides(sizes: tuple[Size, ...], pieces: Sequence[Operand]) -> tuple[Size, ...]:
+    """Channels-last if all pieces are."""
+    return formatted_strides(sizes, all(suggests_channels_last(*piece) for piece in pieces))
 
 
 @rule("stack")
 def stack(tensors: Sequence[FakeTensor], dim: int = 0) -> Meta:
-    """Joined along a new dimension."""
+    """Joined along a dimension, which is then cut in two; a new last dimension is joined as such."""
     if not tensors or any(not same(t.meta.sizes, tensors[0].meta.sizes) for t in tensors):
         raise Decline
     first = tensors[0].meta
-    dim = wrap(dim, len(first.sizes) + 1)
-    sizes = (*first.sizes[:dim], len(tensors), *first.sizes[dim:])
-    return meta_of(result_dtype(tensors), sizes, None, common_device(tensors))
+    rank, count = len(first.sizes), len(tensors)
+    dim = wrap(dim, rank + 1)
+    sizes = (*first.sizes[:dim], count, *first.sizes[dim:])
+    pieces = [(t.meta.sizes, t.meta.strides) for t in tensors]
+    if all(is_contiguous(*piece) for piece in pieces):
+        strides = contiguous_strides(sizes)
+    elif dim == rank:
+        strides = _joined_strides(sizes, [((*s, 1), (*t, 1)) for s, t in pieces])
+    else:
+        joined = (*first.sizes[:dim], first.sizes[dim] * count, *first.sizes[dim + 1 :])
+        strides = _joined_strides(joined, pieces)
+        strides = (*strides[:dim], first.sizes[dim] * strides[dim], *strides[dim:])
+    return meta_of(result_dtype(tensors), sizes, strides, common_device(tensors))
 
 
 @rule("embedding")

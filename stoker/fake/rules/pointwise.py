@@ -13,13 +13,13 @@ from stoker.fake.rule import Decline, rule
 from stoker.fake.tensor import FakeTensor
 
 _SAME = """
-neg sgn sign square relu relu6 silu gelu hardswish hardsigmoid mish elu celu leaky_relu hardtanh softplus
+sgn sign square relu6 silu gelu hardswish hardsigmoid mish elu celu leaky_relu hardtanh softplus
 hardshrink softshrink threshold ceil floor round trunc frac bitwise_not positive conj_physical _conj_physical
 log_sigmoid nan_to_num fix
 """
 _FLOAT = """
-exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf erfc
-erfinv reciprocal lgamma digamma i0 sinc deg2rad rad2deg logit special_entr special_i0e special_i1
+exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf
+erfc erfinv reciprocal lgamma digamma i0 sinc deg2rad rad2deg logit special_entr special_i0e special_i1
 special_i1e special_ndtri special_log_ndtr special_erfcx special_airy_ai special_bessel_j0 special_bessel_j1
 special_bessel_y0 special_bessel_y1 special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0
 special_modified_bessel_k1 special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1
@@ -27,16 +27,16 @@ special_spherical_bessel_j0
 """
 _TRUTH = "logical_not isnan isinf isfinite isposinf isneginf signbit"
 _BINARY = """
-add sub mul rsub fmod remainder floor_divide maximum minimum fmax fmin bitwise_and bitwise_or bitwise_xor
+add mul fmod remainder floor_divide bitwise_and bitwise_or bitwise_xor
 bitwise_left_shift bitwise_right_shift __lshift__ __rshift__ pow hypot nextafter gcd lcm heaviside logaddexp logaddexp2
 _add_relu
 """
 _BINARY_FLOAT = """
 atan2 xlogy special_xlog1py special_zeta igamma igammac copysign
-special_chebyshev_polynomial_t special_chebyshev_polynomial_u special_chebyshev_polynomial_v special_chebyshev_polynomial_w
-special_hermite_polynomial_h special_hermite_polynomial_he special_laguerre_polynomial_l special_legendre_polynomial_p
-special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_u special_shifted_chebyshev_polynomial_v
-special_shifted_chebyshev_polynomial_w
+special_chebyshev_polynomial_t special_chebyshev_polynomial_u special_chebyshev_polynomial_v
+special_chebyshev_polynomial_w special_hermite_polynomial_h special_hermite_polynomial_he special_laguerre_polynomial_l
+special_legendre_polynomial_p special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_u
+special_shifted_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_w
 """
 _COMPARE = "eq ne lt le gt ge logical_and logical_or logical_xor"
 _BACKWARD = """
@@ -46,27 +46,37 @@ logit_backward mish_backward
 """
 
 
+_NUMBER = ((), ())
+"""A Python number as the iterator sees it: a tensor without dimensions."""
+
+
 def elementwise(operands: tuple[Any, ...], dtype: torch.dtype) -> Meta:
     """A fresh result of the element-wise iterator over tensors and numbers."""
     tensors = [o for o in operands if isinstance(o, FakeTensor)]
+    numbers = [_NUMBER] * (len(operands) - len(tensors))
     if not tensors:
         raise Decline
     metas = [t.meta for t in tensors]
     first = metas[0]
     if len(metas) == 1:
-        return meta_of(dtype, first.sizes, iterator_strides(first.sizes, [(first.sizes, first.strides)]), first.device)
+        strides = iterator_strides(first.sizes, [(first.sizes, first.strides), *numbers])
+        return meta_of(dtype, first.sizes, strides, first.device)
     device = common_device(tensors)
     shape = broadcast([m.sizes for m in metas])
-    return meta_of(dtype, shape, iterator_strides(shape, [(m.sizes, m.strides) for m in metas]), device)
+    strides = iterator_strides(shape, [*((m.sizes, m.strides) for m in metas), *numbers])
+    return meta_of(dtype, shape, strides, device)
 
 
 Type = Callable[[torch.dtype], torch.dtype]
 
 
-def _register(names: str, count: int, convert: Type) -> None:
+def _register(names: str, count: int, convert: Type, refuses: Callable[[torch.dtype], bool] | None = None) -> None:
     def function(*args: Any, **kwargs: Any) -> Meta:
         operands = args[:count]
-        return elementwise(operands, convert(result_dtype(operands)))
+        dtype = result_dtype(operands)
+        if refuses is not None and refuses(dtype):
+            raise Decline
+        return elementwise(operands, convert(dtype))
 
     rule(*names.split())(function)
 
@@ -85,6 +95,19 @@ _register(_TRUTH, 1, _truth)
 _register(_BINARY, 2, _unchanged)
 _register(_BINARY_FLOAT, 2, float_dtype)
 _register(_COMPARE, 2, _truth)
+_register("neg relu", 1, _unchanged, lambda dtype: dtype is torch.bool)
+_register("sub rsub", 2, _unchanged, lambda dtype: dtype is torch.bool)
+_register("maximum minimum fmax fmin", 2, _unchanged, lambda dtype: dtype.is_complex)
+
+
+@rule("pow.Tensor_Scalar")
+def power(x: FakeTensor, exponent: Any) -> Meta:
+    """The exponent takes part in promotion, but not in the iterator."""
+    dtype = result_dtype((x, exponent))
+    negative = isinstance(exponent, int) and exponent < 0
+    if negative and not (dtype.is_floating_point or dtype.is_complex):
+        raise Decline
+    return elementwise((x,), dtype)
 
 
 @rule(*_BACKWARD.split())
@@ -118,13 +141,22 @@ def clamp(x: FakeTensor, min: Any = None, max: Any = None) -> Meta:
     """Bounds take part in promotion; tensor bounds in broadcasting."""
     if min is None and max is None:
         raise Decline
-    return elementwise((x, min, max), result_dtype((x, min, max)))
+    bounds = tuple(b for b in (min, max) if isinstance(b, FakeTensor))
+    return elementwise((x, *bounds), _ordered(result_dtype((x, min, max))))
+
+
+def _ordered(dtype: torch.dtype) -> torch.dtype:
+    """Complex numbers have no order."""
+    if dtype.is_complex:
+        raise Decline
+    return dtype
 
 
 @rule("clamp_min", "clamp_max")
 def clamp_one(x: FakeTensor, bound: Any) -> Meta:
     """One bound."""
-    return elementwise((x, bound), result_dtype((x, bound)))
+    operands = (x, bound) if isinstance(bound, FakeTensor) else (x,)
+    return elementwise(operands, _ordered(result_dtype((x, bound))))
 
 
 @rule("where.self")
@@ -146,7 +178,8 @@ def lerp(start: FakeTensor, end: FakeTensor, weight: Any) -> Meta:
     """All of one type; a tensor weight broadcasts."""
     if start.meta.dtype is not end.meta.dtype:
         raise Decline
-    return elementwise((start, end, weight), start.meta.dtype)
+    operands = (start, end, weight) if isinstance(weight, FakeTensor) else (start, end)
+    return elementwise(operands, start.meta.dtype)
 
 
 @rule("_to_copy")

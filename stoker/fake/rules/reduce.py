@@ -81,6 +81,8 @@ def _not_empty(x: FakeTensor, dim: Any) -> None:
 @rule("argmax", "argmin")
 def arg_extreme(x: FakeTensor, dim: int | None = None, keepdim: bool = False) -> Meta:
     """Where the largest or smallest is."""
+    if x.meta.dtype is torch.bool or x.meta.dtype.is_complex:
+        raise Decline
     _not_empty(x, dim)
     return _reduce(x, dim, keepdim, torch.int64)
 

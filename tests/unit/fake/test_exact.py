@@ -1,4 +1,4 @@
-"""Fake tensors against eager, over the sample inputs of OpInfo: metadata, aliasing, and what in-place operators change."""
+"""Fake tensors against eager, over the sample inputs of OpInfo: metadata, aliasing, gradients."""
 
 from __future__ import annotations
 
