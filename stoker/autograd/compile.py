@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from stoker import torch_private
 from stoker.autograd.functional import CannotTrace
 from stoker.autograd.inputs import make_inputs
 from stoker.autograd.joint import Joint, trace_joint
 from stoker.autograd.keep import min_cut
 from stoker.autograd.partition import Chooser, Parts, forward_only, is_random, split
-from stoker.autograd.runtime import Training, inference_call, training_call
+from stoker.autograd.runtime import Layout, Training, inference_call, training_call
 from stoker.autograd.trace import Decompositions
+from stoker.fake import DataDependent, NoMetaRule
 
 Compiler = Callable[[GraphModule, list[Any]], Callable[..., Any]]
 
@@ -40,7 +40,7 @@ def aot(
         try:
             inputs = make_inputs(graph_module, example_inputs, grad=grad)
             joint = trace_joint(graph_module, inputs, decompositions, grad=grad)
-        except CannotTrace:
+        except (CannotTrace, DataDependent, NoMetaRule):
             return graph_module
         if not joint.differentiable:
             module = forward_only(joint)
@@ -75,9 +75,7 @@ def _chooser(partition: str | Chooser, memory_budget: float) -> Chooser:
 
 
 def _training(joint: Joint, parts: Parts, forward: Any, backward: Any, captured: GraphModule) -> Training:
-    tangents = tuple(
-        (v.shape, v.stride(), v.dtype, v.device) for v in (t.meta["val"] for t in joint.tangents if t is not None)
-    )
+    tangents = tuple(_layout(t.meta["val"]) for t in joint.tangents if t is not None)
     silent = tuple(
         i
         for i, (r, t) in enumerate(zip(joint.results, joint.tangents))
@@ -85,3 +83,10 @@ def _training(joint: Joint, parts: Parts, forward: Any, backward: Any, captured:
     )
     random = any(is_random(n) for n in joint.graph.nodes)
     return Training(joint, parts, forward, backward, captured, tangents, silent, random)
+
+
+def _layout(tangent: Any) -> Layout | None:
+    """How a gradient must be laid out; None if its sizes are symbolic."""
+    if tangent.meta.symbolic:
+        return None
+    return Layout(tangent.shape, tangent.stride(), tangent.dtype, tangent.device)

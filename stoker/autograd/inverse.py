@@ -29,6 +29,10 @@ SAME_VALUE = frozenset({aten.alias.default, aten.detach.default, aten.lift_fresh
 """Views of the whole as it is: of autograd's concern, or memory's. In a functional graph their result is their argument."""
 
 
+PHYSICAL = {aten._conj.default: aten._conj_physical.default, aten._neg_view.default: aten.neg.default}
+"""Views that mark their elements to be conjugated or negated when read. A fake tensor has no such mark, so the graph computes."""
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """`operator(base, *args, **kwargs)`, and which of its results, if it makes several. `grad` is the grad mode it ran under."""
@@ -48,6 +52,8 @@ class View:
         """The view of `base`. `traced` is what the base looked like when the view was made."""
         if self.operator in SAME_VALUE:
             return base
+        if self.operator in PHYSICAL:
+            return emit(PHYSICAL[self.operator], base)
         args = self.args
         if self.absolute:
             args = (*args[:2], _offset(self, base, traced))
@@ -193,11 +199,6 @@ def _as_real(emit: Emit, view: View, base: Node, content: Node, alias: Alias) ->
     return emit(aten.view_as_real.default, content)
 
 
-@_inverse_of(aten._conj.default)
-def _conjugated(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
-    return emit(aten._conj_physical.default, content)
-
-
-@_inverse_of(aten._neg_view.default)
-def _negated(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
-    return emit(aten.neg.default, content)
+@_inverse_of(*PHYSICAL)
+def _undone(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+    return emit(PHYSICAL[view.operator], content)

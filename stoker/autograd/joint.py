@@ -96,9 +96,10 @@ class _Results:
         given = [n for n in self.trace.graph.nodes if n.op in ("placeholder", "get_attr")]
         return {getattr(n.meta["val"], "memory", None) for n in (*given, *self.nodes)}
 
-    def size(self, value: Any) -> Computed:
+    def size(self, value: Any) -> Any:
         """A symbolic size that the caller needs."""
-        return Computed(self.add(self.trace.sizes.node(value), None))
+        node = self.trace.sizes.node(value)
+        return Computed(self.add(node, None)) if isinstance(node, Node) else node
 
 
 def _writes(trace: Trace, inputs: Inputs, history: list[Any], results: _Results) -> tuple[Write, ...]:
@@ -126,7 +127,8 @@ def _outcomes(trace: Trace, inputs: Inputs, outputs: Sequence[Any], results: _Re
 
 def _outcome(trace: Trace, inputs: Inputs, value: Any, shared: dict[int, set[int]], results: _Results) -> Outcome:
     if isinstance(value, _SYMBOLIC):
-        return results.size(value)
+        found = results.size(value)
+        return found if isinstance(found, Computed) else Fixed(found)
     if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
         raise CannotTrace("a constant tensor is an output")
     if not isinstance(value, FakeTensor):

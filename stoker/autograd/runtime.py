@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -24,6 +24,15 @@ from stoker.autograd.partition import Parts
 Compiled = Callable[..., Sequence[Any]]
 
 
+class Layout(NamedTuple):
+    """How a tensor lies in memory."""
+
+    size: Sequence[int]
+    stride: Sequence[int]
+    dtype: torch.dtype
+    device: torch.device
+
+
 @dataclass(frozen=True, slots=True)
 class Training:
     """All a training call needs to know."""
@@ -33,7 +42,7 @@ class Training:
     forward: Compiled
     backward: Compiled
     captured: Callable[..., Any]
-    tangents: tuple[tuple[torch.Size, tuple[int, ...], torch.dtype, torch.device], ...]
+    tangents: tuple[Layout | None, ...]
     silent: tuple[int, ...]
     random: bool
 
@@ -69,6 +78,9 @@ class _Node(torch.autograd.Function):
         count, tensors = len(training.joint.results), training.parts.tensors
         ctx.save_for_backward(*values[count : count + tensors])
         ctx.sizes = values[count + tensors :]
+        ctx.layouts = training.tangents
+        if None in training.tangents:
+            ctx.layouts = tuple(_layout(values[p]) for p in training.parts.tangents)
         ctx.set_materialize_grads(False)
         if training.silent:
             ctx.mark_non_differentiable(*(values[i] for i in training.silent))
@@ -84,12 +96,20 @@ class _Node(torch.autograd.Function):
             return tuple(result)
         if torch.is_grad_enabled():
             return differentiate_again(training, ctx.snapshot, gradients)
-        tangents = [_tangent(gradients[p], *like) for p, like in zip(parts.tangents, training.tangents)]
+        tangents = [_tangent(gradients[p], *like) for p, like in zip(parts.tangents, ctx.layouts)]
         found = training.backward(*ctx.saved_tensors, *ctx.sizes, *tangents)
         for index, gradient, needs in zip(parts.gradients, found, parts.reached_by):
             if not (needs and needs <= missing):
                 result[index] = gradient
         return tuple(result)
+
+
+def _layout(result: torch.Tensor) -> Layout:
+    """The layout of a result's gradient, for results of symbolic size (see `joint._tangent`)."""
+    stride = result.stride()
+    if 0 in stride:
+        stride = torch.empty(result.shape, device="meta").stride()
+    return Layout(result.shape, stride, result.dtype, result.device)
 
 
 def _tangent(

@@ -11,6 +11,7 @@ backward formulas arrive as operators too. Each node has in its meta: "val", a f
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,7 +22,7 @@ from torch.fx import Graph, Node
 from stoker import torch_private
 from stoker.autograd import functional
 from stoker.autograd.alias import AliasTable
-from stoker.autograd.inverse import SAME_VALUE, View
+from stoker.autograd.inverse import PHYSICAL, SAME_VALUE, View
 from stoker.autograd.sizes import SizeNodes
 from stoker.fake import FakeMode, FakeTensor
 from stoker.fake.tensor import make_fake
@@ -72,7 +73,7 @@ class Trace(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-type]
 
     def _taken_apart(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         function = self.decompositions.get(func)
-        if function is None and func.has_kernel_for_dispatch_key(_COMPOSITE):
+        if function is None and _is_composite(func, _device_type(args)):
             function = func.decompose
         if function is None:
             return NotImplemented
@@ -86,6 +87,9 @@ class Trace(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-type]
         result = self.mode.propagate(func, args, kwargs)
         if func in SAME_VALUE:
             self._bind(result, nodes[0], func, args, kwargs)
+            return result
+        if func in PHYSICAL:
+            self._bind(result, self.emit(PHYSICAL[func], nodes[0]), func, args, kwargs)
             return result
         if not _holds_tensor(result) and _is_plain(result):
             return result
@@ -196,6 +200,24 @@ _QUESTIONS = frozenset(
     if hasattr(namespace, name) and hasattr(getattr(namespace, name), "default")
 )
 """Operators that ask about a tensor: answered, not recorded."""
+
+
+@functools.cache
+def _is_composite(func: Any, device_type: str) -> bool:
+    """Does eager run this operator by running others? Some have a composite form and, on some devices, a kernel as well."""
+    if not func.has_kernel_for_dispatch_key(_COMPOSITE):
+        return False
+    key = {"cpu": "CPU", "cuda": "CUDA"}.get(device_type)
+    return key is None or not torch_private.dispatch_has_kernel(func.name(), key)
+
+
+def _device_type(args: Any) -> str:
+    for value in args:
+        if isinstance(value, torch.Tensor):
+            return value.device.type
+        if isinstance(value, (list, tuple)) and (found := _device_type(value)):
+            return found
+    return ""
 
 
 def _snapshot(value: Any) -> Any:
