@@ -1,0 +1,114 @@
+"""Which tensors share memory, and what each of them holds as a value of the graph.
+
+In:  fake tensors that share `FakeStorage`, and the view operators that made one from another.
+Out: for each tensor the node that holds its present content, however often its memory was written through other names.
+
+A storage has a root tensor; every other tensor on it is a chain of views from that root. Writing through one name computes
+the root's new content by the inverse of each view (`stoker.autograd.inverse`), and counts a version. A name that is read at
+an older version replays its chain. So after tracing nothing in the graph writes, and nothing depends on what shares memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+import torch
+from torch.fx import Node
+
+from stoker.autograd.inverse import View, inverse
+from stoker.fake import FakeStorage, FakeTensor
+from stoker.fake.meta import Meta
+
+Emit = Callable[..., Node]
+"""`emit(operator, *args, **kwargs)`: a new node of the graph, arguments being nodes and plain values."""
+
+
+@dataclass(slots=True)
+class Storage:
+    """One memory: the content of its root as of `version`, and the input it came in by, if it did."""
+
+    root: Alias
+    tensor: FakeTensor
+    version: int = 0
+    input: int | None = None
+
+
+@dataclass(slots=True)
+class Alias:
+    """One tensor's place on its storage: the root (no parent), or a view of the parent."""
+
+    storage: Storage
+    parent: Alias | None
+    view: View | None
+    meta: Meta
+    node: Node
+    version: int = 0
+
+
+class AliasTable:
+    """Every tensor met while tracing, and its content."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._storages: dict[FakeStorage, Storage] = {}
+
+    def knows(self, fake: FakeTensor) -> bool:
+        return getattr(fake, "alias_table", None) is self
+
+    def alias(self, fake: FakeTensor) -> Alias:
+        """The place of a tensor that `knows` holds for."""
+        return fake.alias  # type: ignore[attr-defined, no-any-return]
+
+    def storage(self, memory: FakeStorage) -> Storage | None:
+        return self._storages.get(memory)
+
+    def add_root(self, fake: FakeTensor, node: Node, input: int | None = None) -> None:
+        """A tensor whose memory was not seen before."""
+        alias = Alias(None, None, None, fake.meta, node)  # type: ignore[arg-type]
+        alias.storage = Storage(alias, fake, input=input)
+        self._storages[fake.memory] = alias.storage
+        self.place(fake, alias)
+
+    def add_view(self, fake: FakeTensor, parent: Alias, view: View, node: Node) -> None:
+        """A tensor that an operator made as a view of `parent`."""
+        if view.absolute:
+            parent = parent.storage.root
+        self.place(fake, Alias(parent.storage, parent, view, fake.meta, node, parent.storage.version))
+
+    def place(self, fake: FakeTensor, alias: Alias) -> None:
+        """From here on `fake` is this place; operators that change metadata in place move a tensor."""
+        fake.alias_table, fake.alias = self, alias  # type: ignore[attr-defined]
+
+    def read(self, fake: FakeTensor) -> Node:
+        """The node that holds what the tensor holds."""
+        return self.content(self.alias(fake))
+
+    def content(self, alias: Alias) -> Node:
+        """The node that holds a place's content, made by replaying views if the memory was written since."""
+        if alias.version != alias.storage.version:
+            assert alias.parent is not None and alias.view is not None
+            base = self.content(alias.parent)
+            alias.node = alias.view.replay(self._emit, base, alias.parent.meta)
+            alias.version = alias.storage.version
+        return alias.node
+
+    def write(self, fake: FakeTensor, node: Node) -> None:
+        """The tensor holds `node` from here on, and so does every other name of its memory."""
+        chain: list[tuple[Alias, Node]] = []
+        alias, value = self.alias(fake), node
+        while alias.parent is not None:
+            assert alias.view is not None
+            chain.append((alias, value))
+            value = self.fit(inverse(self._emit, alias.view, self.content(alias.parent), value, alias), alias.parent)
+            alias = alias.parent
+        storage = alias.storage
+        storage.version += 1
+        for place, content in [*chain, (alias, value)]:
+            place.node, place.version = content, storage.version
+
+    def fit(self, node: Node, alias: Alias) -> Node:
+        """The same content with exactly the metadata of the place, so that views replay on it."""
+        have, want = node.meta["val"].meta, alias.meta
+        if have.dtype is want.dtype and have.sizes == want.sizes and have.strides == want.strides:
+            return node
+        return self._emit(torch.ops.aten.copy.default, self.content(alias), node)

@@ -1,0 +1,245 @@
+"""Operators that write, as operators that compute: `x.add_(y)` is `add(x, y)` and x holding the result from there on.
+
+In:  a writing operator, its arguments, and the trace it is part of.
+Out: nodes that compute what would be written; the alias table told who holds it; the written tensors as eager returns them.
+
+The functional form is ATen's own where it has one. An operator without one (a custom operator, a rare ATen one) becomes a
+single node that runs it on copies: `run_on_copies`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import Node
+
+from stoker.autograd.inverse import View
+from stoker.fake import FakeTensor
+from stoker.fake.foreign import tensors_in
+from stoker.fake.write import functional_form
+
+if TYPE_CHECKING:
+    from stoker.autograd.trace import Trace
+
+aten = torch.ops.aten
+
+Rewrite = Callable[..., Any]
+REWRITES: dict[Any, Rewrite] = {}
+"""Operators whose functional form is not found by name: those that write without saying so, and those that change metadata."""
+
+
+class CannotTrace(RuntimeError):
+    """The program does what a functional graph cannot express; it must run as it was captured."""
+
+
+def _rewrites(*names: str) -> Callable[[Rewrite], Rewrite]:
+    """Register for "name.overload"s; what this version of torch lacks is skipped."""
+
+    def register(function: Rewrite) -> Rewrite:
+        for name in names:
+            packet, _, overload = name.partition(".")
+            found = getattr(getattr(aten, packet, None), overload, None)
+            if found is not None:
+                REWRITES[found] = function
+        return function
+
+    return register
+
+
+def call(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A writing operator, by its functional form."""
+    args, kwargs = trace.to_fakes(args), trace.to_fakes(kwargs)
+    refuse_overlap(func, args, kwargs)
+    targets = _written(func, args, kwargs)
+    _refuse_reading_written(func, args, kwargs, targets)
+    functional = functional_form(func)
+    if functional is None:
+        return _by_copies(trace, func, args, kwargs, targets)
+    contents = _computed(trace, func, functional, args, kwargs)
+    before = [t.meta for t in targets]
+    result = trace.mode.propagate(func, args, kwargs)
+    for target, content, meta in zip(targets, contents, before):
+        if target.meta is not meta:
+            _resized(trace, target, content)
+        else:
+            write(trace, target, content)
+    return result
+
+
+def write(trace: Trace, target: FakeTensor, content: Node) -> None:
+    """`target` holds `content`, cast and broadcast to what the target is."""
+    trace.aliases.write(target, trace.aliases.fit(content, trace.aliases.alias(target)))
+
+
+def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[FakeTensor]:
+    """The tensors that the operator writes, in the order of its arguments."""
+    found: list[FakeTensor] = []
+    for position, argument in enumerate(func._schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        value = args[position] if position < len(args) else kwargs.get(argument.name)
+        found += value if isinstance(value, (list, tuple)) else [] if value is None else [value]
+    return found
+
+
+def _refuse_reading_written(func: Any, args: Any, kwargs: dict[str, Any], targets: list[FakeTensor]) -> None:
+    """An operator that writes several tensors one after the other may read one that it has just written."""
+    if len(targets) < 2:
+        return
+    memories = [t.memory for t in tensors_in([args, kwargs])]
+    if any(memories.count(t.memory) > 1 for t in targets):
+        raise CannotTrace(f"{func} reads what it writes")
+
+
+def _computed(trace: Trace, func: Any, functional: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Node]:
+    """The nodes of what the operator would write. Decompositions of the functional form apply."""
+    arguments = func._schema.arguments
+    given = {a.name: a.default_value for a in arguments if a.has_default_value()}
+    given |= dict(zip((a.name for a in arguments), args)) | kwargs
+    order = functional._schema.arguments
+    args = tuple(given[a.name] for a in order if not a.kwarg_only)
+    kwargs = {a.name: given[a.name] for a in order if a.kwarg_only}
+    results = trace.call(functional, args, kwargs)
+    return [trace.read(r) for r in (results if isinstance(results, (list, tuple)) else [results])]
+
+
+def _resized(trace: Trace, target: FakeTensor, content: Node) -> None:
+    """out= was given a tensor of the wrong size, usually empty: it has new memory in all but name."""
+    alias = trace.aliases.alias(target)
+    if alias.parent is not None or alias.storage.input is not None:
+        raise CannotTrace("out= resizes a tensor that has other names")
+    trace.aliases.add_root(target, content)
+    trace.aliases.write(target, trace.aliases.fit(content, trace.aliases.alias(target)))
+
+
+def run_on_copies(func: Any, written: tuple[int, ...], *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """Run a writing operator on copies of the arguments at `written`; the copies, then the results that are not they."""
+    copies = list(args)
+    for position in written:
+        copies[position] = _copy(args[position])
+    result = func(*copies, **kwargs)
+    results = [] if result is None else list(result) if isinstance(result, (list, tuple)) else [result]
+    changed = [copies[i] for i in written]
+    fresh = [r for r in results if not any(r is c for c in changed)]
+    return (*changed, *fresh)
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_copy(v) for v in value]
+    return aten.clone.default(value)
+
+
+def _by_copies(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[FakeTensor]) -> Any:
+    arguments = func._schema.arguments
+    positional = list(args)
+    names = [a.name for a in arguments]
+    for name in list(kwargs):
+        if names.index(name) == len(positional) and not arguments[len(positional)].kwarg_only:
+            positional.append(kwargs[name])
+    kwargs = {k: v for k, v in kwargs.items() if names.index(k) >= len(positional)}
+    places = tuple(
+        i
+        for i, a in enumerate(arguments[: len(positional)])
+        if a.alias_info is not None and a.alias_info.is_write and positional[i] is not None
+    )
+    if any(isinstance(positional[i], (list, tuple)) for i in places) or any(
+        a.alias_info is not None and a.alias_info.is_write and a.name in kwargs for a in arguments
+    ):
+        raise CannotTrace(f"{func} writes several tensors and has no functional form")
+    nodes = (func, places, *trace.to_nodes(tuple(positional)))
+    named = trace.to_nodes(kwargs)
+    result = trace.mode.propagate(func, tuple(positional), kwargs)
+    results = [] if result is None else list(result) if isinstance(result, (list, tuple)) else [result]
+    fresh = [r for r in results if not any(r is t for t in targets)]
+    node = trace.note(trace.graph.call_function(run_on_copies, nodes, named), (*targets, *fresh))
+    pieces = [trace.emit(operator.getitem, node, i) for i in range(len(targets) + len(fresh))]
+    for target, piece in zip(targets, pieces):
+        write(trace, target, piece)
+    for extra, piece in zip(fresh, pieces[len(targets) :]):
+        if isinstance(extra, FakeTensor):
+            trace.aliases.add_root(extra, piece)
+    return result
+
+
+_IDEMPOTENT = {"aten::fill_", "aten::zero_"}
+
+
+def refuse_overlap(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Eager refuses to write where several elements of the target are one in memory; so say what it says."""
+    if func._schema.name in _IDEMPOTENT:
+        return
+    for target in _written(func, args, kwargs):
+        m = target.meta
+        if any(type(t) is int and t == 0 and s != 1 for s, t in zip(m.sizes, m.strides)) and all(m.sizes):
+            raise RuntimeError(
+                "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+                "location. Please clone() the tensor before performing the operation."
+            )
+
+
+@_rewrites("copy_.default")
+def _copy_(trace: Trace, func: Any, target: Any, source: Any, non_blocking: bool = False) -> Any:
+    target, source = trace.to_fakes((target, source))
+    refuse_overlap(func, (target, source), {})
+    result = trace.mode.propagate(func, (target, source, non_blocking), {})
+    have, want = source.meta, target.meta
+    if have.dtype is want.dtype and have.sizes == want.sizes and have.strides == want.strides and have.device == want.device:
+        trace.aliases.write(target, trace.read(source))
+    else:
+        trace.aliases.write(target, trace.emit(aten.copy.default, trace.read(target), trace.read(source)))
+    return result
+
+
+@_rewrites("native_batch_norm.default")
+def _batch_norm(
+    trace: Trace, func: Any, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, *rest: Any
+) -> Any:
+    """Writes the running statistics in training, though its schema does not say so."""
+    if not training or mean is None:
+        return trace.record(func, (x, weight, bias, mean, variance, training, *rest), {})
+    functional = aten._native_batch_norm_legit_functional.default
+    *results, new_mean, new_variance = trace.call(functional, (x, weight, bias, mean, variance, training, *rest), {})
+    write(trace, trace.to_fakes(mean), trace.read(new_mean))
+    write(trace, trace.to_fakes(variance), trace.read(new_variance))
+    return tuple(results)
+
+
+@_rewrites("t_.default", "transpose_.default", "squeeze_.default", "squeeze_.dim", "squeeze_.dims", "unsqueeze_.default")
+def _move(trace: Trace, func: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+    """A view of itself takes the tensor's place."""
+    target = trace.to_fakes(target)
+    alias, node = trace.aliases.alias(target), trace.read(target)
+    name = func._schema.name.removeprefix("aten::").removesuffix("_")
+    packet = getattr(aten, name)
+    form = packet.int if name == "transpose" else getattr(packet, func._overloadname)
+    trace.mode.propagate(func, (target, *args), kwargs)
+    view = View(form, args, kwargs, None, torch.is_grad_enabled())
+    trace.aliases.add_view(target, alias, view, trace.emit(form, node, *args, **kwargs))
+    return target
+
+
+@_rewrites("detach_.default")
+def _detach_(trace: Trace, func: Any, target: Any) -> Any:
+    """Of autograd's concern, which acts above."""
+    return target
+
+
+@_rewrites("resize_.default", "resize_as_.default", "set_.source_Tensor", "set_.default", "set_.source_Storage",
+           "set_.source_Storage_storage_offset", "as_strided_.default")
+def _refuse(trace: Trace, func: Any, *args: Any, **kwargs: Any) -> Any:
+    raise CannotTrace(f"{func} gives a tensor other memory")
+
+
+@_rewrites("lift_fresh.default")
+def _lift_fresh(trace: Trace, func: Any, value: Any) -> Any:
+    """What torch.tensor(...) made: a constant, copied at each call because the program may write to it."""
+    if isinstance(value, FakeTensor):
+        return trace.record(aten.alias.default, (value,), {})
+    result = trace.mode.propagate(func, (value,), {})
+    constant = trace.read(value)
+    trace.aliases.add_root(result, trace.emit(aten.clone.default, constant))
+    return result

@@ -1,0 +1,50 @@
+"""Run a captured graph, node by node, telling the trace where in the user's program it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import GraphModule
+from torch.fx.node import map_arg
+
+if TYPE_CHECKING:
+    from stoker.autograd.trace import Trace
+
+
+def run_captured(captured: GraphModule, inputs: Sequence[Any], trace: Trace) -> tuple[Any, ...]:
+    """The captured program's outputs, as the trace's fake tensors."""
+    given = iter(inputs)
+    values: dict[Any, Any] = {}
+    for node in captured.graph.nodes:
+        if node.op == "placeholder":
+            values[node] = next(given)
+            continue
+        args = map_arg(node.args, values.__getitem__)
+        kwargs = map_arg(node.kwargs, values.__getitem__)
+        if node.op == "output":
+            outputs = args[0]
+            return tuple(outputs) if isinstance(outputs, (list, tuple)) else (outputs,)
+        trace.location = node.meta.get("location", node.stack_trace)
+        values[node] = _run(captured, node, args, kwargs)
+    return ()
+
+
+def _run(captured: GraphModule, node: Any, args: Any, kwargs: Any) -> Any:
+    match node.op:
+        case "call_function":
+            return node.target(*args, **kwargs)
+        case "call_method":
+            return getattr(args[0], node.target)(*args[1:], **kwargs)
+        case "get_attr":
+            return _attribute(captured, node.target)
+    return captured.get_submodule(node.target)(*args, **kwargs)
+
+
+def _attribute(module: Any, path: str) -> Any:
+    for part in path.split("."):
+        module = getattr(module, part)
+    if isinstance(module, torch.Tensor) and module.requires_grad:
+        raise ValueError(f"the captured graph holds {path} as an attribute; what requires a gradient must be an input")
+    return module

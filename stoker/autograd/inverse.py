@@ -1,0 +1,204 @@
+"""Views as data: how to make one again, and how a change seen through it changes what it views.
+
+In:  a view operator with its arguments.
+Out: nodes: the view of another base (`replay`), or the base with the view's content replaced (`inverse`).
+
+The table below is by operator; a view it does not name is written through `as_strided_scatter`, which can express all views
+of one element type. tests/unit/autograd/test_inverse.py writes through every operator of the table.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import Node
+
+from stoker.fake.meta import Meta
+
+if TYPE_CHECKING:
+    from stoker.autograd.alias import Alias, Emit
+
+aten = torch.ops.aten
+
+
+SAME_VALUE = frozenset({aten.alias.default, aten.detach.default, aten.lift_fresh.default})
+"""Views of the whole as it is: of autograd's concern, or memory's. In a functional graph their result is their argument."""
+
+
+PHYSICAL = {aten._conj.default: aten._conj_physical.default, aten._neg_view.default: aten.neg.default}
+"""Views that mark their elements to be conjugated or negated when read. A fake tensor has no such mark, so the graph computes."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """`operator(base, *args, **kwargs)`, and which of its results, if it makes several. `grad` is the grad mode it ran under."""
+
+    operator: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    index: int | None
+    grad: bool
+
+    @property
+    def absolute(self) -> bool:
+        """Does it look at the whole memory instead of at the elements of its argument?"""
+        return self.operator is aten.as_strided.default
+
+    def replay(self, emit: Emit, base: Node, traced: Meta) -> Node:
+        """The view of `base`. `traced` is what the base looked like when the view was made."""
+        if self.operator in SAME_VALUE:
+            return base
+        if self.operator in PHYSICAL:
+            return emit(PHYSICAL[self.operator], base)
+        args = self.args
+        if self.absolute:
+            args = (*args[:2], _offset(self, base, traced))
+        made = emit(self.operator, base, *args, **self.kwargs)
+        return made if self.index is None else emit(operator.getitem, made, self.index)
+
+
+def _offset(view: View, base: Node, traced: Meta) -> Any:
+    """The storage offset of an as_strided for a base that may start elsewhere than the traced one did."""
+    given = view.args[2] if len(view.args) > 2 else view.kwargs.get("storage_offset")
+    wanted = traced.offset if given is None else given
+    return wanted - traced.offset + base.meta["val"].meta.offset
+
+
+Inverse = Callable[..., Node]
+_INVERSES: dict[Any, Inverse] = {}
+
+
+def _inverse_of(*operators: Any) -> Callable[[Inverse], Inverse]:
+    def register(function: Inverse) -> Inverse:
+        _INVERSES.update(dict.fromkeys(operators, function))
+        return function
+
+    return register
+
+
+def inverse(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+    """`base` with the part that `view` sees replaced by `content`."""
+    found = _INVERSES.get(view.operator, _strided)
+    return found(emit, view, base, content, alias)
+
+
+def _strided(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+    """Any view: by sizes, strides and offset."""
+    seen, parent = alias.meta, alias.parent.meta  # type: ignore[union-attr]
+    offset = seen.offset - parent.offset + base.meta["val"].meta.offset
+    return emit(aten.as_strided_scatter.default, base, content, seen.sizes, seen.strides, offset)
+
+
+def _shape(node: Node) -> tuple[Any, ...]:
+    return node.meta["val"].meta.sizes  # type: ignore[no-any-return]
+
+
+def _argument(view: View, index: int, name: str, default: Any) -> Any:
+    """The argument after the base at `index`, given by place or by name."""
+    return view.args[index] if len(view.args) > index else view.kwargs.get(name, default)
+
+
+@_inverse_of(*SAME_VALUE)
+def _same(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+    return content
+
+
+@_inverse_of(aten.view.default, aten._unsafe_view.default, aten._reshape_alias.default)
+def _reshaped(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+    return emit(aten.view.default, content, _shape(base))
+
+
+@_inverse_of(aten.t.default)
+def _transposed_matrix(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+    return emit(aten.t.default, content)
+
+
+@_inverse_of(aten.transpose.int)
+def _transposed(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+    return emit(aten.transpose.int, content, *view.args)
+
+
+@_inverse_of(aten.permute.default)
+def _permuted(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+    order = [d % len(view.args[0]) for d in view.args[0]]
+    return emit(aten.permute.default, content, [order.index(i) for i in range(len(order))])
+
+
+@_inverse_of(aten.unsqueeze.default)
+def _squeezed(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+    return emit(aten.squeeze.dim, content, view.args[0])
+
+
+@_inverse_of(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims)
+def _unsqueezed(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+    return emit(aten.view.default, content, _shape(base))
+
+
+@_inverse_of(aten.expand.default)
+def _first_of_each(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+    """Writes that give every copy of an element one value (others eager refuses): the first copy has it."""
+    sizes = _shape(base)
+    for _ in range(len(_shape(content)) - len(sizes)):
+        content = emit(aten.select.int, content, 0, 0)
+    for dim, (have, want) in enumerate(zip(_shape(content), sizes)):
+        if isinstance(want, int) and want == 1 and have != 1:
+            content = emit(aten.slice.Tensor, content, dim, 0, 1)
+    return content
+
+
+@_inverse_of(aten.slice.Tensor)
+def _sliced(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+    return emit(aten.slice_scatter.default, base, content, *view.args, **view.kwargs)
+
+
+@_inverse_of(aten.select.int)
+def _selected(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+    return emit(aten.select_scatter.default, base, content, *view.args)
+
+
+@_inverse_of(aten.diagonal.default)
+def _diagonal(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+    return emit(aten.diagonal_scatter.default, base, content, *view.args, **view.kwargs)
+
+
+@_inverse_of(aten.split.Tensor)
+def _piece(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+    size, dim = view.args[0], _argument(view, 1, "dim", 0)
+    start = size * view.index
+    return emit(aten.slice_scatter.default, base, content, dim, start, start + _shape(content)[dim])
+
+
+@_inverse_of(aten.split_with_sizes.default)
+def _sized_piece(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+    sizes, dim = view.args[0], _argument(view, 1, "dim", 0)
+    start = sum(sizes[: view.index])
+    return emit(aten.slice_scatter.default, base, content, dim, start, start + sizes[view.index])
+
+
+@_inverse_of(aten.unbind.int)
+def _unbound(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+    return emit(aten.select_scatter.default, base, content, _argument(view, 0, "dim", 0), view.index)
+
+
+@_inverse_of(aten.view.dtype)
+def _reinterpreted(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+    return emit(aten.view.dtype, content, base.meta["val"].meta.dtype)
+
+
+@_inverse_of(aten.view_as_real.default)
+def _as_complex(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+    return emit(aten.view_as_complex.default, content)
+
+
+@_inverse_of(aten.view_as_complex.default)
+def _as_real(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+    return emit(aten.view_as_real.default, content)
+
+
+@_inverse_of(*PHYSICAL)
+def _undone(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+    return emit(PHYSICAL[view.operator], content)

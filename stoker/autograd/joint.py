@@ -1,0 +1,221 @@
+"""One functional graph that computes a program's results and, from gradients of those, the gradients of its inputs.
+
+In:  a captured graph, and fake inputs (`stoker.autograd.inputs`).
+Out: `Joint`: the graph, which results it has, what becomes of them after a call, and the gradients.
+
+The program runs on fake tensors under autograd; then the engine runs backward on them. Both are written down by one `Trace`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from stoker import torch_private
+from stoker.autograd.alias import Alias
+from stoker.autograd.inputs import Inputs
+from stoker.autograd.interpret import run_captured
+from stoker.autograd.outcome import Computed, Fixed, Given, Move, Outcome, Rebuilt, Step, Write
+from stoker.autograd.functional import CannotTrace
+from stoker.autograd.trace import Decompositions, Trace
+from stoker.fake import FakeStorage, FakeTensor
+from stoker.fake.meta import meta_of
+from stoker.fake.tensor import make_fake
+
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+@dataclass(frozen=True)
+class Joint:
+    """The whole program. `results` are nodes; `tangents` has a placeholder, or None, for each; `gradients` one for each input."""
+
+    graph: Graph
+    constants: dict[str, torch.Tensor]
+    inputs: tuple[Node, ...]
+    results: tuple[Node, ...]
+    tangents: tuple[Node | None, ...]
+    gradients: tuple[Node | None, ...]
+    outcomes: tuple[Outcome, ...]
+    writes: tuple[Write, ...]
+    moves: tuple[Move, ...]
+
+    @property
+    def differentiable(self) -> bool:
+        return any(g is not None for g in self.gradients)
+
+
+def trace_joint(captured: GraphModule, inputs: Inputs, decompositions: Decompositions | None, *, grad: bool) -> Joint:
+    """Trace a captured program forward and, where something requires a gradient, backward."""
+    trace = Trace(inputs.mode, decompositions)
+    nodes = tuple(
+        trace.input(name, value, index) for index, (name, value) in enumerate(zip(inputs.names, inputs.values))
+    )
+    history = [v.grad_fn if isinstance(v, FakeTensor) else None for v in inputs.values]
+    with torch.set_grad_enabled(grad), trace:
+        outputs = run_captured(captured, inputs.values, trace)
+    inputs.check_written(trace.aliases)
+    results = _Results(trace)
+    with torch.no_grad(), trace:
+        writes = _writes(trace, inputs, history, results)
+        outcomes = tuple(_outcomes(trace, inputs, outputs, results))
+        moves = _moves(trace, inputs)
+    _refuse_views_of_moved(writes, outcomes)
+    tangents, gradients = _backward(trace, inputs, results)
+    return Joint(
+        trace.graph, trace.constants, nodes, tuple(results.nodes), tangents, gradients, outcomes, writes, moves
+    )
+
+
+@dataclass
+class _Results:
+    """The graph's results so far, each with the fake tensor that autograd knows it by."""
+
+    trace: Trace
+    nodes: list[Node] = field(default_factory=list)
+    asked: list[Node] = field(default_factory=list)
+    tensors: list[FakeTensor | None] = field(default_factory=list)
+
+    def add(self, node: Node, tensor: FakeTensor | None) -> int:
+        """A result's position. One that would share memory with an input or another result is copied: values are separate."""
+        for position, known in enumerate(self.tensors):
+            if known is tensor and self.asked[position] is node:
+                return position
+        self.asked.append(node)
+        memory = getattr(node.meta["val"], "memory", None)
+        if memory is not None and memory in self._taken():
+            node = self.trace.emit(torch.ops.aten.clone.default, node)
+        self.nodes.append(node)
+        self.tensors.append(tensor)
+        return len(self.nodes) - 1
+
+    def _taken(self) -> set[Any]:
+        given = [n for n in self.trace.graph.nodes if n.op in ("placeholder", "get_attr")]
+        return {getattr(n.meta["val"], "memory", None) for n in (*given, *self.nodes)}
+
+    def size(self, value: Any) -> Any:
+        """A symbolic size that the caller needs."""
+        node = self.trace.sizes.node(value)
+        return Computed(self.add(node, None)) if isinstance(node, Node) else node
+
+
+def _writes(trace: Trace, inputs: Inputs, history: list[Any], results: _Results) -> tuple[Write, ...]:
+    found = []
+    for index, fake in enumerate(inputs.values):
+        storage = trace.aliases.storage(inputs.memories[index]) if isinstance(fake, FakeTensor) else None
+        if storage is None or not storage.version or storage.input != index:
+            continue
+        seen_by_autograd = fake.requires_grad and fake.grad_fn is not history[index]
+        moved = seen_by_autograd and trace.aliases.alias(fake).parent is not None
+        node = trace.read(fake) if moved else trace.aliases.content(storage.root)
+        position = results.add(node, fake if seen_by_autograd else None)
+        found.append(Write(index, position, seen_by_autograd, moved))
+    return tuple(found)
+
+
+def _outcomes(trace: Trace, inputs: Inputs, outputs: Sequence[Any], results: _Results) -> list[Outcome]:
+    shared: dict[int, set[int]] = {}
+    for value in outputs:
+        if isinstance(value, FakeTensor):
+            trace.read(value)
+            shared.setdefault(id(trace.aliases.alias(value).storage), set()).add(id(value))
+    return [_outcome(trace, inputs, value, shared, results) for value in outputs]
+
+
+def _outcome(trace: Trace, inputs: Inputs, value: Any, shared: dict[int, set[int]], results: _Results) -> Outcome:
+    if isinstance(value, _SYMBOLIC):
+        found = results.size(value)
+        return found if isinstance(found, Computed) else Fixed(found)
+    if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
+        raise CannotTrace("a constant tensor is an output")
+    if not isinstance(value, FakeTensor):
+        return Fixed(value)
+    if (index := inputs.index_of(value)) is not None:
+        return Given(index)
+    alias = trace.aliases.alias(value)
+    storage = alias.storage
+    if storage.input is not None:
+        return Rebuilt(Given(storage.input), _steps(alias, results))
+    if len(shared[id(storage)]) == 1:
+        return Computed(results.add(trace.read(value), value))
+    if value.requires_grad and not storage.tensor.requires_grad:
+        raise CannotTrace("outputs share memory whose owner requires no gradient")
+    base = Computed(results.add(trace.aliases.content(storage.root), storage.tensor))
+    return Rebuilt(base, _steps(alias, results)) if alias.parent is not None else base
+
+
+def _steps(alias: Alias, results: _Results) -> tuple[Step, ...]:
+    """The views from the root of a storage to one of its names."""
+    steps: list[Step] = []
+    while alias.parent is not None and alias.view is not None:
+        view = alias.view
+        args = tuple(_with_sizes(a, results) for a in view.args)
+        kwargs = {k: _with_sizes(v, results) for k, v in view.kwargs.items()}
+        steps.append(Step(view.operator, args, kwargs, view.index, view.grad))
+        alias = alias.parent
+    return tuple(reversed(steps))
+
+
+def _with_sizes(value: Any, results: _Results) -> Any:
+    if isinstance(value, _SYMBOLIC):
+        return results.size(value)
+    if isinstance(value, (list, tuple)):
+        return tuple(_with_sizes(v, results) for v in value)
+    return value
+
+
+def _refuse_views_of_moved(writes: Sequence[Write], outcomes: Sequence[Outcome]) -> None:
+    moved = {w.index for w in writes if w.moved}
+    if any(isinstance(o, Rebuilt) and isinstance(o.source, Given) and o.source.index in moved for o in outcomes):
+        raise CannotTrace("an output is a view of an input that is written and moved")
+
+
+def _moves(trace: Trace, inputs: Inputs) -> tuple[Move, ...]:
+    moves = []
+    for index, fake in enumerate(inputs.values):
+        if not isinstance(fake, FakeTensor):
+            continue
+        alias, chain = trace.aliases.alias(fake), []
+        while alias.parent is not None and alias.view is not None:
+            chain.append(alias.view)
+            alias = alias.parent
+        for view in reversed(chain):
+            moves.append(Move(index, _in_place(view.operator), view.args, view.kwargs, view.grad))
+    return tuple(moves)
+
+
+def _in_place(view: Any) -> Any:
+    packet = getattr(torch.ops.aten, view._schema.name.removeprefix("aten::") + "_")
+    return packet.default if view._overloadname in ("default", "int") else getattr(packet, view._overloadname)
+
+
+def _backward(trace: Trace, inputs: Inputs, results: _Results) -> tuple[tuple[Node | None, ...], tuple[Node | None, ...]]:
+    wanted = [(p, t) for p, t in enumerate(results.tensors) if t is not None and t.requires_grad]
+    sources = [(i, leaf) for i, leaf in enumerate(inputs.leaves) if leaf is not None]
+    tangents: list[Node | None] = [None] * len(results.nodes)
+    gradients: list[Node | None] = [None] * len(inputs.values)
+    if not wanted or not sources:
+        return tuple(tangents), tuple(gradients)
+    trace.phase = "backward"
+    fakes = []
+    for position, tensor in wanted:
+        fakes.append(_tangent(trace, tensor))
+        tangents[position] = trace.input(f"tangent_{position}", fakes[-1])
+    with torch.autograd.set_multithreading_enabled(False), torch.no_grad(), trace:
+        found = torch_private.run_backward(
+            tuple(t for _, t in wanted), tuple(fakes), tuple(leaf for _, leaf in sources), keep_graph=True
+        )
+        for (index, _), gradient in zip(sources, found):
+            gradients[index] = None if gradient is None else trace.read(gradient)
+    return tuple(tangents), tuple(gradients)
+
+
+def _tangent(trace: Trace, tensor: FakeTensor) -> FakeTensor:
+    """A gradient for a result: laid out as it is, unless its elements share memory."""
+    m = tensor.meta
+    shared = any(type(t) is int and t == 0 for t in m.strides)
+    meta = meta_of(m.dtype, m.sizes, None if shared else m.strides, m.device)
+    return make_fake(meta, FakeStorage(trace.mode))

@@ -1,0 +1,149 @@
+"""Which values to keep for the backward: the cheapest set from which it can compute all others again.
+
+In:  a Joint, and a memory budget from 0 (keep as little as possible) to 1 (compute nothing expensive twice).
+Out: the nodes to keep.
+
+Values are vertices; keeping one costs its bytes; the backward's reads are the sink. Inputs are at the source, and so is every
+operator that must not run again: random ones always, expensive ones while the budget allows. The cheapest cut is the answer.
+A cost is a preference, except `UNLIMITED`, which no solution crosses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from stoker.autograd.joint import Joint
+from stoker.autograd.mincut import UNLIMITED, Network, minimum_cut
+from stoker.autograd.partition import ancestors, descendants, is_random
+
+_RISKY = 1 << 48
+"""The cost of keeping what somebody may overwrite before the backward reads it, and eager would not have kept."""
+
+aten = torch.ops.aten
+
+_CHEAP = frozenset(
+    """
+    clone copy _to_copy full full_like zeros zeros_like ones ones_like empty empty_like new_zeros new_ones new_full new_empty
+    new_empty_strided empty_strided arange scalar_tensor where masked_fill constant_pad_nd cat stack
+    select_scatter slice_scatter diagonal_scatter as_strided_scatter tril triu fill flip
+    sym_size sym_stride sym_numel sym_storage_offset
+    """.split()
+)
+"""Operators worth running twice beside those tagged pointwise and views: they only move or make elements."""
+
+
+def min_cut(memory_budget: float = 1.0) -> Callable[[Joint], Sequence[Node]]:
+    """A chooser with this budget: the share of the bytes kept at 1 that may be kept."""
+    if not 0 <= memory_budget <= 1:
+        raise ValueError(f"memory_budget is a share between 0 and 1, not {memory_budget}")
+
+    def choose(joint: Joint) -> Sequence[Node]:
+        problem = _Problem(joint)
+        expensive = sorted((n for n in problem.candidates if not _is_cheap(n)), key=_bytes_of_results, reverse=True)
+        kept = problem.solve(frozenset(expensive))
+        if memory_budget == 1.0 or not expensive:
+            return kept
+        allowed = memory_budget * sum(map(size_bytes, kept))
+        return _relax(problem, expensive, allowed)
+
+    return choose
+
+
+def _relax(problem: _Problem, expensive: list[Node], allowed: float) -> Sequence[Node]:
+    """Let as few expensive operators run again as reach the budget, those with the largest results first."""
+    low, high = 1, len(expensive)
+    while low < high:
+        middle = (low + high) // 2
+        kept = problem.solve(frozenset(expensive[middle:]))
+        if sum(map(size_bytes, kept)) <= allowed:
+            high = middle
+        else:
+            low = middle + 1
+    return problem.solve(frozenset(expensive[high:]))
+
+
+class _Problem:
+    """The part of the joint graph that the backward needs and that no gradient reaches."""
+
+    def __init__(self, joint: Joint) -> None:
+        late = descendants(t for t in joint.tangents if t is not None)
+        gradients = [g for g in joint.gradients if g is not None]
+        needed = ancestors(gradients)
+        self.candidates = [n for n in joint.graph.nodes if n in needed and n not in late]
+        self.read = {n for node in late & needed for n in node.all_input_nodes if n not in late}
+        self.read |= {g for g in gradients if g not in late}
+        written = {joint.inputs[w.index] for w in joint.writes}
+        returned = {r for r in joint.results if r not in self.read}
+        self.risky = written | returned
+
+    def solve(self, once: frozenset[Node]) -> list[Node]:
+        """The nodes to keep when those of `once`, and random ones, must not run again."""
+        network = Network()
+        source, sink = network.vertex(), network.vertex()
+        entry = {n: network.vertex() for n in self.candidates}
+        leave = {n: network.vertex() for n in self.candidates}
+        for node in self.candidates:
+            network.edge(entry[node], leave[node], self._cost(node))
+            if node.op == "placeholder" or node in once or is_random(node):
+                network.edge(source, entry[node], UNLIMITED)
+            if node in self.read:
+                network.edge(leave[node], sink, UNLIMITED)
+            for operand in node.all_input_nodes:
+                network.edge(leave[operand], entry[node], UNLIMITED)
+        _, reached = minimum_cut(network, source, sink)
+        return [n for n in self.candidates if reached[entry[n]] and not reached[leave[n]]]
+
+    def _cost(self, node: Node) -> int:
+        value = node.meta["val"]
+        if isinstance(value, (list, tuple)) or node.op == "get_attr":
+            return UNLIMITED
+        if not isinstance(value, torch.Tensor):
+            return 1
+        cost = 1 if node.op == "placeholder" else 2 + size_bytes(node)
+        if is_view(node):
+            cost += 2 * size_bytes(node)
+        return cost + (_RISKY if node in self.risky else 0)
+
+
+def is_view(node: Node) -> bool:
+    """Does it only look at its argument's memory? Keeping it keeps that memory."""
+    operand = node.args[0] if node.args else None
+    if not isinstance(operand, Node) or not isinstance(node.meta["val"], torch.Tensor):
+        return False
+    base = operand.meta["val"]
+    return isinstance(base, torch.Tensor) and base.memory is node.meta["val"].memory  # type: ignore[attr-defined]
+
+
+def _is_cheap(node: Node) -> bool:
+    if node.op != "call_function":
+        return True
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return node.meta["val"] is not None and not isinstance(node.meta["val"], (list, tuple))
+    if torch.Tag.pointwise in node.target.tags or is_view(node):
+        return True
+    return node.target._schema.name.removeprefix("aten::") in _CHEAP
+
+
+def _bytes_of_results(node: Node) -> int:
+    if isinstance(node.meta["val"], (list, tuple)):
+        return sum(size_bytes(u) for u in node.users)
+    return size_bytes(node)
+
+
+def size_bytes(node: Node) -> int:
+    """Bytes of a value; symbolic sizes count by their hints."""
+    value = node.meta["val"]
+    if not isinstance(value, torch.Tensor):
+        return 8
+    count = 1
+    for size in value.shape:
+        count *= _hint(size)
+    return count * value.dtype.itemsize
+
+
+def _hint(size: Any) -> int:
+    return size if isinstance(size, int) else int(size.node.hint)

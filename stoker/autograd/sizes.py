@@ -1,0 +1,100 @@
+"""Symbolic sizes as nodes of a graph.
+
+In:  placeholders with symbolic sizes, and symbolic integers that operators take as arguments.
+Out: for each a node: the placeholder that carries it, a size of an input, or arithmetic on those.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from stoker.shape.expr import Expr, FloorDiv, Max, Min, Mod
+from stoker.shape.symnode import symint
+
+
+class SizeNodes:
+    """One graph's symbolic integers, each computed once."""
+
+    def __init__(self, graph: Graph, note: Callable[[Node, Any], Node]) -> None:
+        self._graph, self._note = graph, note
+        self._nodes: dict[Any, Node] = {}
+        self._places: dict[Any, tuple[Node, Any, int]] = {}
+
+    def know(self, size: Any, node: Node) -> None:
+        """This node carries this symbolic integer."""
+        self._nodes.setdefault(size.node.expr, node)
+
+    def offer(self, tensor: torch.Tensor, node: Node) -> None:
+        """The sizes and strides of an input may be asked of it when needed."""
+        for sizes, question in (
+            (tensor.shape, torch.ops.aten.sym_size.int),
+            (tensor.stride(), torch.ops.aten.sym_stride.int),
+        ):
+            for dim, size in enumerate(sizes):
+                if isinstance(size, torch.SymInt):
+                    self._places.setdefault(size.node.expr, (node, question, dim))
+
+    def node(self, size: Any) -> Any:
+        """The node that carries a symbolic integer; a plain number for one that turned out to be constant."""
+        if isinstance(size, torch.SymBool):
+            return bool(size)
+        if isinstance(size, torch.SymFloat):
+            return float(size)
+        return self._of(size.node.env, size.node.expr)
+
+    def _of(self, env: Any, expr: Expr) -> Any:
+        if expr.is_constant:
+            return expr.offset
+        if expr not in self._nodes:
+            self._nodes[expr] = self._make(env, expr)
+        return self._nodes[expr]
+
+    def _make(self, env: Any, expr: Expr) -> Node:
+        if expr in self._places:
+            tensor, question, dim = self._places[expr]
+            return self._note(self._graph.call_function(question, (tensor, dim)), symint(env, expr))
+        if (simpler := env.simplify(expr)) is not expr:
+            return self._of(env, simpler)  # type: ignore[no-any-return]
+        match expr:
+            case FloorDiv(numerator=above, denominator=below):
+                return self._apply(env, expr, operator.floordiv, above, below)
+            case Mod(numerator=above, denominator=below):
+                return self._apply(env, expr, operator.mod, above, below)
+            case Min(arguments=parts):
+                return self._fold(env, expr, torch.sym_min, parts)
+            case Max(arguments=parts):
+                return self._fold(env, expr, torch.sym_max, parts)
+        return self._polynomial(env, expr)
+
+    def _polynomial(self, env: Any, expr: Expr) -> Node:
+        total: Any = expr.offset
+        for atoms, coefficient in expr.terms:
+            if atoms == (expr,):
+                raise LookupError(f"the size {expr} is no size of an input")
+            product: Any = coefficient
+            for atom in atoms:
+                product = self._call(env, operator.mul, product, self._of(env, atom))
+            total = self._call(env, operator.add, total, product)
+        total.meta["val"] = symint(env, expr)
+        return total  # type: ignore[no-any-return]
+
+    def _fold(self, env: Any, expr: Expr, function: Any, parts: tuple[Expr, ...]) -> Node:
+        made = self._of(env, parts[0])
+        for part in parts[1:]:
+            made = self._call(env, function, made, self._of(env, part))
+        return made  # type: ignore[no-any-return]
+
+    def _apply(self, env: Any, expr: Expr, function: Any, *parts: Expr) -> Node:
+        return self._call(env, function, *(self._of(env, p) for p in parts))
+
+    def _call(self, env: Any, function: Any, a: Any, b: Any) -> Any:
+        """A node, unless the numbers allow to do without."""
+        if function is operator.mul and a == 1 or function is operator.add and a == 0:
+            return b
+        values = [v.meta["val"] if isinstance(v, Node) else v for v in (a, b)]
+        return self._note(self._graph.call_function(function, (a, b)), function(*values))

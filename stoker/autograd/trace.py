@@ -1,0 +1,249 @@
+"""Run a program on fake tensors, and write down every ATen operator it reaches as a node of a functional graph.
+
+In:  a fake mode, decompositions, and a program run inside `with trace:` on inputs that `trace.input` made.
+Out: `trace.graph`: ATen operators only, none of which writes to an argument; `trace.read(tensor)` is the node that holds a
+     tensor's content.
+
+The trace sits below autograd, as a dispatch mode: composite operators have taken themselves apart before, and the engine's
+backward formulas arrive as operators too. Each node has in its meta: "val", a fake tensor with the metadata of its result;
+"location", the user's line; "phase", forward or backward.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from stoker import torch_private
+from stoker.autograd import functional
+from stoker.autograd.alias import AliasTable
+from stoker.autograd.inverse import PHYSICAL, SAME_VALUE, View
+from stoker.autograd.sizes import SizeNodes
+from stoker.fake import FakeMode, FakeTensor
+from stoker.fake.tensor import make_fake
+
+aten = torch.ops.aten
+_COMPOSITE = torch_private.DispatchKey.CompositeImplicitAutograd
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+Decompositions = Mapping[Any, Callable[..., Any]]
+
+
+class Trace(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-type]
+    """The recording mode. Active, it takes every operator; `emit` writes nodes by hand."""
+
+    def __init__(self, mode: FakeMode, decompositions: Decompositions | None = None) -> None:
+        super().__init__()
+        self.mode = mode
+        self.graph = Graph()
+        self.decompositions = decompositions or {}
+        self.aliases = AliasTable(self.emit)
+        self.sizes = SizeNodes(self.graph, self.note)
+        self.constants: dict[str, torch.Tensor] = {}
+        self.location: Any = None
+        self.phase = "forward"
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """See `torch_private.SKIP_DYNAMO_HOOK`."""
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return self.call(func, args, kwargs or {})
+
+    def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One operator of the program: taken apart, made functional, or recorded as it is."""
+        if func in _QUESTIONS:
+            return self.mode.propagate(func, args, kwargs)
+        rewritten = self._taken_apart(func, args, kwargs)
+        if rewritten is not NotImplemented:
+            return rewritten
+        if (rewrite := functional.REWRITES.get(func)) is not None:
+            return rewrite(self, func, *args, **kwargs)
+        if func._schema.is_mutable:
+            return functional.call(self, func, args, kwargs)
+        return self.record(func, args, kwargs)
+
+    def _taken_apart(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        function = self.decompositions.get(func)
+        if function is None and _is_composite(func, _device_type(args)):
+            function = func.decompose
+        if function is None:
+            return NotImplemented
+        with self:
+            return function(*args, **kwargs)
+
+    def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A node for an operator that writes nothing, and its results."""
+        args, kwargs = self.to_fakes(args), self.to_fakes(kwargs)
+        nodes, named = self.to_nodes(args), self.to_nodes(kwargs)
+        result = self.mode.propagate(func, args, kwargs)
+        if func in SAME_VALUE:
+            self._bind(result, nodes[0], func, args, kwargs)
+            return result
+        if func in PHYSICAL:
+            self._bind(result, self.emit(PHYSICAL[func], nodes[0]), func, args, kwargs)
+            return result
+        if not _holds_tensor(result) and _is_plain(result):
+            return result
+        node = self.note(self.graph.call_function(func, nodes, named), result)
+        self._bind(result, node, func, args, kwargs)
+        return result
+
+    def emit(self, func: Any, *args: Any, **kwargs: Any) -> Node:
+        """A node whose arguments are nodes; its metadata is worked out from theirs."""
+        if func is operator.getitem:
+            return self.note(self.graph.call_function(func, args), args[0].meta["val"][args[1]])
+        values = torch.fx.node.map_arg(args, lambda n: n.meta["val"])
+        named = torch.fx.node.map_arg(kwargs, lambda n: n.meta["val"])
+        result = self.mode.propagate(func, _lists(values), _lists(named))
+        return self.note(self.graph.call_function(func, self.to_nodes(args), self.to_nodes(kwargs)), result)
+
+    def note(self, node: Node, value: Any) -> Node:
+        """Give a new node its metadata. Tensors are noted as they are at this moment: programs change theirs."""
+        node.meta["val"] = _snapshot(value)
+        node.meta["location"] = self.location
+        node.meta["phase"] = self.phase
+        return node
+
+    def input(self, name: str, value: Any, index: int | None = None) -> Node:
+        """A placeholder. A fake tensor becomes the root of its memory."""
+        node = self.note(self.graph.placeholder(name), value)
+        if isinstance(value, FakeTensor):
+            self.aliases.add_root(value, node, index)
+            self.sizes.offer(value, node)
+        elif isinstance(value, torch.SymInt):
+            self.sizes.know(value, node)
+        return node
+
+    def read(self, tensor: torch.Tensor) -> Node:
+        """The node that holds the tensor's present content."""
+        fake = self.mode.as_fake(tensor)
+        if not self.aliases.knows(fake):
+            self._add_constant(fake, tensor)
+        return self.aliases.read(fake)
+
+    def _add_constant(self, fake: FakeTensor, tensor: torch.Tensor) -> None:
+        """A real tensor that the program closed over."""
+        if isinstance(tensor, FakeTensor):
+            raise functional.CannotTrace(f"a tensor of shape {tuple(tensor.shape)} came from outside the trace")
+        name = f"constant_{len(self.constants)}"
+        self.constants[name] = tensor
+        self.aliases.add_root(fake, self.note(self.graph.create_node("get_attr", name), fake))
+
+    def _bind(self, result: Any, node: Node, func: Any, args: Any, kwargs: Any) -> None:
+        if isinstance(result, FakeTensor):
+            self.bind_one(result, node, func, args, kwargs, None)
+        elif isinstance(result, _SYMBOLIC):
+            self.sizes.know(result, node)
+        elif isinstance(result, (list, tuple)):
+            for index, part in enumerate(result):
+                if part is None:
+                    continue
+                piece = self.note(self.graph.call_function(operator.getitem, (node, index)), part)
+                if isinstance(part, FakeTensor):
+                    self.bind_one(part, piece, func, args, kwargs, index)
+
+    def bind_one(self, fake: FakeTensor, node: Node, func: Any, args: Any, kwargs: Any, index: int | None) -> None:
+        """Say what memory a result lives in: its own, or an argument's."""
+        for position, base in enumerate(args):
+            if isinstance(base, FakeTensor) and base.memory is fake.memory and position == 0:
+                view = View(func, args[1:], kwargs, index, torch.is_grad_enabled())
+                self.aliases.add_view(fake, self.aliases.alias(base), view, node)
+                return
+        self.aliases.add_root(fake, node)
+
+    def to_fakes(self, value: Any) -> Any:
+        """Arguments with every real tensor replaced by its fake, known to the trace."""
+        if isinstance(value, torch.Tensor):
+            self.read(value)
+            return self.mode.as_fake(value)
+        if type(value) in (list, tuple):
+            return type(value)(self.to_fakes(v) for v in value)
+        if type(value) is dict:
+            return {k: self.to_fakes(v) for k, v in value.items()}
+        return value
+
+    def to_nodes(self, value: Any) -> Any:
+        """Arguments as the graph holds them."""
+        if isinstance(value, torch.Tensor):
+            return self.read(value)
+        if isinstance(value, _SYMBOLIC):
+            return self.sizes.node(value)
+        if isinstance(value, (list, tuple)):
+            parts = [self.to_nodes(v) for v in value]
+            return tuple(parts) if isinstance(value, tuple) else parts
+        if type(value) is dict:
+            return {k: self.to_nodes(v) for k, v in value.items()}
+        return value
+
+
+_QUESTIONS = frozenset(
+    getattr(getattr(namespace, name), "default")
+    for namespace, name in [
+        (torch.ops.prim, "device"),
+        (aten, "is_same_size"),
+        (aten, "is_pinned"),
+        (aten, "sym_numel"),
+        (aten, "sym_size"),
+        (aten, "sym_stride"),
+        (aten, "sym_storage_offset"),
+        (aten, "_local_scalar_dense"),
+    ]
+    if hasattr(namespace, name) and hasattr(getattr(namespace, name), "default")
+)
+"""Operators that ask about a tensor: answered, not recorded."""
+
+
+@functools.cache
+def _is_composite(func: Any, device_type: str) -> bool:
+    """Does eager run this operator by running others? Some have a composite form and, on some devices, a kernel as well."""
+    if not func.has_kernel_for_dispatch_key(_COMPOSITE):
+        return False
+    key = {"cpu": "CPU", "cuda": "CUDA"}.get(device_type)
+    return key is None or not torch_private.dispatch_has_kernel(func.name(), key)
+
+
+def _device_type(args: Any) -> str:
+    for value in args:
+        if isinstance(value, torch.Tensor):
+            return value.device.type
+        if isinstance(value, (list, tuple)) and (found := _device_type(value)):
+            return found
+    return ""
+
+
+def _snapshot(value: Any) -> Any:
+    if isinstance(value, FakeTensor):
+        return make_fake(value.meta, value.memory)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_snapshot(v) for v in value)
+    return value
+
+
+def _holds_tensor(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(_holds_tensor(v) for v in value)
+    return isinstance(value, torch.Tensor)
+
+
+def _is_plain(value: Any) -> bool:
+    return value is not None and not isinstance(value, (*_SYMBOLIC, list, tuple))
+
+
+def _lists(value: Any) -> Any:
+    """fx keeps argument lists in types of its own; operators and rules expect plain ones."""
+    if isinstance(value, dict):
+        return {k: _lists(v) for k, v in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_lists(v) for v in value)
+    if isinstance(value, list):
+        return [_lists(v) for v in value]
+    return value
