@@ -17,10 +17,10 @@ from torch.fx import Graph, GraphModule, Node
 
 from stoker import torch_private
 from stoker.autograd.alias import Alias
+from stoker.autograd.functional import CannotTrace
 from stoker.autograd.inputs import Inputs
 from stoker.autograd.interpret import run_captured
 from stoker.autograd.outcome import Computed, Fixed, Given, Move, Outcome, Rebuilt, Step, Write
-from stoker.autograd.functional import CannotTrace
 from stoker.autograd.trace import Decompositions, Trace
 from stoker.fake import FakeStorage, FakeTensor
 from stoker.fake.meta import meta_of
@@ -192,7 +192,9 @@ def _in_place(view: Any) -> Any:
     return packet.default if view._overloadname in ("default", "int") else getattr(packet, view._overloadname)
 
 
-def _backward(trace: Trace, inputs: Inputs, results: _Results) -> tuple[tuple[Node | None, ...], tuple[Node | None, ...]]:
+def _backward(
+    trace: Trace, inputs: Inputs, results: _Results
+) -> tuple[tuple[Node | None, ...], tuple[Node | None, ...]]:
     wanted = [(p, t) for p, t in enumerate(results.tensors) if t is not None and t.requires_grad]
     sources = [(i, leaf) for i, leaf in enumerate(inputs.leaves) if leaf is not None]
     tangents: list[Node | None] = [None] * len(results.nodes)

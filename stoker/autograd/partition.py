@@ -101,7 +101,13 @@ def split(joint: Joint, choose: Chooser) -> Parts:
     late = [(p, descendants([t])) for p, t in tangents]
     reached = tuple(frozenset(p for p, reach in late if g in reach) for g in wanted)
     return Parts(
-        forward, backward, len(tensors), len(sizes), tuple(p for p, _ in tangents), tuple(i for i, _ in gradients), reached
+        forward,
+        backward,
+        len(tensors),
+        len(sizes),
+        tuple(p for p, _ in tangents),
+        tuple(i for i, _ in gradients),
+        reached,
     )
 
 
@@ -130,8 +136,7 @@ def _extract(
             copied[node] = graph.node_copy(node, copied.__getitem__)
             copied[node].meta = dict(node.meta)
     graph.output([copied[n] for n in wanted])
-    module = GraphModule(_constants(joint, needed), graph, name)
-    return module
+    return GraphModule(_constants(joint, needed), graph, name)
 
 
 def _constants(joint: Joint, needed: set[Node]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from stoker.autograd.again import Snapshot, differentiate_again, snapshot
+from stoker.autograd.again import differentiate_again, snapshot
 from stoker.autograd.joint import Joint
 from stoker.autograd.outcome import Computed, Fixed, Given, Outcome, Rebuilt, Write
 from stoker.autograd.partition import Parts

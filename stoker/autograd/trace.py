@@ -186,7 +186,7 @@ class Trace(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-type]
 
 
 _QUESTIONS = frozenset(
-    getattr(getattr(namespace, name), "default")
+    getattr(namespace, name).default
     for namespace, name in [
         (torch.ops.prim, "device"),
         (aten, "is_same_size"),

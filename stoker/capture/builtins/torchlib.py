@@ -88,8 +88,6 @@ QUERIES = (
 pure(*QUERIES)
 
 
-
-
 def _info(function: Any) -> Callable[..., Value]:
     def handler(m: Machine, *args: Value) -> Value:
         found = m.run_real(function, *(m.constant_of(a, function.__name__) for a in args))
