@@ -13,13 +13,13 @@ from stoker.api import (
     default_backend,
     disable,
     explain,
-    is_compiling,
     mark_dynamic,
     mark_static,
     reset,
 )
 from stoker.backends import list_backends, register_backend
 from stoker.log import events
+from stoker.marks import is_compiling
 from stoker.options import Options
 
 __all__ = [

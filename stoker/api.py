@@ -156,11 +156,6 @@ def allow_in_graph(function: F) -> F:
     return function
 
 
-def is_compiling() -> bool:
-    """True in code that is being captured, False when it runs in Python."""
-    return False
-
-
 def reset() -> None:
     """Forget every compiled version; the next calls compile anew."""
     for frames in _frames:

@@ -18,6 +18,7 @@ from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import NotConstant, Value
 from stoker.errors import Break
+from stoker.marks import is_compiling
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -26,6 +27,7 @@ TRUE, FALSE, NONE = Constant(True), Constant(False), Constant(None)
 
 # What captured code sees when it asks who runs it.
 ANSWERS: dict[Any, Any] = {
+    is_compiling: True,
     torch.compiler.is_compiling: True,
     torch.compiler.is_dynamo_compiling: True,
     torch._utils.is_compiling: True,
