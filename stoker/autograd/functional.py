@@ -208,6 +208,14 @@ def _batch_norm(
     return tuple(results)
 
 
+@_rewrites("native_batch_norm_backward.default")
+def _batch_norm_backward(trace: Trace, func: Any, *args: Any) -> Any:
+    """In training it takes the running statistics without reading them; the graph need not keep them for it."""
+    if args[7]:
+        args = (*args[:3], None, None, *args[5:])
+    return trace.record(func, args, {})
+
+
 @_rewrites("t_.default", "transpose_.default", "squeeze_.default", "squeeze_.dim", "squeeze_.dims", "unsqueeze_.default")
 def _move(trace: Trace, func: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
     """A view of itself takes the tensor's place."""
