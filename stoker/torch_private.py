@@ -1,7 +1,8 @@
 """Every non-public PyTorch name we use: one entry each, why, and the versions it was seen in.
 
 Nothing else in the project spells a private torch name of this list. Each entry is looked up when this module loads,
-so a version of torch that lost one fails here, with a line that says what it was for.
+so a version of torch that lost one fails here, with a line that says what it was for. A version is listed once our
+tests ran on it.
 """
 
 from __future__ import annotations
@@ -14,33 +15,24 @@ from torch.autograd import Variable
 from torch.utils._python_dispatch import TorchDispatchMode as _TorchDispatchMode
 
 make_wrapper_subclass = torch.Tensor._make_wrapper_subclass
-"""Makes a tensor of metadata alone that reports any device. 2.11, 2.13."""
+"""Makes a tensor of metadata alone that reports any device. 2.13."""
 
 TorchDispatchMode = _TorchDispatchMode
-"""Intercepts operators below autograd; the public name for it does not exist. 2.11, 2.13."""
+"""Intercepts operators below autograd; the public name for it does not exist. 2.13."""
 
 disabled_torch_function = torch._C._disabled_torch_function_impl
-"""Given as `__torch_function__` of a subclass: no Python detour above autograd. 2.11, 2.13."""
+"""Given as `__torch_function__` of a subclass: no Python detour above autograd. 2.13."""
 
 SKIP_DYNAMO_HOOK = "_should_skip_dynamo"
 """A classmethod of TorchDispatchMode. True (the default) wraps `__torch_dispatch__` in a decorator that imports Dynamo
-on the first call; our mode answers False. 2.11, 2.13."""
-
-dispatch_has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-"""Does an operator have a kernel for a key: tells an operator with a meta kernel from one without. 2.11, 2.13."""
+on the first call; our mode answers False. 2.13."""
 
 DispatchKey = torch._C.DispatchKey
-"""Names of the dispatcher's keys, for `OpOverload.py_kernels` and `has_kernel_for_dispatch_key`. 2.11, 2.13."""
-
-DisableTorchDispatch = torch._C._DisableTorchDispatch
-"""Runs the block below `__torch_dispatch__`, on real tensors. 2.11, 2.13."""
-
-set_grad_enabled = torch._C._set_grad_enabled
-"""The flag alone, without the context object. 2.11, 2.13."""
+"""Names of the dispatcher's keys, for `OpOverload.py_kernels` and `has_kernel_for_dispatch_key`. 2.13."""
 
 
 def dispatch_modes_off() -> AbstractContextManager[object]:
-    """A context in which no dispatch mode is active. 2.11, 2.13: `torch.utils._python_dispatch`."""
+    """A context in which no dispatch mode is active. 2.13: `torch.utils._python_dispatch`."""
     return torch.utils._python_dispatch._disable_current_modes()
 
 
@@ -52,19 +44,19 @@ def run_backward(
     keep_graph: bool = False,
     create_graph: bool = False,
 ) -> tuple[torch.Tensor | None, ...]:
-    """The autograd engine. `torch.autograd.grad` first checks shapes with a helper that imports SymPy. 2.11, 2.13."""
+    """The autograd engine. `torch.autograd.grad` first checks shapes with a helper that imports SymPy. 2.13."""
     return Variable._execution_engine.run_backward(  # type: ignore[attr-defined, no-any-return]
         outputs, gradients, keep_graph, create_graph, inputs, allow_unreachable=True, accumulate_grad=False
     )
 
 
 def registered_fake_kernel(qualified_name: str) -> Callable[..., object] | None:
-    """The function given to `torch.library.register_fake`, or None. 2.11, 2.13: `torch._library.simple_registry`."""
+    """The function given to `torch.library.register_fake`, or None. 2.13: `torch._library.simple_registry`."""
     entry = torch._library.simple_registry.singleton._data.get(qualified_name)
     kernel = entry.fake_impl.kernel if entry is not None else None
     return None if kernel is None else kernel.func
 
 
 def fake_kernel_context(get: Callable[[], object]) -> AbstractContextManager[object]:
-    """What `torch.library.get_ctx()` answers inside a fake kernel. 2.11, 2.13: `torch._library.fake_impl`."""
+    """What `torch.library.get_ctx()` answers inside a fake kernel. 2.13: `torch._library.fake_impl`."""
     return torch._library.fake_impl.set_ctx_getter(get)

@@ -352,7 +352,7 @@ def run_program(code: list[Instruction], values: list[int]) -> bool:
     return bool(stack.pop())
 
 
-_MEANING = {
+_MEANING: dict[str, Callable[[int, int], int]] = {
     "ADD": lambda a, b: a + b,
     "SUB": lambda a, b: a - b,
     "MUL": lambda a, b: a * b,
