@@ -60,3 +60,10 @@ def registered_fake_kernel(qualified_name: str) -> Callable[..., object] | None:
 def fake_kernel_context(get: Callable[[], object]) -> AbstractContextManager[object]:
     """What `torch.library.get_ctx()` answers inside a fake kernel. 2.13: `torch._library.fake_impl`."""
     return torch._library.fake_impl.set_ctx_getter(get)
+
+
+# Asked by libraries' Python code while it is captured; capture answers without calling them. Public, but of a namespace
+# that the rest of our code does not name. 2.11, 2.13.
+is_scripting = torch.jit.is_scripting
+is_tracing = torch.jit.is_tracing
+script_annotate = torch.jit.annotate

@@ -105,11 +105,21 @@ class AliasTable:
         storage = alias.storage
         storage.version += 1
         for place, content in [*chain, (alias, value)]:
-            place.node, place.version = content, storage.version
+            place.node = content
+            place.version = storage.version if _laid_out(content, place) else _STALE
 
     def fit(self, node: Node, alias: Alias) -> Node:
-        """The same content with exactly the metadata of the place, so that views replay on it."""
+        """The same content with the type and sizes of the place; at a root also with its strides, so that views replay."""
         have, want = node.meta["val"].meta, alias.meta
-        if have.dtype is want.dtype and have.sizes == want.sizes and have.strides == want.strides:
+        same = have.dtype is want.dtype and have.sizes == want.sizes and have.device == want.device
+        if same and (alias.parent is not None or have.strides == want.strides):
             return node
         return self._emit(torch.ops.aten.copy.default, self.content(alias), node)
+
+
+_STALE = -1
+"""The version of a place whose content must be read back through its view: what was written is laid out differently."""
+
+
+def _laid_out(node: Node, alias: Alias) -> bool:
+    return node.meta["val"].meta.strides == alias.meta.strides  # type: ignore[no-any-return]

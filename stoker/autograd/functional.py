@@ -133,9 +133,7 @@ def _copy(value: Any) -> Any:
     return aten.clone.default(value)
 
 
-def _by_copies(
-    trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[FakeTensor]
-) -> Any:
+def _by_copies(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[FakeTensor]) -> Any:
     arguments = func._schema.arguments
     positional = list(args)
     names = [a.name for a in arguments]
@@ -189,12 +187,7 @@ def _copy_(trace: Trace, func: Any, target: Any, source: Any, non_blocking: bool
     refuse_overlap(func, (target, source), {})
     result = trace.mode.propagate(func, (target, source, non_blocking), {})
     have, want = source.meta, target.meta
-    if (
-        have.dtype is want.dtype
-        and have.sizes == want.sizes
-        and have.strides == want.strides
-        and have.device == want.device
-    ):
+    if have.dtype is want.dtype and have.sizes == want.sizes and have.strides == want.strides and have.device == want.device:
         trace.aliases.write(target, trace.read(source))
     else:
         trace.aliases.write(target, trace.emit(aten.copy.default, trace.read(target), trace.read(source)))
@@ -215,9 +208,15 @@ def _batch_norm(
     return tuple(results)
 
 
-@_rewrites(
-    "t_.default", "transpose_.default", "squeeze_.default", "squeeze_.dim", "squeeze_.dims", "unsqueeze_.default"
-)
+@_rewrites("native_batch_norm_backward.default")
+def _batch_norm_backward(trace: Trace, func: Any, *args: Any) -> Any:
+    """In training it takes the running statistics without reading them; the graph need not keep them for it."""
+    if args[7]:
+        args = (*args[:3], None, None, *args[5:])
+    return trace.record(func, args, {})
+
+
+@_rewrites("t_.default", "transpose_.default", "squeeze_.default", "squeeze_.dim", "squeeze_.dims", "unsqueeze_.default")
 def _move(trace: Trace, func: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
     """A view of itself takes the tensor's place."""
     target = trace.to_fakes(target)
@@ -237,15 +236,8 @@ def _detach_(trace: Trace, func: Any, target: Any) -> Any:
     return target
 
 
-@_rewrites(
-    "resize_.default",
-    "resize_as_.default",
-    "set_.source_Tensor",
-    "set_.default",
-    "set_.source_Storage",
-    "set_.source_Storage_storage_offset",
-    "as_strided_.default",
-)
+@_rewrites("resize_.default", "resize_as_.default", "set_.source_Tensor", "set_.default", "set_.source_Storage",
+           "set_.source_Storage_storage_offset", "as_strided_.default")
 def _refuse(trace: Trace, func: Any, *args: Any, **kwargs: Any) -> Any:
     raise CannotTrace(f"{func} gives a tensor other memory")
 

@@ -45,7 +45,7 @@ class Joint:
 
     @property
     def differentiable(self) -> bool:
-        return any(g is not None for g in self.gradients)
+        return any(t is not None for t in self.tangents)
 
 
 def trace_joint(captured: GraphModule, inputs: Inputs, decompositions: Decompositions | None, *, grad: bool) -> Joint:

@@ -78,7 +78,11 @@ class Trace(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-type]
         if function is None:
             return NotImplemented
         with self:
-            return function(*args, **kwargs)
+            made = function(*args, **kwargs)
+        if made is NotImplemented and _is_composite(func, _device_type(args)):
+            with self:
+                return func.decompose(*args, **kwargs)
+        return made
 
     def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A node for an operator that writes nothing, and its results."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from stoker import torch_private
 from stoker.capture.builtin import handles, pure, tensor_special
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import TupleValue
@@ -31,8 +32,8 @@ ANSWERS: dict[Any, Any] = {
     torch.compiler.is_compiling: True,
     torch.compiler.is_dynamo_compiling: True,
     torch._utils.is_compiling: True,
-    torch.jit.is_scripting: False,
-    torch.jit.is_tracing: False,
+    torch_private.is_scripting: False,
+    torch_private.is_tracing: False,
     torch._C._get_tracing_state: None,
     torch.onnx.is_in_onnx_export: False,
     torch.overrides.has_torch_function: False,
@@ -170,7 +171,7 @@ def cast(m: Machine, kind: Value, value: Value) -> Value:
     return value
 
 
-@handles(torch.jit.annotate)
+@handles(torch_private.script_annotate)
 def annotate(m: Machine, kind: Value, value: Value) -> Value:
     return value
 
