@@ -17,6 +17,9 @@ def toy_example(a, b):
     return x * b
 
 
+IGNORED = ("PUSH_NULL", "PRECALL", "RESUME", "NOP", "TO_BOOL")
+
+
 def operators(graph):
     return [(node.op, node.target) for node in graph.graph.nodes if node.op.startswith("call")]
 
@@ -49,7 +52,7 @@ def test_three_graphs_over_a_hundred_calls():
 
 def test_replacement_code():
     explanation = stoker.explain(toy_example, torch.randn(10), torch.ones(10))
-    names = [i.name for i in decode(explanation.codes[0]) if i.name not in ("PUSH_NULL", "PRECALL", "RESUME", "NOP")]
+    names = [i.name for i in decode(explanation.codes[0]) if i.name not in IGNORED]
     resume = ["LOAD_CONST", "LOAD_FAST", "LOAD_FAST", "CALL", "RETURN_VALUE"]
     assert names == [
         "LOAD_CONST", "LOAD_FAST", "LOAD_FAST", "CALL", "UNPACK_SEQUENCE", "STORE_FAST", "POP_JUMP_IF_FALSE",
