@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 from torch.autograd import Variable
@@ -60,3 +61,24 @@ def registered_fake_kernel(qualified_name: str) -> Callable[..., object] | None:
 def fake_kernel_context(get: Callable[[], object]) -> AbstractContextManager[object]:
     """What `torch.library.get_ctx()` answers inside a fake kernel. 2.13: `torch._library.fake_impl`."""
     return torch._library.fake_impl.set_ctx_getter(get)
+
+
+# For stoker.autograd.
+
+
+def function_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """`apply` of an autograd function without the Python above it, which serves functorch and default arguments. 2.11, 2.13."""
+    return super(torch.autograd.Function, function).apply  # type: ignore[misc, no-any-return]
+
+
+functorch_is_active = torch._C._are_functorch_transforms_active
+"""Is a torch.func transform running? Then autograd functions must go through their own `apply`. 2.11, 2.13."""
+
+current_autograd_node = torch._C._current_autograd_node
+"""The autograd node whose backward runs at this moment, for the sequence number of the forward operator. 2.11, 2.13."""
+
+next_sequence_number = torch.autograd._get_sequence_nr
+"""The number that the next autograd node of this thread will get. 2.11, 2.13."""
+
+has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+"""Does an operator, by name, have a kernel of its own for a device: tells what eager runs from what it takes apart. 2.11, 2.13."""
