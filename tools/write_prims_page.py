@@ -21,7 +21,12 @@ def main() -> None:
         "of ours, and what is in neither list goes to torch's table, or stays as it is and runs by ATen's kernel.",
     ]
     for family, names in FAMILIES.items():
-        lines += ["", f"## {family[0].upper()}{family[1:]} ({len(names.split())})", "", ", ".join(f"`{n}`" for n in names.split())]
+        lines += [
+            "",
+            f"## {family[0].upper()}{family[1:]} ({len(names.split())})",
+            "",
+            ", ".join(f"`{n}`" for n in names.split()),
+        ]
     lines += ["", "## Decomposed by us", "", ", ".join(sorted(f"`{op.name().removeprefix('aten::')}`" for op in OURS))]
     page = ROOT / "docs" / "ir" / "prims.md"
     page.parent.mkdir(parents=True, exist_ok=True)

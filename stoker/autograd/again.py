@@ -3,8 +3,8 @@
 In:  what a training call noted of its inputs, and gradients of its results.
 Out: gradients of its inputs that can be differentiated in turn.
 
-Right or refused: an input that was overwritten since, and that the gradients depend on, is an error, as it is in eager; random
-operators draw the same numbers again, from the generator's state at the first call.
+Right or refused: an input that was overwritten since, and that the gradients depend on, is an error, as it is in
+eager; random operators draw the same numbers again, from the generator's state at the first call.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Snapshot:
 
 
 def snapshot(training: Training, inputs: tuple[Any, ...]) -> Snapshot:
-    """Note what `differentiate_again` will need. Inputs that are written are not held as they are: that would be a cycle."""
+    """Note what `differentiate_again` will need. Inputs that are written are not held as they are: that would be a
+    cycle."""
     if training.joint.writes:
         written = {w.index for w in training.joint.writes}
         inputs = tuple(x.detach() if i in written else x for i, x in enumerate(inputs))

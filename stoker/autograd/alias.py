@@ -3,9 +3,10 @@
 In:  fake tensors that share `FakeStorage`, and the view operators that made one from another.
 Out: for each tensor the node that holds its present content, however often its memory was written through other names.
 
-A storage has a root tensor; every other tensor on it is a chain of views from that root. Writing through one name computes
-the root's new content by the inverse of each view (`stoker.autograd.inverse`), and counts a version. A name that is read at
-an older version replays its chain. So after tracing nothing in the graph writes, and nothing depends on what shares memory.
+A storage has a root tensor; every other tensor on it is a chain of views from that root. Writing through one name
+computes the root's new content by the inverse of each view (`stoker.autograd.inverse`), and counts a version. A name
+that is read at an older version replays its chain. So after tracing nothing in the graph writes, and nothing depends
+on what shares memory.
 """
 
 from __future__ import annotations
@@ -109,7 +110,8 @@ class AliasTable:
             place.version = storage.version if _laid_out(content, place) else _STALE
 
     def fit(self, node: Node, alias: Alias) -> Node:
-        """The same content with the type and sizes of the place; at a root also with its strides, so that views replay."""
+        """The same content with the type and sizes of the place; at a root also with its strides, so that views
+        replay."""
         have, want = node.meta["val"].meta, alias.meta
         same = have.dtype is want.dtype and have.sizes == want.sizes and have.device == want.device
         if same and (alias.parent is not None or have.strides == want.strides):

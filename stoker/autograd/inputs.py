@@ -1,9 +1,9 @@
 """The fake inputs of a trace: what autograd and aliasing must know of the real ones.
 
 In:  a captured graph, its example inputs, and the fakes that capture made of them, where it did.
-Out: `Inputs`: fakes in memory of their own, leaves where the real ones are leaves, and for each the leaf whose gradient is
-     the input's. An input that is not a leaf enters through an autograd node, so that writing to it is as legal as in eager
-     and the gradient of what it held at the start can still be asked for.
+Out: `Inputs`: fakes in memory of their own, leaves where the real ones are leaves, and for each the leaf whose
+     gradient is the input's. An input that is not a leaf enters through an autograd node, so that writing to it is as
+     legal as in eager and the gradient of what it held at the start can still be asked for.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _overlaps(examples: Sequence[Any]) -> tuple[frozenset[int], ...]:
             low = example.storage_offset() * example.element_size()
             reach = sum((s - 1) * t for s, t in zip(example.shape, example.stride())) + 1
             key = example.untyped_storage()._cdata
-            spans.setdefault(key, []).append((index, low, low + reach * example.element_size()))
+            spans.setdefault(key, []).append((index, int(low), int(low + reach * example.element_size())))
     pairs = []
     for group in spans.values():
         for position, (i, low, high) in enumerate(group):

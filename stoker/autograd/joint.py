@@ -3,7 +3,8 @@
 In:  a captured graph, and fake inputs (`stoker.autograd.inputs`).
 Out: `Joint`: the graph, which results it has, what becomes of them after a call, and the gradients.
 
-The program runs on fake tensors under autograd; then the engine runs backward on them. Both are written down by one `Trace`.
+The program runs on fake tensors under autograd; then the engine runs backward on them. Both are written down by one
+`Trace`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 @dataclass(frozen=True)
 class Joint:
-    """The whole program. `results` are nodes; `tangents` has a placeholder, or None, for each; `gradients` one for each input."""
+    """The whole program. `results` are nodes; `tangents` has a placeholder, or None, for each; `gradients` one for
+    each input."""
 
     graph: Graph
     constants: dict[str, torch.Tensor]
@@ -80,7 +82,8 @@ class _Results:
     tensors: list[FakeTensor | None] = field(default_factory=list)
 
     def add(self, node: Node, tensor: FakeTensor | None) -> int:
-        """A result's position. One that would share memory with an input or another result is copied: values are separate."""
+        """A result's position. One that would share memory with an input or another result is copied: values are
+        separate."""
         for position, known in enumerate(self.tensors):
             if known is tensor and self.asked[position] is node:
                 return position
@@ -105,7 +108,8 @@ class _Results:
 def _writes(trace: Trace, inputs: Inputs, history: list[Any], results: _Results) -> tuple[Write, ...]:
     found = []
     for index, fake in enumerate(inputs.values):
-        storage = trace.aliases.storage(inputs.memories[index]) if isinstance(fake, FakeTensor) else None
+        memory = inputs.memories[index]
+        storage = None if memory is None else trace.aliases.storage(memory)
         if storage is None or not storage.version or storage.input != index:
             continue
         seen_by_autograd = fake.requires_grad and fake.grad_fn is not history[index]

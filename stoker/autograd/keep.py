@@ -3,9 +3,9 @@
 In:  a Joint, and a memory budget from 0 (keep as little as possible) to 1 (compute nothing expensive twice).
 Out: the nodes to keep.
 
-Values are vertices; keeping one costs its bytes; the backward's reads are the sink. Inputs are at the source, and so is every
-operator that must not run again: random ones always, expensive ones while the budget allows. The cheapest cut is the answer.
-A cost is a preference, except `UNLIMITED`, which no solution crosses.
+Values are vertices; keeping one costs its bytes; the backward's reads are the sink. Inputs are at the source, and so
+is every operator that must not run again: random ones always, expensive ones while the budget allows. The cheapest cut
+is the answer. A cost is a preference, except `UNLIMITED`, which no solution crosses.
 """
 
 from __future__ import annotations
@@ -25,46 +25,13 @@ _RISKY = 1 << 48
 
 aten = torch.ops.aten
 
-_CHEAP = frozenset(
-    [
-        "clone",
-        "copy",
-        "_to_copy",
-        "full",
-        "full_like",
-        "zeros",
-        "zeros_like",
-        "ones",
-        "ones_like",
-        "empty",
-        "empty_like",
-        "new_zeros",
-        "new_ones",
-        "new_full",
-        "new_empty",
-        "new_empty_strided",
-        "empty_strided",
-        "arange",
-        "scalar_tensor",
-        "where",
-        "masked_fill",
-        "constant_pad_nd",
-        "cat",
-        "stack",
-        "select_scatter",
-        "slice_scatter",
-        "diagonal_scatter",
-        "as_strided_scatter",
-        "tril",
-        "triu",
-        "fill",
-        "flip",
-        "sym_size",
-        "sym_stride",
-        "sym_numel",
-        "sym_storage_offset",
-    ]
-)
+_CHEAP_NAMES = """
+clone copy _to_copy full full_like zeros zeros_like ones ones_like empty empty_like new_zeros new_ones new_full
+new_empty new_empty_strided empty_strided arange scalar_tensor where masked_fill constant_pad_nd cat stack
+select_scatter slice_scatter diagonal_scatter as_strided_scatter tril triu fill flip sym_size sym_stride sym_numel
+sym_storage_offset
+"""
+_CHEAP = frozenset(_CHEAP_NAMES.split())
 """Operators worth running twice beside those tagged pointwise and views: they only move or make elements."""
 
 

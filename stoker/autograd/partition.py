@@ -1,11 +1,12 @@
 """Cut a joint graph in two: what runs forward, what runs backward, and the values kept in between.
 
-In:  a `Joint`, and a chooser: a function from a Joint to the nodes to keep (`keep_all`, or `stoker.autograd.keep.min_cut`).
-Out: `Parts`: two graph modules. The forward one takes the inputs and gives results, kept tensors, kept sizes; the backward
-     one takes kept tensors, kept sizes and gradients of results, and gives gradients of inputs.
+In:  a `Joint`, and a chooser: a function from a Joint to the nodes to keep (`keep_all`, or
+     `stoker.autograd.keep.min_cut`).
+Out: `Parts`: two graph modules. The forward one takes the inputs and gives results, kept tensors, kept sizes; the
+     backward one takes kept tensors, kept sizes and gradients of results, and gives gradients of inputs.
 
-What must hold (tests/unit/autograd/test_partition.py): the backward computes a value again only from what was kept, and no
-random operator is run twice.
+What must hold (tests/unit/autograd/test_partition.py): the backward computes a value again only from what was kept,
+and no random operator is run twice.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ Chooser = Callable[[Joint], Sequence[Node]]
 
 @dataclass(frozen=True)
 class Parts:
-    """The two halves. `tensors` and `sizes` count what the forward keeps; `reached_by` names, for each gradient, its tangents."""
+    """The two halves. `tensors` and `sizes` count what the forward keeps; `reached_by` names, for each gradient, its
+    tangents."""
 
     forward: GraphModule
     backward: GraphModule
@@ -140,4 +142,5 @@ def _extract(
 
 
 def _constants(joint: Joint, needed: set[Node]) -> dict[str, Any]:
-    return {n.target: joint.constants[n.target] for n in needed if n.op == "get_attr"}
+    names = [str(n.target) for n in needed if n.op == "get_attr"]
+    return {name: joint.constants[name] for name in names}

@@ -1,11 +1,12 @@
-"""Call compiled graphs as the program would have been called: results, writes to inputs, aliasing, and an autograd node.
+"""Call compiled graphs as the program would have been called: results, writes to inputs, aliasing, and an autograd
+node.
 
 In:  a `Joint`'s outcomes, and the compiled forward and backward.
 Out: a function of the program's inputs that returns the tuple of its outputs.
 
-A training call is one autograd node. It keeps what the partition chose through `save_for_backward`, so that saved-tensor
-hooks and the engine's version checks work. Asked for gradients of gradients, it differentiates the captured program instead
-(`stoker.autograd.again`).
+A training call is one autograd node. It keeps what the partition chose through `save_for_backward`, so that
+saved-tensor hooks and the engine's version checks work. Asked for gradients of gradients, it differentiates the
+captured program instead (`stoker.autograd.again`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from stoker import torch_private
 from stoker.autograd.again import differentiate_again, snapshot
 from stoker.autograd.joint import Joint
 from stoker.autograd.outcome import Computed, Fixed, Given, Outcome, Rebuilt, Write
@@ -59,10 +61,11 @@ def training_call(training: Training) -> Callable[..., tuple[Any, ...]]:
     """A call that leaves an autograd node behind."""
     finish = _finisher(training.joint)
     node = type("CompiledGraph", (_Node,), {"training": training})
-    apply = node.apply  # type: ignore[attr-defined]
+    direct, careful = torch_private.function_apply(node), node.apply  # type: ignore[attr-defined]
+    transformed = torch_private.functorch_is_active
     if finish is None:
-        return lambda *inputs: apply(*inputs)
-    return lambda *inputs: finish(inputs, apply(*inputs))
+        return lambda *inputs: (careful if transformed() else direct)(*inputs)
+    return lambda *inputs: finish(inputs, (careful if transformed() else direct)(*inputs))
 
 
 class _Node(torch.autograd.Function):

@@ -5,7 +5,8 @@
 >>> torch.ops.aten.silu.default in table()
 True
 
-Families: `pointwise`, `activation` and its gradients, `reduce`, `norm`, `loss`, `index`, `view`. `prims` is what remains.
+Families: `pointwise`, `activation` and its gradients, `reduce`, `norm`, `loss`, `index`, `view`. `prims` is what
+remains.
 """
 
 from __future__ import annotations
@@ -16,7 +17,20 @@ from stoker.decompose import activation, index, loss, norm, pointwise, reduce, v
 from stoker.decompose.prims import PRIMS
 from stoker.decompose.registry import OURS, Table, decompose
 
-__all__ = ["OURS", "PRIMS", "Table", "activation", "decompose", "index", "loss", "norm", "pointwise", "reduce", "table", "view"]
+__all__ = [
+    "OURS",
+    "PRIMS",
+    "Table",
+    "activation",
+    "decompose",
+    "index",
+    "loss",
+    "norm",
+    "pointwise",
+    "reduce",
+    "table",
+    "view",
+]
 
 
 def table(without: frozenset[Any] = frozenset()) -> Table:

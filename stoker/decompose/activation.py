@@ -169,7 +169,9 @@ def log_sigmoid_forward(x: Tensor) -> tuple[Tensor, Tensor]:
 @in_float
 def log_sigmoid_backward(gradient: Tensor, x: Tensor, buffer: Tensor) -> Tensor:
     small = torch.exp(-x.abs())
-    slope = torch.where(x < 0, torch.ones((), dtype=x.dtype, device=x.device), torch.zeros((), dtype=x.dtype, device=x.device))
+    slope = torch.where(
+        x < 0, torch.ones((), dtype=x.dtype, device=x.device), torch.zeros((), dtype=x.dtype, device=x.device)
+    )
     sign = torch.where(x < 0, 1.0, -1.0).to(x.dtype)
     return gradient * (slope - sign * (small / (1 + small)))
 

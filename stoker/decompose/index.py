@@ -20,9 +20,7 @@ def embedding(
 
 
 @decompose("embedding_dense_backward.default")
-def embedding_backward(
-    gradient: Tensor, indices: Tensor, rows: Any, padding: int, scale_by_frequency: bool
-) -> Tensor:
+def embedding_backward(gradient: Tensor, indices: Tensor, rows: Any, padding: int, scale_by_frequency: bool) -> Tensor:
     if scale_by_frequency:
         return NotImplemented
     if padding >= 0:

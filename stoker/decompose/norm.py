@@ -100,8 +100,16 @@ def batch_norm_evaluated(x: Tensor, weight: Any, bias: Any, mean: Any, variance:
 
 @decompose("native_batch_norm_backward.default")
 def batch_norm_backward(
-    gradient: Tensor, x: Tensor, weight: Any, mean: Any, variance: Any, saved_mean: Any, saved_scale: Any, training: bool,
-    eps: float, mask: list[bool],
+    gradient: Tensor,
+    x: Tensor,
+    weight: Any,
+    mean: Any,
+    variance: Any,
+    saved_mean: Any,
+    saved_scale: Any,
+    training: bool,
+    eps: float,
+    mask: list[bool],
 ) -> tuple[Any, Any, Any]:
     rank = x.dim()
     dims = [0, *range(2, rank)]

@@ -87,7 +87,9 @@ def logit(x: Tensor, eps: float | None = None) -> Tensor:
 def xlogy(x: Tensor, y: Tensor) -> Tensor:
     if not x.is_floating_point() or x.dtype is not y.dtype:
         return NotImplemented
-    return torch.where(torch.isnan(y), y, torch.where(x == 0, torch.zeros((), dtype=x.dtype, device=x.device), x * y.log()))
+    return torch.where(
+        torch.isnan(y), y, torch.where(x == 0, torch.zeros((), dtype=x.dtype, device=x.device), x * y.log())
+    )
 
 
 @decompose("zeros_like.default")

@@ -13,7 +13,7 @@ from stoker.decompose.registry import decompose, in_float
 def _count(x: Tensor, dims: Any) -> Any:
     """How many elements one result is made of."""
     total: Any = 1
-    for dim in range(x.dim()) if not dims else dims:
+    for dim in dims or range(x.dim()):
         total = total * (x.shape[dim] if x.dim() else 1)
     return total
 

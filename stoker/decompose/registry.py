@@ -1,7 +1,7 @@
 """The table of decompositions: operator to a function that computes the same by simpler operators.
 
-A decomposition is a function of the operator's own arguments. It returns NotImplemented for arguments it leaves alone. It runs
-while tracing, so what it calls is decomposed in turn; `stoker.decompose.prims` lists where that ends.
+A decomposition is a function of the operator's own arguments. It returns NotImplemented for arguments it leaves alone.
+It runs while tracing, so what it calls is decomposed in turn; `stoker.decompose.prims` lists where that ends.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def in_float(function: Decomposition) -> Decomposition:
 
 
 class Table(Mapping[Any, Decomposition]):
-    """Our decompositions, then torch's for operators that are neither ours nor prims. Torch's are loaded when first needed."""
+    """Our decompositions, then torch's for operators that are neither ours nor prims. Torch's are loaded when first
+    needed."""
 
     def __init__(self, prims: frozenset[Any], without: frozenset[Any] = frozenset()) -> None:
         self._prims, self._without = prims, without
