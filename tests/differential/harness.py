@@ -250,7 +250,13 @@ class Describe:
             return [sorted(repr(self.of(element)) for element in value), *self.state(value)]
         if isinstance(value, types.FunctionType):
             cells = [self.cell(cell) for cell in value.__closure__ or ()]
-            return [value.__qualname__, cells, self.of(value.__defaults__), self.of(value.__kwdefaults__), self.of(value.__dict__)]
+            return [
+                value.__qualname__,
+                cells,
+                self.of(value.__defaults__),
+                self.of(value.__kwdefaults__),
+                self.of(value.__dict__),
+            ]
         if isinstance(value, types.MethodType):
             return [self.of(value.__self__), self.of(value.__func__)]
         if isinstance(value, (types.BuiltinFunctionType, types.ModuleType)):
@@ -266,7 +272,9 @@ class Describe:
     def state(self, value: Any) -> list[Any]:
         found = [self.of(dict(value.__dict__))] if getattr(value, "__dict__", None) else []
         for cls in type(value).__mro__:
-            for name in getattr(cls, "__slots__", ()) if isinstance(getattr(cls, "__slots__", ()), (tuple, list)) else ():
+            for name in (
+                getattr(cls, "__slots__", ()) if isinstance(getattr(cls, "__slots__", ()), (tuple, list)) else ()
+            ):
                 if hasattr(value, name) and not name.startswith("__"):
                     found.append((name, self.of(getattr(value, name))))
         return found
@@ -293,5 +301,3 @@ class Describe:
                 value.requires_grad, value.is_leaf, value.is_inference(), storage if value.numel() else None,
                 self.of(value.grad) if value.is_leaf else None, self.of(extra) if extra else None,
             )  # fmt: skip
-
-

@@ -259,7 +259,15 @@ def test_assert_caught(x):
 @program("ZeroDivisionError, KeyError, IndexError, AttributeError, TypeError from operations")
 def test_builtin_errors(x):
     out = []
-    for f in (lambda: 1 / 0, lambda: {}["k"], lambda: [][1], lambda: x.nope, lambda: None + 1, lambda: int("z"), lambda: "a" + 1):
+    for f in (
+        lambda: 1 / 0,
+        lambda: {}["k"],
+        lambda: [][1],
+        lambda: x.nope,
+        lambda: None + 1,
+        lambda: int("z"),
+        lambda: "a" + 1,
+    ):
         try:
             f()
         except Exception as error:

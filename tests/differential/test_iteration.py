@@ -137,12 +137,34 @@ def test_tensor_numbers(x):
 
 @program("int, float, bool, complex, str constructors")
 def test_constructors(x):
-    return x, int("12"), int("ff", 16), int(3.9), float("1.5"), bool([]), complex("1+2j"), str(1.5), str(None), int(True)
+    return (
+        x,
+        int("12"),
+        int("ff", 16),
+        int(3.9),
+        float("1.5"),
+        bool([]),
+        complex("1+2j"),
+        str(1.5),
+        str(None),
+        int(True),
+    )
 
 
 @program("chr, ord, hex, bin, oct, ascii, format, repr")
 def test_text_functions(x):
-    return x, chr(97), ord("b"), hex(255), bin(5), oct(8), ascii("é"), format(3.14159, ".3f"), repr("a"), repr([1, {"k": (2,)}])
+    return (
+        x,
+        chr(97),
+        ord("b"),
+        hex(255),
+        bin(5),
+        oct(8),
+        ascii("é"),
+        format(3.14159, ".3f"),
+        repr("a"),
+        repr([1, {"k": (2,)}]),
+    )
 
 
 @program("callable, type, id comparison, len")
@@ -268,7 +290,12 @@ def test_deepcopy_tensor(x):
 
 @program("collections.abc checks and abstract methods")
 def test_abc(x):
-    return x, isinstance({}, collections.abc.MutableMapping), isinstance("s", collections.abc.Hashable), issubclass(list, collections.abc.Iterable)
+    return (
+        x,
+        isinstance({}, collections.abc.MutableMapping),
+        isinstance("s", collections.abc.Hashable),
+        issubclass(list, collections.abc.Iterable),
+    )
 
 
 @program("nested loops over tensors")

@@ -337,7 +337,9 @@ def test_attention(m, x):
     return m(q, q, q)
 
 
-@program("TransformerEncoderLayer", inputs=seeded(lambda: nn.TransformerEncoderLayer(4, 2, 8, batch_first=True, dropout=0.0)))
+@program(
+    "TransformerEncoderLayer", inputs=seeded(lambda: nn.TransformerEncoderLayer(4, 2, 8, batch_first=True, dropout=0.0))
+)
 def test_encoder_layer(m, x):
     return m(x.unsqueeze(0))
 

@@ -167,7 +167,19 @@ def test_shape_arithmetic(x):
 @program("torch.Size methods")
 def test_size(x):
     s = x.shape
-    return s.numel(), s[0], s[1:], list(s), len(s), s == (3, 4), tuple(s), s + (1,), (1, *s), 3 in s, isinstance(s, tuple)
+    return (
+        s.numel(),
+        s[0],
+        s[1:],
+        list(s),
+        len(s),
+        s == (3, 4),
+        tuple(s),
+        s + (1,),
+        (1, *s),
+        3 in s,
+        isinstance(s, tuple),
+    )
 
 
 @program("constructors")
@@ -197,7 +209,20 @@ def test_dtypes(x):
 @program("indexing")
 def test_indexing(x):
     i = torch.tensor([0, 2])
-    return x[0], x[:, 1], x[..., -1], x[None], x[1:, ::2], x[i], x[[0, 1]], x[i, i], x[:, None, 0], x[-1][-1], x[0, 0], x[()]
+    return (
+        x[0],
+        x[:, 1],
+        x[..., -1],
+        x[None],
+        x[1:, ::2],
+        x[i],
+        x[[0, 1]],
+        x[i, i],
+        x[:, None, 0],
+        x[-1][-1],
+        x[0, 0],
+        x[()],
+    )
 
 
 @program("index assignment", inputs=lambda: (torch.zeros(3, 4), torch.ones(4)))
@@ -275,7 +300,14 @@ def test_tensor_attributes(x):
 
 @program("einsum, functional")
 def test_functional(x, y):
-    return torch.einsum("ij,kj->ik", x, y), F.relu(x), F.softmax(x, dim=-1), F.layer_norm(x, (4,)), F.pad(x, (1, 1)), F.one_hot(torch.tensor([1]), 3)
+    return (
+        torch.einsum("ij,kj->ik", x, y),
+        F.relu(x),
+        F.softmax(x, dim=-1),
+        F.layer_norm(x, (4,)),
+        F.pad(x, (1, 1)),
+        F.one_hot(torch.tensor([1]), 3),
+    )
 
 
 @program("where, cat, stack, split, chunk, unbind, gather, scatter")
@@ -315,7 +347,10 @@ def test_function_plain(x):
     return Square.apply(x, 2), Fake.apply(x)
 
 
-@program("autograd.Function: several outputs, needs_input_grad", inputs=lambda: (torch.randn(3, requires_grad=True), torch.randn(3)))
+@program(
+    "autograd.Function: several outputs, needs_input_grad",
+    inputs=lambda: (torch.randn(3, requires_grad=True), torch.randn(3)),
+)
 def test_function_needs(x, y):
     a, b = Needs.apply(x, y)
     return a * 2, b
@@ -346,7 +381,9 @@ def test_checkpoint_reentrant(x):
     return checkpoint(torch.sin, y, use_reentrant=True)
 
 
-@program("tensor subclass with __torch_function__", BREAK, inputs=lambda: (torch.ones(2).as_subclass(Tagged), torch.ones(2)))
+@program(
+    "tensor subclass with __torch_function__", BREAK, inputs=lambda: (torch.ones(2).as_subclass(Tagged), torch.ones(2))
+)
 def test_subclass(t, x):
     y = x + 1
     return (t * 2 + y).as_subclass(torch.Tensor)
@@ -392,7 +429,14 @@ def test_allow_in_graph(x):
 
 @program("torch.is_tensor and type tests")
 def test_type_tests(x):
-    return torch.is_tensor(x), torch.is_tensor(1), torch.is_floating_point(x), isinstance(x, torch.FloatTensor), torch.numel(x), x.type()
+    return (
+        torch.is_tensor(x),
+        torch.is_tensor(1),
+        torch.is_floating_point(x),
+        isinstance(x, torch.FloatTensor),
+        torch.numel(x),
+        x.type(),
+    )
 
 
 @program("torch.nn.init and in-place initialisation", BREAK)
