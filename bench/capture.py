@@ -117,10 +117,19 @@ def summary(values: list[float]) -> dict[str, float]:
 def main() -> None:
     measured: dict[str, object] = {
         "machine": f"{platform.machine()}, {_cpu()}, Python {platform.python_version()}, torch {_torch()}",
-        "import torch, seconds": summary([fresh("import time; t = time.perf_counter(); import torch; print(time.perf_counter() - t)") for _ in range(5)]),
+        "import torch, seconds": summary(
+            [
+                fresh("import time; t = time.perf_counter(); import torch; print(time.perf_counter() - t)")
+                for _ in range(5)
+            ]
+        ),
         "import stoker, seconds": summary([import_seconds("import stoker") for _ in range(5)]),
-        "first call of 12-layer BERT, stoker, seconds": summary([fresh(FIRST_CALL.format(compile=STOKER)) for _ in range(3)]),
-        "first call of 12-layer BERT, torch.compile, seconds": summary([fresh(FIRST_CALL.format(compile=PEER)) for _ in range(3)]),
+        "first call of 12-layer BERT, stoker, seconds": summary(
+            [fresh(FIRST_CALL.format(compile=STOKER)) for _ in range(3)]
+        ),
+        "first call of 12-layer BERT, torch.compile, seconds": summary(
+            [fresh(FIRST_CALL.format(compile=PEER)) for _ in range(3)]
+        ),
     }
     for name, values in per_call().items():
         measured[f"a + b on 10 elements, {name}, us"] = summary(values)
@@ -135,7 +144,12 @@ def main() -> None:
 
 
 def render(measured: dict) -> str:
-    lines = [f"Machine: {measured['machine']}. Back end `eager` on both sides.", "", "| what | median | quartiles |", "|---|---|---|"]
+    lines = [
+        f"Machine: {measured['machine']}. Back end `eager` on both sides.",
+        "",
+        "| what | median | quartiles |",
+        "|---|---|---|",
+    ]
     for name, figures in measured.items():
         if isinstance(figures, dict):
             lines.append(f"| {name} | {figures['median']:.3g} | {figures['low']:.3g} to {figures['high']:.3g} |")

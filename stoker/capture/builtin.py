@@ -84,9 +84,16 @@ def pure(*reals: Any) -> None:
     _pure_kept.extend(reals)
 
 
+NAMED: dict[str, Any] = {"torch.onnx.is_in_onnx_export": False}
+"""Answers of functions in modules that are not worth importing to name them."""
+
+
 def handler_for(real: Any) -> Handler | None:
     found = _handlers.get(id(real))
-    return found[1] if found is not None and found[0] is real else None
+    if found is not None and found[0] is real:
+        return found[1]
+    name = f"{real.__module__}.{real.__name__}" if isinstance(real, types.FunctionType) else None
+    return (lambda m, args, kwargs: Constant(NAMED[name])) if name in NAMED else None
 
 
 def apply(m: Machine, call: Callable[..., Value], function: Any, args: Arguments, kwargs: Keywords) -> Value:

@@ -35,7 +35,6 @@ ANSWERS: dict[Any, Any] = {
     torch_private.is_scripting: False,
     torch_private.is_tracing: False,
     torch._C._get_tracing_state: None,
-    torch.onnx.is_in_onnx_export: False,
     torch.overrides.has_torch_function: False,
     torch.overrides.has_torch_function_unary: False,
     torch.overrides.has_torch_function_variadic: False,
