@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 MAXIMUM_DEPTH = 400
+AFTER_YIELD_FROM = 2  # RESUME's argument
 
 
 class Calls:
@@ -93,7 +94,9 @@ class Calls:
                 generator.started = True
                 raise raised
             if raised is not None:
-                self.unwind(frame, frame.instructions[frame.position - 1], raised)
+                yielded = self.throw_into(frame, raised)
+                if yielded is not None:
+                    return yielded
             elif generator.started:
                 frame.push(sent if sent is not None else Constant(None))
             generator.started = True
@@ -105,6 +108,26 @@ class Calls:
         if frame.yielded is not None:
             return frame.yielded
         generator.result = result if result is not None else Constant(None)
+        return None
+
+    def throw_into(self: Machine, frame: Frame, raised: Raised) -> Value | None:
+        """Raise at the yield where a frame waits, or first in the iterator that its `yield from` waits for."""
+        waits = frame.instructions[frame.position]
+        if waits.name == "RESUME" and waits.value & 3 == AFTER_YIELD_FROM and isinstance(frame.stack[-1], GeneratorValue):
+            inner, send = frame.stack[-1], frame.instructions[frame.position - 2]
+            assert send.name == "SEND"
+            try:
+                if issubclass(raised.value.python_type(), GeneratorExit):
+                    inner.method_close(self)
+                else:
+                    return inner.resume(self, None, raised)
+            except Exhausted:
+                self.finish_send(frame, inner.take_result() or Constant(None))
+                frame.jump(send.value)
+                return None
+            except Raised as other:
+                raised = other
+        self.unwind(frame, frame.instructions[frame.position - 1], raised)
         return None
 
     def bind_arguments(self: Machine, function: FunctionValue, args: Arguments, kwargs: Keywords) -> dict[str, Value]:

@@ -48,7 +48,7 @@ WITH_NULL = "Nv" if NULL_BEFORE_CALLABLE else "vN"
 
 def leave_by_return(e: Emitter, value: Value) -> None:
     e.effects()
-    e.load(value)
+    e.load_last(value)
     e.code += build.return_value()
 
 
@@ -84,12 +84,23 @@ def leave_by_break(e: Emitter, instruction: Instruction) -> None:
     _place_locals(state)
     for exception in state.handled:
         e.load(exception)
-        e.code += enter_handler()
+        e.code += enter_handler() if exception.source is not None else _raise_anew(state, exception)
     for operand in operands:
         e.load(operand)
     if instruction.name in READS_LOCAL and instruction.value not in frame.locals:
         _unbind(state, instruction.value)
     _run(state)
+
+
+def _raise_anew(s: _Break, exception: Value) -> Code:
+    """With a rebuilt exception on the stack: raise it at the line where the program raised it, and handle it here.
+
+    So its traceback has that line, should the program raise it again."""
+    positions = getattr(exception, "positions", None)
+    depth = s.handled.index(exception)
+    landing = enter_handler()
+    landing[0].handler = None
+    return [Instruction("RAISE_VARARGS", 1, positions=positions, handler=Handler(landing[0], depth, False)), *landing]
 
 
 def _keep_cells(s: _Break) -> None:
@@ -136,8 +147,7 @@ def _already_there(name: str, value: Value) -> bool:
 
 
 def _live(s: _Break, instruction: Instruction) -> frozenset[str]:
-    origin = s.frame.program.origin
-    return origin.live_locals[origin.index[id(instruction)]]
+    return s.frame.program.origin.live_locals[_index(s, instruction)]
 
 
 def _run(s: _Break) -> None:
@@ -179,6 +189,8 @@ def _native(s: _Break) -> tuple[Code, str]:
         before = [Instruction("KW_NAMES", names)] if names else []
         before += [Instruction("PRECALL", i.value)] if HAS_PRECALL else []
         return [*before, _copy(i)], VALUE_MARK
+    if i.name == "RERAISE":
+        return [Instruction("RERAISE", 0, positions=i.positions)], ""
     if i.name == "LOAD_METHOD" or (i.name == "LOAD_ATTR" and i.flag):
         return [Instruction("LOAD_ATTR", i.value, positions=i.positions)], WITH_NULL
     if i.name == "LOAD_GLOBAL" and i.flag:

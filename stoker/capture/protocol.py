@@ -20,6 +20,7 @@ from stoker.capture.values.classes import ClassValue, SuperValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinValue, FunctionValue, MethodValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
+from stoker.capture.values.iterator import GeneratorValue
 from stoker.capture.values.mapping import pairs_of
 from stoker.capture.values.sequence import SequenceValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
@@ -283,7 +284,12 @@ class Protocol:
         try:
             return value.next(self)
         except Exhausted:
-            self.raise_(StopIteration)
+            self.stop_iteration(value)
+
+    def stop_iteration(self: Machine, iterator: Value) -> NoReturn:
+        """The end of an iterator, as an exception: a generator's carries what it returned."""
+        result = iterator.take_result() if isinstance(iterator, GeneratorValue) else None
+        self.raise_(StopIteration, *([] if result is None else [result]))
 
     def pairs_of(self: Machine, value: Value) -> list[tuple[Value, Value]]:
         return pairs_of(self, value)

@@ -29,6 +29,7 @@ from stoker.capture.values.function import (
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
 from stoker.capture.values.iterator import RunningIterator
 from stoker.capture.values.mapping import DictValue, SetValue
+from stoker.capture.values.opaque import OpaqueValue
 from stoker.capture.values.module import ModuleValue, PythonModule
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
@@ -201,10 +202,10 @@ class Wrapping:
     def wrap_tensor(self: Machine, real: torch.Tensor, source: Source) -> Value:
         cls = type(real)
         if cls not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and not self.known_tensor_class(cls):
-            raise Break(f"the tensor subclass {cls.__qualname__}", f"{source.text} has behaviour that is not captured")
-        sizes, strides, size_spec, stride_spec = self.sizes.shape_of(self, real, source)
+            return self.wrap_opaque(real, source, f"the tensor subclass {cls.__qualname__}", "has behaviour that is not captured")
         if real.layout is not torch.strided:
-            raise Break(f"a {real.layout} tensor", f"{source.text} is not strided")
+            return self.wrap_opaque(real, source, f"a {real.layout} tensor", "is not strided")
+        sizes, strides, size_spec, stride_spec = self.sizes.shape_of(self, real, source)
         self.guard(source, TensorMatch(_C.tensor_spec(real, size_spec, stride_spec), _describe(real)))
         fake = self.fake_mode.from_real(real, sizes=sizes, strides=strides)
         node = self.graph.placeholder(self.fresh_input_name(source))
@@ -214,6 +215,10 @@ class Wrapping:
         self.inputs.append((node, source, real))
         self.tensor_of_fake[id(fake)] = value
         return value
+
+    def wrap_opaque(self: Machine, real: Any, source: Source, construct: str, reason: str) -> Value:
+        self.guard_unless_fixed(source, TypeIs(type(real)))
+        return OpaqueValue(real, source, construct, f"{source.text} {reason}")
 
     def wrap_tuple(self: Machine, real: tuple, source: Source) -> Value:
         self.guard_unless_fixed(source, TypeIs(type(real)))
@@ -253,7 +258,7 @@ class Wrapping:
 
     def wrap_set(self: Machine, real: Any, source: Source) -> Value:
         if not all(is_plain(element) for element in real):
-            raise Break("a set", f"{source.text} holds elements that are not plain data")
+            return self.wrap_opaque(real, source, "a set", "holds elements that are not plain data")
         self.guard_unless_fixed(source, TypeIs(type(real)))
         self.guard(source, Equals(real.copy()))
         return SetValue({element: Constant(element) for element in real}, type(real), source, real)
@@ -306,9 +311,9 @@ class Wrapping:
         return PartialValue(function, args, kwargs, real, source)
 
     def wrap_builtin(self: Machine, real: Any, source: Source) -> Value:
-        owner = getattr(real, "__self__", None)
+        owner = getattr(real, "__self__", real)
         raw = inspect.getattr_static(type(owner), getattr(real, "__name__", ""), None)
-        if isinstance(raw, (types.MethodDescriptorType, types.WrapperDescriptorType)) and not isinstance(owner, type):
+        if owner is not real and isinstance(raw, (types.MethodDescriptorType, types.WrapperDescriptorType)) and not isinstance(owner, type):
             self.guard_unless_fixed(source, TypeIs(type(real)))
             self.guard(Attribute(source, "__name__"), Equals(real.__name__))
             receiver = self.wrap(owner, Attribute(source, "__self__"))

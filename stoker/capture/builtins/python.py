@@ -16,7 +16,7 @@ from stoker.capture.builtin import EXCEPTION_METHODS, handles, on_object, pure, 
 from stoker.capture.values.classes import ClassValue, SuperValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod, BuiltinValue, FunctionValue, MethodValue, PartialValue
-from stoker.capture.values.instance import InstanceValue, ObjectValue
+from stoker.capture.values.instance import ExceptionValue, InstanceValue, ObjectValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import ListValue, TupleValue, sort_values
 from stoker.capture.values.size import SymbolicValue
@@ -163,8 +163,8 @@ def object_ne(m: Machine, value: Value, other: Value) -> Value:
 
 @on_object(BaseException.__init__)
 def exception_init(m: Machine, value: Value, *args: Value, **kwargs: Value) -> Value:
-    if isinstance(value, InstanceValue):
-        value.storage = TupleValue(list(args))
+    if isinstance(value, ExceptionValue):
+        value.set_args(m, list(args))
     return NONE
 
 

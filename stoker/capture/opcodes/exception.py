@@ -25,8 +25,8 @@ def RAISE_VARARGS(m: Machine, f: Frame, i: Instruction) -> None:
     cause = m.as_cause(f.pop()) if i.value == 2 else None
     value = m.as_exception(f.pop())
     if cause is not None and isinstance(value, ExceptionValue):
-        value.links["__cause__"] = cause
-        value.links["__suppress_context__"] = Constant(True)
+        value.link(m, "__cause__", cause)
+        value.link(m, "__suppress_context__", Constant(True))
     raise Raised(value)
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 class ClassValue(ObjectValue):
     """A class. Classes are real objects: captured code may call and inspect them, not change them."""
 
+    has_identity = False
+
     def __init__(self, real: type, source: Source | None = None) -> None:
         super().__init__(type(real), real, source)
 

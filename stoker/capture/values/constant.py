@@ -45,6 +45,8 @@ def is_plain(obj: Any) -> bool:
 class Constant(Value):
     """A known immutable object."""
 
+    has_identity = False
+
     def __init__(self, value: Any, source: Source | None = None) -> None:
         self.value, self.source = value, source
 

@@ -265,6 +265,8 @@ class PartialValue(ObjectValue):
 class BuiltinValue(ObjectValue):
     """A callable written in C, or a Python callable that the evaluator treats as a unit."""
 
+    has_identity = False
+
     def __init__(self, real: Any, source: Source | None = None) -> None:
         super().__init__(type(real), real, source)
 

@@ -201,20 +201,25 @@ class GeneratorValue(IteratorValue):
     def next(self, m: Machine) -> Value:
         return self.resume(m, None)
 
+    def take_result(self) -> Value | None:
+        """What the generator returned, the first time it is asked for; None for None."""
+        result, self.result = self.result, Constant(None)
+        return None if _is_none(result) else result
+
     def method_send(self, m: Machine, value: Value) -> Value:
         if not self.started and not (isinstance(value, Constant) and value.value is None):
             m.raise_(TypeError, "can't send non-None value to a just-started generator")
         try:
             return self.resume(m, value)
         except Exhausted:
-            m.raise_(StopIteration, *([] if _is_none(self.result) else [self.result]))
+            m.stop_iteration(self)
 
     def method_throw(self, m: Machine, kind: Value, value: Value | None = None, trace: Value | None = None) -> Value:
         error = m.as_exception(kind if value is None or _is_none(value) else value)
         try:
             return self.resume(m, None, Raised(error))
         except Exhausted:
-            m.raise_(StopIteration, *([] if _is_none(self.result) else [self.result]))
+            m.stop_iteration(self)
 
     def method_close(self, m: Machine) -> Value:
         if self.started and not self.finished:
@@ -234,14 +239,7 @@ class GeneratorValue(IteratorValue):
         return self.method_send(m, Constant(None))
 
     def emit(self, e: Emitter) -> None:
-        if not self.started:
-            e.load_pending_generator(self)
-            return
-        raise Break(
-            "a live generator",
-            f"generator `{self.frame.code.co_qualname}` is suspended in the middle and would have to leave the graph",
-            "finish the generator before the graph break, or turn it into a list",
-        )
+        e.new_generator(self)
 
 
 class RunningIterator(Value):
