@@ -233,6 +233,10 @@ class Emitter:
         if value._keyword_defaults:
             table = DictValue({k: (Constant(k), v) for k, v in value._keyword_defaults.items()})
             self.store_attribute(value, "__kwdefaults__", table)
+        if value.annotations is not None:
+            table = value.annotations_dict(self.m)
+            if table._entries:
+                self.store_attribute(value, "__annotations__", table)
         attributes = value._attributes
         if attributes is not None:
             for key, attribute in attributes._entries.values():

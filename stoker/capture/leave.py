@@ -27,6 +27,7 @@ from stoker.capture.resume import (
     results_count,
     resume_function,
 )
+from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import PreviousException
 from stoker.capture.values.value import Lazy, Null, Value
 from stoker.errors import SkipFrame
@@ -74,7 +75,8 @@ def leave_by_break(e: Emitter, instruction: Instruction) -> None:
     depth = len(frame.stack) - count
     if depth < 0:
         raise SkipFrame(f"{instruction.name} takes more than the stack holds")
-    below, operands = frame.stack[:depth], frame.stack[depth:]
+    stack = _with_dead_markers_replaced(frame)
+    below, operands = stack[:depth], stack[depth:]
     if any(isinstance(value, PreviousException) for value in operands):
         raise SkipFrame(f"capture cannot break at {instruction.name} inside an exception handler's own bookkeeping")
     state = _Break(e, m, frame, instruction, below, operands, [], list(frame.handled))
@@ -90,6 +92,19 @@ def leave_by_break(e: Emitter, instruction: Instruction) -> None:
     if instruction.name in READS_LOCAL and instruction.value not in frame.locals:
         _unbind(state, instruction.value)
     _run(state)
+
+
+def _with_dead_markers_replaced(frame: Frame) -> list[Value]:
+    """The stack. POP_EXCEPT takes a copy of the marker of what was handled before: the original is then a plain value."""
+    active = len(frame.handled)
+    found: list[Value] = []
+    for value in frame.stack:
+        if isinstance(value, PreviousException):
+            active -= 1
+            if active < 0:
+                value = value.previous or Constant(None)
+        found.append(value)
+    return found
 
 
 def _raise_anew(s: _Break, exception: Value) -> Code:

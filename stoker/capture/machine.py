@@ -87,6 +87,7 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Effects):
         self.fake_mode = FakeMode(self.env)
         self.sizes = Sizes(self.env, history, dynamic)
         self.depth = self.mode_changes = 0
+        self.open_scopes: list[Any] = []
         self.raised_at: dict[int, tuple[int, Value]] = {}
         self.names: set[str] = set()
         self.inlined: set[types.CodeType] = set()

@@ -68,7 +68,7 @@ PREP_RERAISE_STAR = CHECK_EG_MATCH
 
 
 def BEFORE_WITH(m: Machine, f: Frame, i: Instruction) -> None:
-    manager = f.pop()
+    manager = m.as_scope(f.pop())
     enter, leave = m.context_method(manager, "__enter__"), m.context_method(manager, "__exit__")
     f.push(leave)
     f.push(m.call(enter, [], {}))

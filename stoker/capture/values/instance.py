@@ -13,6 +13,7 @@ from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Arguments, Exhausted, Keywords, Value
 from stoker.errors import Raised
+from stoker.guard.guard import Holds
 from stoker.guard.source import Attribute, InstanceDict, Slot, Source
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ class ObjectValue(Value):
             try:
                 real = descriptor.__get__(self.real)
             except AttributeError:
-                self.unsupported(f"the empty slot {descriptor.__name__!r}")
+                m.guard(self.source, Holds(lambda now: not _is_filled(descriptor, now), f"has no {descriptor.__name__}"))
+                return None
             self.slots[descriptor] = m.wrap(real, Slot(self.source, descriptor))
         return self.slots.get(descriptor)
 
@@ -240,6 +242,14 @@ class ExceptionValue(InstanceValue):
     def describe(self) -> str:
         args = ", ".join(a.describe() for a in self.storage.raw_elements())  # type: ignore[union-attr]
         return f"{self.cls.__name__}({args})"
+
+
+def _is_filled(descriptor: Any, instance: Any) -> bool:
+    try:
+        descriptor.__get__(instance)
+    except AttributeError:
+        return False
+    return True
 
 
 class PreviousException(Value):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from stoker.capture.values.constant import Constant
@@ -163,6 +163,50 @@ class CallIterator(IteratorValue):
 
     def emit(self, e: Emitter) -> None:
         e.call_function(iter, [self.function, self.sentinel])
+
+
+class PolyfilledIterator(IteratorValue):
+    """An iterator written in C whose elements come from a generator of the polyfill."""
+
+    def __init__(
+        self,
+        maker: Callable[..., Any],
+        generator: Value,
+        args: list[Value],
+        kind: type | None = None,
+        keywords: dict[str, Value] | None = None,
+    ) -> None:
+        assert isinstance(generator, GeneratorValue)
+        self.maker, self.generator, self.args, self.keywords = maker, generator, args, keywords or {}
+        self.kind = kind or maker  # type: ignore[assignment]
+
+    def next(self, m: Machine) -> Value:
+        return self.generator.next(m)
+
+    def emit(self, e: Emitter) -> None:
+        """Made anew if it has not begun; what is left of it, behind an iterator written in C, if it has."""
+        if self.generator.started or self.args == [self.generator]:
+            e.call_function(itertools.chain, [self.generator])
+        else:
+            e.call_function(self.maker, self.args, self.keywords)
+
+
+class PooledIterator(IteratorValue):
+    """product, permutations, combinations: the real iterator, over Values."""
+
+    def __init__(self, kind: type, rows: Iterator[tuple[Value, ...]]) -> None:
+        self.kind, self.rows = kind, rows
+
+    def next(self, m: Machine) -> Value:
+        try:
+            return TupleValue(list(next(self.rows)))
+        except StopIteration:
+            raise Exhausted from None
+
+    def emit(self, e: Emitter) -> None:
+        rest = list(self.rows)
+        self.rows = iter(rest)
+        e.call_function(itertools.chain, [TupleValue([TupleValue(list(row)) for row in rest])])
 
 
 class GeneratorValue(IteratorValue):
