@@ -105,7 +105,8 @@ def check(p: Program) -> None:
 
 
 def assert_expectation(p: Program, graphs: list[Any]) -> None:
-    skips = [event for event in log.events("skip") if p.function.__name__ in event.subject]
+    name = p.function.__qualname__
+    skips = [e for e in log.events("skip") if e.subject == name or e.subject.startswith(f"{name}.<__resume")]
     breaks = log.events("break")
     match p.expect:
         case "one graph":
@@ -129,6 +130,7 @@ class Runner:
         p = self.program
         torch.manual_seed(seed)
         random.seed(seed)
+        torch.utils.hooks.RemovableHandle.next_id = 0
         args = p.inputs() if p.inputs is not None else tuple(default_inputs(p))
         if p.factory:
             function = p.function()
@@ -290,6 +292,8 @@ class Describe:
             return "<empty>"
 
     def tensor(self, value: torch.Tensor) -> Any:
+        if torch.nn.parameter.is_lazy(value):
+            return "lazy"
         if value.layout is not torch.strided:
             return (str(value.layout), value.dtype, tuple(value.shape))
         with contextlib.nullcontext() if value.is_inference() else torch.no_grad():

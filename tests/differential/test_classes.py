@@ -645,7 +645,7 @@ def test_class_assignment(x):
     return x * Plain.shared
 
 
-@program("class defined inside", BREAK)
+@program("class defined inside", BREAK, steady=False)
 def test_class_inside(x):
     class Local:
         k = 2

@@ -170,7 +170,7 @@ def test_string_iteration(x):
 def test_tuples(x):
     t = (x, x + 1, 2)
     u = t[1:] + (5,) * 2
-    return u, len(t), t[-1], (1, 2) < (1, 3), t.index(2), (1, 1, 2).count(1), 2 in (1, 2)
+    return u, len(t), t[-1], (1, 2) < (1, 3), (5, 2).index(2), (1, 1, 2).count(1), 2 in (1, 2)
 
 
 @program("list methods")

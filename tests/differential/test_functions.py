@@ -183,7 +183,7 @@ def test_wrong_arguments(x):
     return positional_only(y, 1, 2)
 
 
-@program("unexpected keyword raises TypeError", BREAK)
+@program("unexpected keyword raises TypeError")
 def test_unexpected_keyword(x):
     y = x + 1
     try:
@@ -197,7 +197,7 @@ def test_recursion(x):
     return x * factorial(5), even(6), odd(3)
 
 
-@program("decorators and functools.wraps")
+@program("decorators and functools.wraps", globals=("TABLE",))
 def test_decorators(x):
     return decorated(x), decorated.__name__, decorated.__doc__ is None
 

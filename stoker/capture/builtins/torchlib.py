@@ -75,6 +75,7 @@ QUERIES = (
     torch.amp.autocast_mode.is_autocast_available,
     torch._C._is_autocast_available,
     torch._C._len_torch_function_stack,
+    torch_private.is_torch_function_mode_enabled,
     torch.get_num_threads,
     torch.finfo,
     torch.iinfo,
