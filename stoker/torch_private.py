@@ -67,7 +67,7 @@ def fake_kernel_context(get: Callable[[], object]) -> AbstractContextManager[obj
 
 
 def function_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
-    """`apply` of an autograd function without the Python above it, which serves functorch and default arguments. 2.11, 2.13."""
+    """`apply` of an autograd function without the Python above it (for functorch, default arguments). 2.11, 2.13."""
     return super(torch.autograd.Function, function).apply  # type: ignore[misc, no-any-return]
 
 
@@ -81,4 +81,4 @@ next_sequence_number = torch.autograd._get_sequence_nr
 """The number that the next autograd node of this thread will get. 2.11, 2.13."""
 
 has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-"""Does an operator, by name, have a kernel of its own for a device: tells what eager runs from what it takes apart. 2.11, 2.13."""
+"""Has an operator, by name, a kernel for a device: tells what eager runs from what it takes apart. 2.11, 2.13."""

@@ -38,7 +38,7 @@ def aot(
     grad = torch.is_grad_enabled()
     with torch.inference_mode(False), torch.set_grad_enabled(grad):
         try:
-            inputs = make_inputs(graph_module, example_inputs, grad=grad)
+            inputs = make_inputs(graph_module, example_inputs)
             joint = trace_joint(graph_module, inputs, decompositions, grad=grad)
         except (CannotTrace, DataDependent, NoMetaRule):
             return graph_module

@@ -44,14 +44,14 @@ class Inputs:
                     raise CannotTrace("an input is written, and another input shares its memory")
 
 
-def make_inputs(captured: GraphModule, examples: Sequence[Any], *, grad: bool) -> Inputs:
+def make_inputs(captured: GraphModule, examples: Sequence[Any]) -> Inputs:
     """Fake inputs for a captured graph."""
     placeholders = [n for n in captured.graph.nodes if n.op == "placeholder"]
     given = [node.meta.get("example_value") for node in placeholders]
     mode = next((v.memory.mode for v in given if isinstance(v, FakeTensor)), None) or FakeMode()
     values, leaves, memories = [], [], []
     for example, known in zip(examples, given):
-        value, leaf = _enter(mode, example, known, grad)
+        value, leaf = _enter(mode, example, known)
         values.append(value)
         leaves.append(leaf)
         memories.append(value.memory if isinstance(value, FakeTensor) else None)
@@ -59,7 +59,7 @@ def make_inputs(captured: GraphModule, examples: Sequence[Any], *, grad: bool) -
     return Inputs(mode, names, tuple(values), tuple(memories), tuple(leaves), _overlaps(examples))
 
 
-def _enter(mode: FakeMode, example: Any, known: Any, grad: bool) -> tuple[Any, FakeTensor | None]:
+def _enter(mode: FakeMode, example: Any, known: Any) -> tuple[Any, FakeTensor | None]:
     """An input as the program sees it, and the leaf that stands for it."""
     if not isinstance(example, torch.Tensor):
         return (example if known is None else known), None
