@@ -20,7 +20,7 @@ using CodeExtra = std::vector<Record*>;
 
 CodeExtra* code_extra(PyCodeObject* code) {
   void* extra = nullptr;
-  if (_PyCode_GetExtra(reinterpret_cast<PyObject*>(code), extra_index, &extra) < 0) PyErr_Clear();
+  if (compat::code_get_extra(reinterpret_cast<PyObject*>(code), extra_index, &extra) < 0) PyErr_Clear();
   return static_cast<CodeExtra*>(extra);
 }
 
@@ -308,7 +308,7 @@ Record* make_record(PyCodeObject* code, Compiler* compiler) {
   CodeExtra* extra = code_extra(code);
   if (!extra) {
     extra = new CodeExtra();
-    if (_PyCode_SetExtra(reinterpret_cast<PyObject*>(code), extra_index, extra) < 0) {
+    if (compat::code_set_extra(reinterpret_cast<PyObject*>(code), extra_index, extra) < 0) {
       delete extra;
       return nullptr;
     }
@@ -323,7 +323,7 @@ Record* make_record(PyCodeObject* code, Compiler* compiler) {
 }
 
 bool add_cache_types(PyObject* module) {
-  extra_index = _PyEval_RequestCodeExtraIndex(free_extra);
+  extra_index = compat::request_code_extra(free_extra);
   if (extra_index < 0) {
     PyErr_SetString(PyExc_RuntimeError, "no code extra index is left for stoker");
     return false;

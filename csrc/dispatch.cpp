@@ -42,7 +42,8 @@ PyObject* run_entry(const Call& call, Entry* entry, PyObject** arguments) {
   ++entry->hits;
   HookScope scope(entry->keeps_hook ? call.compiler : nullptr);
   PassThrough pass(entry->keeps_hook ? entry->code : nullptr);
-  return _PyFunction_Vectorcall(function.get(), arguments, call.count + entry->guards->slot_count, nullptr);
+  const vectorcallfunc run = reinterpret_cast<PyFunctionObject*>(function.get())->vectorcall;
+  return run(function.get(), arguments, call.count + entry->guards->slot_count, nullptr);
 }
 
 // GUARDS_HOLD and a result (null: exception), or the index of the guard that failed.

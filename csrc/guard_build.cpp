@@ -27,9 +27,11 @@ bool compares_without_python(PyObject* constant) {
 bool may_run_python(const Check& check) {
   switch (check.kind) {
     case CheckKind::PYTHON:
-    case CheckKind::LENGTH:
-    case CheckKind::DICT_KEYS:
       return true;
+    case CheckKind::DICT_KEYS:
+      for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(check.argument); ++i)
+        if (!compares_without_python(PyTuple_GET_ITEM(check.argument, i))) return true;
+      return false;
     case CheckKind::EQUALS:
     case CheckKind::HAS_KEY:
     case CheckKind::LACKS_KEY:
@@ -54,6 +56,11 @@ bool may_run_python(const Node& node) {
     default:
       return false;
   }
+}
+
+// Whether the answer can change while the object stays the same one.
+bool depends_on_identity_only(const Check& check) {
+  return is_identity(check) || (check.kind == CheckKind::EQUALS && compares_without_python(check.argument));
 }
 
 // Objects that outlive their guard anyway are held weakly, so that a guard keeps no user object alive.
@@ -202,10 +209,13 @@ bool read_node(GuardProgram* program, PyObject* description, bool is_root, std::
 
   if (!read_nodes(program, children, false, filled)) return false;
   Node& made = program->nodes[index];
-  made.end = static_cast<uint32_t>(program->nodes.size());
+  made.length = static_cast<uint32_t>(program->nodes.size() - index);
   // Checks lie in preorder too: the first guard of the subtree is the first check from here on, if it has any.
   made.first_guard = made.first_check < program->checks.size() ? program->checks[made.first_check].guard : NO_GUARD;
   for (uint32_t i = made.first_check; i < made.end_check; ++i) made.hold |= may_run_python(program->checks[i]);
+  made.settled = made.accessor == Accessor::DICT_ITEM && is_leaf(made) && made.slot < 0;
+  for (uint32_t i = made.first_check; i < made.end_check; ++i)
+    made.settled &= depends_on_identity_only(program->checks[i]);
   for (size_t i = index + 1; i < program->nodes.size(); ++i)
     made.hold |= program->nodes[i].hold || may_run_python(program->nodes[i]);
   return true;
@@ -265,7 +275,7 @@ int program_traverse(PyObject* object, visitproc visit, void* arg) {
   for (Node& node : self->nodes) Py_VISIT(node.argument);
   for (Check& check : self->checks) {
     Py_VISIT(check.argument);
-    Py_VISIT(check.reference);
+    if (is_identity(check)) Py_VISIT(check.reference);
   }
   return 0;
 }
@@ -280,7 +290,7 @@ int program_clear(PyObject* object) {
   for (Node& node : nodes) Py_XDECREF(node.argument);
   for (Check& check : checks) {
     Py_XDECREF(check.argument);
-    Py_XDECREF(check.reference);
+    if (is_identity(check)) Py_XDECREF(check.reference);
   }
   return 0;
 }
@@ -359,7 +369,6 @@ bool add_guard_types(PyObject* module) {
   if (!add_numbers(module, "CHECKS", {STOKER_CHECKS(STOKER_WORD)})) return false;
   if (!add_numbers(module, "SHAPE_OPS", {STOKER_SHAPE_OPS(STOKER_WORD)})) return false;
 #undef STOKER_WORD
-  // A bare object with a name of its own in repr would need a type; a unique Ellipsis-like object() is enough.
   missing = PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type));
   return missing && PyModule_AddObjectRef(module, "MISSING", missing) == 0 &&
          add_type(module, &program_spec, &guard_program_type);

@@ -14,12 +14,16 @@ struct Context {
   Py_ssize_t count;
   PyFunctionObject* function;
   PyObject** fetched;
+  bool holds_all;
+  mutable bool needs_hold = false;  // a check would have run Python code with objects that are only borrowed
+
+  bool may_run_python() const {
+    needs_hold = !holds_all;
+    return holds_all;
+  }
 };
 
-// A dictionary item under a tag that is already known, or looked up and remembered.
-PyObject* remembered_item(Node& node, PyObject* dict) {
-  const uint64_t tag = compat::dict_tag(dict);
-  if (tag && tag == node.tag) return node.value;
+PyObject* look_up_item(Node& node, PyObject* dict, uint64_t tag) {
   PyObject* value = _PyDict_GetItem_KnownHash(dict, node.argument, node.number);
   // Comparing keys may have run Python code that changed the dictionary.
   if (value && tag == compat::dict_tag(dict)) {
@@ -27,6 +31,12 @@ PyObject* remembered_item(Node& node, PyObject* dict) {
     node.value = value;
   }
   return value;
+}
+
+// A dictionary item, looked up only if the dictionary has changed.
+inline PyObject* remembered_item(Node& node, PyObject* dict) {
+  const uint64_t tag = compat::dict_tag(dict);
+  return tag && tag == node.tag ? node.value : look_up_item(node, dict, tag);
 }
 
 PyObject* fetch_global(Node& node, PyFunctionObject* function) {
@@ -159,13 +169,15 @@ bool same_constant(PyObject* a, PyObject* b) {
   return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
 }
 
-bool has_length(PyObject* object, Py_ssize_t length) {
+bool has_length(PyObject* object, Py_ssize_t length, const Context& context) {
   if (PyList_CheckExact(object) || PyTuple_CheckExact(object)) return Py_SIZE(object) == length;
-  if (PyDict_CheckExact(object)) return PyDict_GET_SIZE(object) == length;
-  return PyObject_Size(object) == length;
+  // OrderedDict and most subclasses inherit the length of dict.
+  if (PyDict_Check(object) && Py_TYPE(object)->tp_as_mapping->mp_length == PyDict_Type.tp_as_mapping->mp_length)
+    return PyDict_GET_SIZE(object) == length;
+  return context.may_run_python() && PyObject_Size(object) == length;
 }
 
-bool has_keys(PyObject* dict, PyObject* keys) {
+bool has_keys(PyObject* dict, PyObject* keys, const Context& context) {
   if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
   if (PyDict_CheckExact(dict)) {
     Py_ssize_t position = 0;
@@ -174,6 +186,7 @@ bool has_keys(PyObject* dict, PyObject* keys) {
       if (i >= PyTuple_GET_SIZE(keys) || !same_constant(key, PyTuple_GET_ITEM(keys, i))) return false;
     return true;
   }
+  if (Py_TYPE(dict)->tp_iter != PyODict_Type.tp_iter && !context.may_run_python()) return false;
   Ref iterator = Ref::steal(PyObject_GetIter(dict));
   if (!iterator) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); ++i) {
@@ -226,12 +239,12 @@ bool asks_python(const Check& check, PyObject* object) {
   return answer && PyObject_IsTrue(answer.get()) == 1;
 }
 
-bool holds_on_dict(const Check& check, PyObject* dict) {
+bool holds_on_contents(const Check& check, PyObject* dict, const Context& context) {
   switch (check.kind) {
     case CheckKind::LENGTH:
-      return has_length(dict, check.low);
+      return has_length(dict, check.low, context);
     case CheckKind::DICT_KEYS:
-      return has_keys(dict, check.argument);
+      return has_keys(dict, check.argument, context);
     case CheckKind::HAS_KEY:
       return contains(dict, check) == 1;
     default:
@@ -240,11 +253,11 @@ bool holds_on_dict(const Check& check, PyObject* dict) {
 }
 
 // A check on what a dictionary contains: what held under a tag still holds under it.
-bool holds_on_container(Check& check, PyObject* object) {
-  if (!PyDict_CheckExact(object)) return holds_on_dict(check, object);
+bool holds_on_container(Check& check, PyObject* object, const Context& context) {
+  if (!PyDict_CheckExact(object)) return holds_on_contents(check, object, context);
   const uint64_t tag = compat::dict_tag(object);
   if (tag && tag == check.tag) return true;
-  if (!holds_on_dict(check, object)) return false;
+  if (!holds_on_contents(check, object, context)) return false;
   if (tag == compat::dict_tag(object)) check.tag = tag;
   return true;
 }
@@ -263,7 +276,7 @@ bool holds(Check& check, PyObject* object, const Context& context) {
     case CheckKind::DICT_KEYS:
     case CheckKind::HAS_KEY:
     case CheckKind::LACKS_KEY:
-      return holds_on_container(check, object);
+      return holds_on_container(check, object, context);
     case CheckKind::TENSOR:
       return tensor_matches(check.argument, object);
     case CheckKind::SAME_AS:
@@ -282,19 +295,44 @@ bool holds(Check& check, PyObject* object, const Context& context) {
   Py_UNREACHABLE();
 }
 
-int visit_node(GuardProgram* program, uint32_t index, PyObject* parent, const Context& context) {
-  Node& node = program->nodes[index];
-  Ref owned;
-  PyObject* object = fetch(node, parent, context, owned);
-  if (!object) return node.first_guard;
-  if (node.hold && !owned) owned = Ref::share(object);
+int visit_children(GuardProgram* program, const Node& node, PyObject* object, const Context& context);
+
+// The checks on a node's object, and its subtree.
+inline int check_object(GuardProgram* program, const Node& node, PyObject* object, const Context& context) {
   if (node.slot >= 0) context.fetched[node.slot] = Py_NewRef(object);
   for (uint32_t i = node.first_check; i < node.end_check; ++i) {
     Check& check = program->checks[i];
     if (!holds(check, object, context)) return check.guard;
   }
-  for (uint32_t child = index + 1; child < node.end; child = program->nodes[child].end) {
-    int failed = visit_node(program, child, object, context);
+  return is_leaf(node) ? GUARDS_HOLD : visit_children(program, node, object, context);
+}
+
+int visit_node(GuardProgram* program, Node& node, PyObject* parent, const Context& context) {
+  Ref owned;
+  PyObject* object = fetch(node, parent, context, owned);
+  if (!object) return node.first_guard;
+  if ((node.hold || context.holds_all) && !owned) owned = Ref::share(object);
+  int failed = check_object(program, node, object, context);
+  if (failed != GUARDS_HOLD && node.settled) node.tag = 0;  // what is remembered of a settled node has also passed
+  return failed;
+}
+
+// The object of a node that needs no look-up and no reference; null if it is not that easy. These two accessors lead
+// through a tree of modules.
+inline PyObject* fetch_at_once(const Node& node, PyObject* parent) {
+  if (node.accessor == Accessor::DICT_ITEM && PyDict_Check(parent)) {
+    const uint64_t tag = compat::dict_tag(parent);
+    return tag && tag == node.tag ? node.value : nullptr;
+  }
+  return node.accessor == Accessor::DICT ? compat::present_instance_dict(parent) : nullptr;
+}
+
+int visit_children(GuardProgram* program, const Node& node, PyObject* object, const Context& context) {
+  const Node* const end = &node + node.length;
+  for (Node* child = const_cast<Node*>(&node) + 1; child < end; child += child->length) {
+    PyObject* easy = child->hold || context.holds_all ? nullptr : fetch_at_once(*child, object);
+    if (easy && child->settled) continue;
+    int failed = easy ? check_object(program, *child, easy, context) : visit_node(program, *child, object, context);
     if (failed != GUARDS_HOLD) return failed;
   }
   return GUARDS_HOLD;
@@ -302,8 +340,8 @@ int visit_node(GuardProgram* program, uint32_t index, PyObject* parent, const Co
 
 int run_program(GuardProgram* program, const Context& context) {
   if (program->state && !torch_state_matches(program->state)) return program->state_guard;
-  for (uint32_t root = 0; root < program->nodes.size(); root = program->nodes[root].end) {
-    int failed = visit_node(program, root, nullptr, context);
+  for (size_t root = 0; root < program->nodes.size(); root += program->nodes[root].length) {
+    int failed = visit_node(program, program->nodes[root], nullptr, context);
     if (failed != GUARDS_HOLD) return failed;
   }
   int failed;
@@ -315,12 +353,14 @@ int run_program(GuardProgram* program, const Context& context) {
 int check_guards(GuardProgram* program, PyObject* const* bound, Py_ssize_t count, PyFunctionObject* function,
                  PyObject** fetched) {
   std::fill_n(fetched, program->slot_count, nullptr);
-  const Context context{bound, count, function, fetched};
+  const Context context{bound, count, function, fetched, program->holds_all};
   int failed = run_program(program, context);
   if (failed == GUARDS_HOLD) return failed;
   for (Py_ssize_t i = 0; i < program->slot_count; ++i) Py_XDECREF(fetched[i]);
   if (PyErr_Occurred()) PyErr_Clear();
-  return failed;
+  if (!context.needs_hold) return failed;
+  program->holds_all = true;
+  return check_guards(program, bound, count, function, fetched);
 }
 
 }  // namespace stoker

@@ -8,6 +8,7 @@
 //   2. No Python code runs, except where an accessor or a check says so (ATTR, ITEM, PYTHON, EQUALS of unusual types).
 //   3. The only mutable state is what a node or a check remembers of a dictionary: its tag, and what was true under that
 //      tag. Each such pair is written at once, so that threads and recursive runs may share a program.
+//   4. Objects are borrowed from their parents, unless something below may run Python code: then they are held.
 #pragma once
 
 #include "python_compat.h"
@@ -37,12 +38,13 @@ enum class Accessor : uint8_t { STOKER_ACCESSORS(STOKER_NAME) };
 enum class CheckKind : uint8_t { STOKER_CHECKS(STOKER_NAME) };
 #undef STOKER_NAME
 
-// Nodes lie in preorder: the children of a node begin right after it, `end` is where its subtree ends.
-struct Node {
+// Nodes lie in preorder: the children of a node begin right after it, `length` counts its subtree with itself.
+struct alignas(64) Node {
   Accessor accessor;
-  bool hold;  // something below may run Python code, so the object needs a reference of our own
+  bool hold;     // something below may run Python code, so the object needs a reference of our own
+  bool settled;  // its checks depend on which object it is and on nothing in it: they hold as long as it is the same one
   int slot;
-  uint32_t end;
+  uint32_t length;
   uint32_t first_check, end_check;
   int first_guard;  // reported when the object cannot be reached
   PyObject* argument;
@@ -52,16 +54,24 @@ struct Node {
   PyObject* value;
 };
 
+inline bool is_leaf(const Node& node) { return node.length == 1; }
+
 struct Check {
   CheckKind kind;
   int guard;
   PyObject* argument;
-  // IS: the object, held only through `reference`. EQUALS: null if Python's == is needed.
-  PyObject* expected;
-  PyObject* reference;
-  Py_ssize_t low, high;  // LENGTH: low. RANGE: both. SAME_AS: low. HAS_KEY, LACKS_KEY: the hash in low.
-  uint64_t tag;          // under this tag of the dictionary (TYPE_ATTRS: of the type), the check held
+  union {
+    PyObject* expected;  // IS, IS_NOT: compared, never followed
+    Py_ssize_t low;      // LENGTH: the length. SAME_AS: the slot. HAS_KEY, LACKS_KEY: the hash. RANGE: the least
+  };
+  union {
+    PyObject* reference;  // IS, IS_NOT: weak, where the type allows it
+    Py_ssize_t high;      // RANGE: the greatest
+    uint64_t tag;         // others: the tag of the dictionary (TYPE_ATTRS: of the type) under which the check held
+  };
 };
+
+inline bool is_identity(const Check& check) { return check.kind == CheckKind::IS || check.kind == CheckKind::IS_NOT; }
 
 struct GuardProgram {
   PyObject_HEAD
@@ -69,6 +79,7 @@ struct GuardProgram {
   PyObject* state;  // TorchState or null
   int state_guard;
   Py_ssize_t size;
+  bool holds_all;  // a check met a type whose length or order only Python code can tell: each node holds its object
   std::vector<Node> nodes;
   std::vector<Check> checks;
   ShapeProgram shapes;

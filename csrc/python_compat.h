@@ -68,6 +68,21 @@ inline void frame_replace_code([[maybe_unused]] Frame* frame, [[maybe_unused]] P
 #endif
 }
 
+// The slot that each code object has for us.
+#if PY_VERSION_HEX >= 0x030C0000
+inline Py_ssize_t request_code_extra(freefunc free) { return PyUnstable_Eval_RequestCodeExtraIndex(free); }
+inline int code_get_extra(PyObject* code, Py_ssize_t index, void** extra) {
+  return PyUnstable_Code_GetExtra(code, index, extra);
+}
+inline int code_set_extra(PyObject* code, Py_ssize_t index, void* extra) {
+  return PyUnstable_Code_SetExtra(code, index, extra);
+}
+#else
+inline Py_ssize_t request_code_extra(freefunc free) { return _PyEval_RequestCodeExtraIndex(free); }
+inline int code_get_extra(PyObject* code, Py_ssize_t index, void** extra) { return _PyCode_GetExtra(code, index, extra); }
+inline int code_set_extra(PyObject* code, Py_ssize_t index, void* extra) { return _PyCode_SetExtra(code, index, extra); }
+#endif
+
 inline PyObject* code_slot_names(PyCodeObject* code) { return code->co_localsplusnames; }
 
 // The number of free variables, without the new tuple that PyCode_GetFreevars makes.
@@ -102,8 +117,17 @@ inline PyObject* weakref_target_borrowed(PyObject* reference) {
   return reinterpret_cast<PyWeakReference*>(reference)->wr_object;
 }
 
+// The instance dictionary where one lies ready three words before the object, else null (pycore_object.h, which is no C++).
+// In 3.12 the lowest bit marks bare values.
+inline PyObject* present_instance_dict(PyObject* object) {
+  if (!PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_MANAGED_DICT)) return nullptr;
+  PyObject* dict = reinterpret_cast<PyObject**>(object)[-3];
+  return reinterpret_cast<uintptr_t>(dict) & 1 ? nullptr : dict;
+}
+
 // The instance dictionary, created if it does not exist yet: a borrowed reference, or null with or without an exception.
 inline PyObject* instance_dict(PyObject* object) {
+  if (PyObject* present = present_instance_dict(object)) return present;
   PyObject** place = _PyObject_GetDictPtr(object);
   if (place && *place) return *place;
   if (!place && !Py_TYPE(object)->tp_dictoffset) return nullptr;

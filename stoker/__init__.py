@@ -1,0 +1,40 @@
+"""Stoker compiles unmodified PyTorch programs.
+
+    import stoker
+    model = stoker.compile(model)
+
+Reading order of the package: docs/layout.md follows a call through it.
+"""
+
+from stoker.api import (
+    allow_in_graph,
+    aot,
+    compile,
+    default_backend,
+    disable,
+    explain,
+    mark_dynamic,
+    mark_static,
+    reset,
+)
+from stoker.backends import list_backends, register_backend
+from stoker.log import events
+from stoker.marks import is_compiling
+from stoker.options import Options
+
+__all__ = [
+    "Options",
+    "allow_in_graph",
+    "aot",
+    "compile",
+    "default_backend",
+    "disable",
+    "events",
+    "explain",
+    "is_compiling",
+    "list_backends",
+    "mark_dynamic",
+    "mark_static",
+    "register_backend",
+    "reset",
+]

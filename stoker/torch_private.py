@@ -63,6 +63,11 @@ def fake_kernel_context(get: Callable[[], object]) -> AbstractContextManager[obj
     return torch._library.fake_impl.set_ctx_getter(get)
 
 
+# Asked by libraries' Python code while it is captured; capture answers without calling them. Public, but of a namespace
+# that the rest of our code does not name. 2.11, 2.13.
+is_scripting = torch.jit.is_scripting
+is_tracing = torch.jit.is_tracing
+script_annotate = torch.jit.annotate
 # For stoker.autograd.
 
 

@@ -20,6 +20,7 @@ class Program:
         self.code, self.instructions = code, instructions
         self.index = {id(instruction): index for index, instruction in enumerate(instructions)}
         self.origin = origin or self
+        self.resumes: dict[Any, CodeType] = {}
 
     @cached_property
     def live_locals(self) -> list[frozenset[str]]:

@@ -80,7 +80,9 @@ class Calls:
         assert outcome is not None
         return outcome
 
-    def resume_generator(self: Machine, generator: GeneratorValue, sent: Value | None, raised: Raised | None) -> Value | None:
+    def resume_generator(
+        self: Machine, generator: GeneratorValue, sent: Value | None, raised: Raised | None
+    ) -> Value | None:
         """Run a generator's frame to its next yield; None when it returned."""
         frame = generator.frame
         caller, self.current = self.current, frame
@@ -208,11 +210,12 @@ class Calls:
         if method is not None:
             return builtin.apply(self, lambda *a, **k: method(target, self, *a, **k), method, args, kwargs)
         special = builtin.SPECIAL_METHODS.get(name)
-        if special is not None:
+        if special is not None and not isinstance(target, InstanceValue):
             return builtin.apply(self, lambda *a, **k: special(self, target, *a, **k), special, args, kwargs)
         if isinstance(target, Constant):
             return builtin.constant_method(self, target, name, args, kwargs)
         receiver.unsupported(f"method {name!r}")
+        return None
 
     def call_class(self: Machine, cls: type, args: Arguments, kwargs: Keywords) -> Value:
         """`cls(...)`: a constructor the evaluator knows, or `__new__` and `__init__`."""
@@ -237,7 +240,7 @@ class Calls:
         init = self.class_lookup(cls, "__init__")
         if isinstance(init, types.FunctionType):
             self.call(self.bind(init, made, cls), args, kwargs)
-        elif init is not object.__init__:
+        elif init is not object.__init__ and not isinstance(made, ExceptionValue):
             builtin.builtin_init(self, made, init, args, kwargs)
         return made
 
@@ -251,7 +254,9 @@ class Calls:
             return ModuleValue(cls)
         storage = builtin.new_storage(self, cls, args, kwargs)
         if storage is builtin.UNKNOWN:
-            raise Break(f"construction of {cls.__qualname__}", "its base class is written in C and not known to capture")
+            raise Break(
+                f"construction of {cls.__qualname__}", "its base class is written in C and not known to capture"
+            )
         if isinstance(storage, TupleValue):
             return storage
         return InstanceValue(cls, storage=storage)
@@ -280,7 +285,11 @@ def _qualname(function: FunctionValue) -> str:
 
 def _missing(function: FunctionValue, names: list[str], kind: str) -> str:
     quoted = [f"'{name}'" for name in names]
-    listed = quoted[0] if len(quoted) == 1 else " and ".join([", ".join(quoted[:-1]) + ("," if len(quoted) > 2 else ""), quoted[-1]])
+    listed = (
+        quoted[0]
+        if len(quoted) == 1
+        else " and ".join([", ".join(quoted[:-1]) + ("," if len(quoted) > 2 else ""), quoted[-1]])
+    )
     plural = "s" if len(names) > 1 else ""
     return f"{_qualname(function)}() missing {len(names)} required {kind} argument{plural}: {listed}"
 

@@ -30,6 +30,7 @@ from stoker.capture.policy import Policy
 from stoker.capture.protocol import Protocol
 from stoker.capture.record import Recording
 from stoker.capture.sizes import History, Sizes
+from stoker.capture.text import Text
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import ExceptionValue
 from stoker.capture.values.tensor import TensorValue
@@ -68,7 +69,7 @@ class Steps:
     reason: Break | None = None
 
 
-class Machine(Protocol, Attributes, Wrapping, Recording, Calls, Effects):
+class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Effects):
     """One capture of one frame."""
 
     def __init__(self, request: Request, policy: Policy, history: History, dynamic: bool | None) -> None:
@@ -85,7 +86,7 @@ class Machine(Protocol, Attributes, Wrapping, Recording, Calls, Effects):
         self.env = ShapeEnv()
         self.fake_mode = FakeMode(self.env)
         self.sizes = Sizes(self.env, history, dynamic)
-        self.depth = 0
+        self.depth = self.mode_changes = 0
         self.names: set[str] = set()
         self.inlined: set[types.CodeType] = set()
         self.counter = itertools.count()
@@ -169,7 +170,7 @@ class Machine(Protocol, Attributes, Wrapping, Recording, Calls, Effects):
                 raised.value.links["__context__"] = frame.handled[-1]
         del frame.stack[handler.depth :]
         if handler.lasti:
-            frame.push(Constant(frame.program.index[id(instruction)]))
+            frame.push(Constant(0))
         frame.push(raised.value)
         frame.jump(handler.target)
 

@@ -7,18 +7,28 @@ evaluator knows; elsewhere it breaks.
 from __future__ import annotations
 
 import operator
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from stoker.bytecode import VERSION
+from stoker.bytecode.versions import NULL_BEFORE_CALLABLE
+from stoker.capture.frame import Frame
+from stoker.capture.values.classes import ClassValue, SuperValue
 from stoker.capture.values.constant import Constant
+from stoker.capture.values.function import BuiltinValue, FunctionValue, MethodValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
+from stoker.capture.values.mapping import pairs_of
 from stoker.capture.values.sequence import SequenceValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
+from stoker.capture.values.slices import SliceValue
 from stoker.capture.values.tensor import TensorValue
-from stoker.capture.values.value import NotConstant, Value
+from stoker.capture.values.value import NULL, Exhausted, NotConstant, Value
 from stoker.errors import Break, Raised
+from stoker.guard.guard import Is, IsNot, NotSameAs
+from stoker.guard.source import Fixed
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -72,8 +82,7 @@ class Protocol:
             return self.constant_of(found, "indexing") if found is not None else key.unsupported("indexing")
         if isinstance(key, TensorValue):
             raise Break("indexing by a tensor", f"{key.describe()} as an index of a Python sequence depends on data")
-        found = self.constant_of(key, "indexing")
-        return found
+        return self.constant_of(key, "indexing")
 
     def integer(self: Machine, value: Value) -> int:
         found = self.index_of(value)
@@ -122,7 +131,9 @@ class Protocol:
         if folded is not None:
             return folded
         if plain != text:
-            found = self.operate(left, f"__i{SPECIAL_BINARY[plain]}__", right, lambda: left.binary(self, text, right, False))
+            found = self.operate(
+                left, f"__i{SPECIAL_BINARY[plain]}__", right, lambda: left.binary(self, text, right, False)
+            )
             if found is not None:
                 return found
         name = SPECIAL_BINARY[plain]
@@ -136,13 +147,14 @@ class Protocol:
             found = attempt()
             if found is not None:
                 return found
-        self.raise_(
-            TypeError, f"unsupported operand type(s) for {text}: '{lt.__name__}' and '{rt.__name__}'"
-        )
+        self.raise_(TypeError, f"unsupported operand type(s) for {text}: '{lt.__name__}' and '{rt.__name__}'")
+        return None
 
     def defines(self: Machine, value: Value, plain: str) -> bool:
         name = SPECIAL_BINARY[plain]
-        return any(self.class_lookup(value.python_type(), n) is not self.MISSING for n in (f"__{name}__", f"__r{name}__"))
+        return any(
+            self.class_lookup(value.python_type(), n) is not self.MISSING for n in (f"__{name}__", f"__r{name}__")
+        )
 
     def fold(self: Machine, function: Callable[..., Any], *values: Value) -> Value | None:
         """Both sides known plain data: let Python compute. None otherwise."""
@@ -150,7 +162,9 @@ class Protocol:
             return None
         return self.wrap_constant(self.run_real(function, *(value.constant() for value in values)))
 
-    def operate(self: Machine, value: Value, special: str, other: Value, known: Callable[[], Value | None]) -> Value | None:
+    def operate(
+        self: Machine, value: Value, special: str, other: Value, known: Callable[[], Value | None]
+    ) -> Value | None:
         """A special method of a Python class, or the built-in behaviour of a known kind; None is NotImplemented."""
         if isinstance(value, InstanceValue):
             found = value.special(self, special, other)
@@ -179,9 +193,8 @@ class Protocol:
                 return found
         if text in ("==", "!="):
             return Constant(self.identical(left, right) == (text == "=="))
-        self.raise_(
-            TypeError, f"'{text}' not supported between instances of '{lt.__name__}' and '{rt.__name__}'"
-        )
+        self.raise_(TypeError, f"'{text}' not supported between instances of '{lt.__name__}' and '{rt.__name__}'")
+        return None
 
     def equal(self: Machine, left: Value, right: Value) -> bool:
         return self.compare("==", left, right).truth(self)
@@ -242,6 +255,134 @@ class Protocol:
         if isinstance(value, InstanceValue) and value.storage is not None:
             return value.storage
         return value
+
+    def is_same(self: Machine, left: Value, right: Value) -> bool:
+        """The `is` operator, with the guard that a negative answer about two outside objects needs."""
+        if self.identical(left, right):
+            return True
+        if left.source is not None and right.source is not None:
+            outside = [v for v in (left, right) if not isinstance(v, Constant) and not isinstance(v.source, Fixed)]
+            if len(outside) == 2:
+                self.guard(left.source, NotSameAs((right.source,)))
+            elif len(outside) == 1:
+                other = right if outside[0] is left else left
+                if not isinstance(other, Constant):
+                    self.guard(outside[0].source, IsNot(other.source.value))  # type: ignore[arg-type, union-attr]
+        return False
+
+    def slice(self: Machine, start: Value, stop: Value, step: Value) -> Value:
+        if all(isinstance(part, Constant) for part in (start, stop, step)):
+            return Constant(slice(start.constant(), stop.constant(), step.constant()))
+        return SliceValue(start, stop, step)
+
+    def iterate(self: Machine, value: Value) -> Value:
+        """`iter(value)`."""
+        return value.iterator(self)
+
+    def next_value(self: Machine, value: Value) -> Value:
+        try:
+            return value.next(self)
+        except Exhausted:
+            self.raise_(StopIteration)
+
+    def pairs_of(self: Machine, value: Value) -> list[tuple[Value, Value]]:
+        return pairs_of(self, value)
+
+    def unpack(self: Machine, value: Value, count: int) -> list[Value]:
+        """Exactly `count` elements, as tuple assignment takes them."""
+        if isinstance(value, TensorValue) and value.fake.dim() == 0:
+            self.raise_(TypeError, "iteration over a 0-d tensor")
+        items = value.items_list(self)
+        if len(items) < count:
+            self.raise_(ValueError, f"not enough values to unpack (expected {count}, got {len(items)})")
+        if len(items) > count:
+            self.raise_(ValueError, f"too many values to unpack (expected {count})")
+        return items
+
+    def append_to_list(self: Machine, target: Value, value: Value) -> None:
+        self.storage_of(target).method_append(self, value)  # type: ignore[attr-defined]
+
+    def push_callable(self: Machine, frame: Frame, value: Value, wants_null: int) -> None:
+        """Push a loaded callable, with the NULL that this version's calls expect beside it."""
+        if wants_null and NULL_BEFORE_CALLABLE:
+            frame.push(NULL)
+        frame.push(value)
+        if wants_null and not NULL_BEFORE_CALLABLE:
+            frame.push(NULL)
+
+    def super_of(self: Machine, cls: Value, receiver: Value) -> Value:
+        start = receiver.constant() if isinstance(receiver, ClassValue) else receiver.python_type()
+        return SuperValue(self.constant_of(cls, "super()"), receiver, start)
+
+    def current_exception(self: Machine) -> Value | None:
+        frame: Frame | None = self.current
+        while frame is not None:
+            if frame.handled:
+                return frame.handled[-1]
+            frame = frame.parent
+        return None
+
+    def as_cause(self: Machine, value: Value) -> Value:
+        return value if isinstance(value, Constant) and value.value is None else self.as_exception(value)
+
+    def stop_iteration_error(self: Machine, value: Value) -> Value:
+        """A generator that lets StopIteration escape raises RuntimeError (PEP 479)."""
+        if issubclass(value.python_type(), StopIteration):
+            return self.exception(RuntimeError, "generator raised StopIteration")
+        return value
+
+    def context_method(self: Machine, manager: Value, name: str) -> Value:
+        if isinstance(manager, InstanceValue):
+            found = self.special_method(manager, name)
+            if found is None:
+                self.raise_(TypeError, f"'{manager.cls.__name__}' object does not support the context manager protocol")
+            return found
+        return manager.attribute(self, name)
+
+    def finish_send(self: Machine, frame: Frame, result: Value) -> None:
+        """SEND met the end: on 3.11 the result replaces the iterator, later versions keep both for END_SEND."""
+        if VERSION < (3, 12):
+            frame.pop()
+        frame.push(result)
+
+    def match_class(self: Machine, subject: Value, cls: Value, count: int, names: tuple[str, ...]) -> Value:
+        """A class pattern: the attributes it names, or None where it does not match."""
+        real = self.constant_of(cls, "a class pattern")
+        if not issubclass(subject.python_type(), real):
+            return Constant(None)
+        found: list[Value] = []
+        if count and real in SELF_MATCHING:
+            found.append(subject)
+        elif count:
+            fields = self.constant_of(cls.attribute(self, "__match_args__"), "__match_args__")
+            names = (*fields[:count], *names)
+        for name in names:
+            if not self.has_attribute(subject, name):
+                return Constant(None)
+            found.append(subject.attribute(self, name))
+        return TupleValue(found)
+
+    def guard_identity(self: Machine, value: Value) -> None:
+        if value.source is not None and not isinstance(value.source, Fixed):
+            self.guard(value.source, Is(value.real))  # type: ignore[attr-defined]
+
+    def real_callable(self: Machine, value: Value) -> Any:
+        """The real function behind a value, for questions about it; None if captured code made it."""
+        match value:
+            case FunctionValue(real=real) | BuiltinValue(real=real) | ClassValue(real=real):
+                return real
+            case MethodValue(receiver=receiver, function=FunctionValue(real=real)) if real is not None:
+                owner = getattr(receiver, "real", None)
+                return types.MethodType(real, owner if owner is not None else object())
+            case InstanceValue(real=real) if real is not None:
+                return real
+        return None
+
+    def cell_for(self: Machine, frame: Frame, name: str) -> Value:
+        return frame.cells[name]
+
+
+SELF_MATCHING = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
 
 
 class IdentityKey:

@@ -55,8 +55,10 @@ class Recording:
         node = self.graph.create_node(kind, target, node_args, node_kwargs)
         node.meta["location"] = self.location()
         node.meta["example_value"] = result
-        self.note_fakes(args)
-        return self.wrap_result(node, result)
+        value = self.wrap_result(node, result)
+        if target in UNIT_INTERVAL and isinstance(value, TensorValue):
+            value.bounds = (0.0, 1.0)
+        return value
 
     def run_fake(self: Machine, kind: str, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         try:
@@ -108,9 +110,6 @@ class Recording:
         piece.meta["example_value"] = part
         return self.wrap_result(piece, part)
 
-    def note_fakes(self: Machine, args: Arguments) -> None:
-        """An operation may have changed a tensor in place: its fake is its metadata, so nothing is stale."""
-
     def to_fake(self: Machine, value: Value) -> Any:
         """The argument for the fake run."""
         match value:
@@ -136,6 +135,7 @@ class Recording:
             case ObjectValue(real=real) if real is not None and not isinstance(real, types.FunctionType):
                 return real
         value.unsupported("an argument of a tensor operation")
+        return None
 
     def to_node(self: Machine, value: Value) -> Any:
         """The argument as the graph holds it."""
@@ -162,6 +162,7 @@ class Recording:
             case ObjectValue(real=real, source=source) if real is not None and source is not None:
                 return self.object_input(value, real, source)
         value.unsupported("an argument of a tensor operation")
+        return None
 
     def object_input(self: Machine, value: Value, real: Any, source: Any) -> Node:
         """An opaque object (a generator, a process group) goes into the graph as an input."""
@@ -175,12 +176,16 @@ class Recording:
 
     def tensor_binary(self: Machine, text: str, left: Value, right: Value) -> Value:
         self.refuse_foreign(left, right)
-        return self.graph_call(self.BINARY[text], [left, right], {})
+        operation = text if isinstance(left, TensorValue) else text.removesuffix("=")
+        return self.graph_call(self.BINARY[operation], [left, right], {})
 
     def tensor_compare(self: Machine, text: str, left: Value, right: Value) -> Value:
         if text in ("==", "!=") and not all(_is_numeric(v) for v in (left, right)):
             return Constant(text == "!=")
-        return self.graph_call(self.COMPARE[text], [left, right], {})
+        result = self.graph_call(self.COMPARE[text], [left, right], {})
+        if isinstance(result, TensorValue) and isinstance(left, TensorValue) and isinstance(right, Constant):
+            result.known_truth = _compare_bounds(text, left.bounds, right.value)
+        return result
 
     def refuse_foreign(self: Machine, *values: Value) -> None:
         for value in values:
@@ -215,6 +220,23 @@ class Recording:
             self.graph_method(value, "requires_grad_", [new], {})
             return
         value.unsupported(f"assignment to tensor attribute {name!r}")
+
+
+UNIT_INTERVAL = (torch.rand, torch.rand_like)  # elements from 0 up to, not including, 1
+
+
+def _compare_bounds(text: str, bounds: tuple[float, float] | None, number: float) -> bool | None:
+    """What a comparison of a tensor in [low, high) with a number is, if it is the same for every element."""
+    if bounds is None:
+        return None
+    low, high = bounds
+    if text in ("<", ">="):
+        below = False if number <= low else True if number >= high else None
+        return below if text == "<" or below is None else not below
+    if text in ("<=", ">"):
+        below = False if number < low else True if number >= high else None
+        return below if text == "<=" or below is None else not below
+    return None
 
 
 def _dict_of(value: TensorValue) -> Any:

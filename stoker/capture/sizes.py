@@ -7,15 +7,20 @@ symbolic the next time. `Sizes` belongs to one capture: it makes the symbols and
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.fx import Node
 
+from stoker.guard.guard import Guard
+from stoker.guard.program import SizeRelations
 from stoker.guard.source import Size, Source
-from stoker.shape import ShapeEnv, expr_of, symint
-from stoker.shape import expr as expressions
+from stoker.shape import Eq, Expr, Ge, ShapeEnv, Symbol, constant, program
+from stoker.shape.condition import condition_text
+from stoker.shape.expr import FloorDiv, Max, Min, Mod
+from stoker.shape.symnode import expr_of, symint
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -53,8 +58,8 @@ class Sizes:
 
     def __init__(self, env: ShapeEnv, history: History, dynamic: bool | None) -> None:
         self.env, self.history, self.dynamic = env, history, dynamic
-        self.places: dict[Any, Source] = {}
-        self._nodes: dict[Any, Any] = {}
+        self.strides: list[tuple[Source, int, Expr]] = []
+        self._nodes: dict[Expr, Any] = {}
 
     def int_is_dynamic(self, source: Source, value: int) -> bool:
         if self.dynamic is False:
@@ -63,12 +68,7 @@ class Sizes:
         return changed and value not in (0, 1)
 
     def symbol_for_int(self, m: Machine, value: int, source: Source) -> Any:
-        return symint(self.env, self.new_symbol(m, value, source, minimum=None))
-
-    def new_symbol(self, m: Machine, hint: int, source: Source, minimum: int | None) -> Any:
-        expression = self.env.new_symbol(hint, origin=source, minimum=minimum)
-        self.places.setdefault(expression, source)
-        return expression
+        return symint(self.env, self.env.new_symbol(value, source, minimum=-LARGEST, maximum=LARGEST))
 
     def shape_of(self, m: Machine, real: torch.Tensor, source: Source) -> tuple[Any, Any, tuple, tuple]:
         """Sizes and strides for the fake tensor, and for the guard (-1: any)."""
@@ -77,31 +77,24 @@ class Sizes:
         wanted = [self.is_dynamic(real, dim, size, changed[dim]) for dim, size in enumerate(sizes)]
         if not any(wanted):
             return None, None, sizes, strides
-        symbols: list[Any] = [
-            self.new_symbol(m, size, Size(source, dim), minimum=2) if wanted[dim] else expressions.constant(size)
+        symbols: list[Expr] = [
+            self.env.new_symbol(size, Size(source, dim)) if wanted[dim] else constant(size)
             for dim, size in enumerate(sizes)
         ]
         stride_exprs = _symbolic_strides(symbols, sizes, strides)
         fake_sizes = [symint(self.env, s) for s in symbols]
         fake_strides = [symint(self.env, s) for s in stride_exprs]
         size_spec = tuple(-1 if want else size for want, size in zip(wanted, sizes))
-        stride_spec = tuple(
-            stride if expressions.is_constant(e) else -1 for stride, e in zip(strides, stride_exprs)
-        )
-        self.guard_strides(m, source, stride_exprs)
+        stride_spec = tuple(stride if e.is_constant else -1 for stride, e in zip(strides, stride_exprs))
+        self.strides += [(source, dim, e) for dim, e in enumerate(stride_exprs) if not e.is_constant]
         return fake_sizes, fake_strides, size_spec, stride_spec
-
-    def guard_strides(self, m: Machine, source: Source, stride_exprs: list[Any]) -> None:
-        """Strides that are expressions of sizes are part of what was assumed."""
-        self.stride_relations = getattr(self, "stride_relations", [])
-        for dim, expression in enumerate(stride_exprs):
-            if not expressions.is_constant(expression):
-                self.stride_relations.append((source, dim, expression))
 
     def is_dynamic(self, real: torch.Tensor, dim: int, size: int, changed: bool) -> bool:
         if dim in getattr(real, "_dynamo_static_indices", ()):
             return False
-        if dim in getattr(real, "_dynamo_dynamic_indices", ()) or dim in getattr(real, "_dynamo_weak_dynamic_indices", ()):
+        if dim in getattr(real, "_dynamo_dynamic_indices", ()) or dim in getattr(
+            real, "_dynamo_weak_dynamic_indices", ()
+        ):
             return size not in (0, 1)
         if self.dynamic is False or size in (0, 1):
             return False
@@ -115,40 +108,81 @@ class Sizes:
             return symbol.node.guard_bool("", 0) if isinstance(symbol, torch.SymBool) else float(symbol)
         return self.expression_node(m, expr_of(symbol))
 
-    def expression_node(self, m: Machine, expression: Any) -> Any:
+    def expression_node(self, m: Machine, expression: Expr) -> Any:
         simplified = self.env.simplify(expression)
-        if expressions.is_constant(simplified):
-            return expressions.constant_value(simplified)
+        if simplified.is_constant:
+            return simplified.value
         found = self._nodes.get(simplified)
         if found is None:
             found = self._nodes[simplified] = self._build(m, simplified)
+            found.meta["example_value"] = symint(self.env, simplified)
         return found
 
-    def _build(self, m: Machine, expression: Any) -> Any:
-        if expressions.is_symbol(expression):
-            source = self.places[expression]
-            node = m.graph.placeholder(str(expression))
-            node.meta["example_value"] = symint(self.env, expression)
-            m.inputs.append((node, source, self.env.size_hint(expression)))
-            return node
-        name, parts = expressions.operands(expression)
-        nodes = [self.expression_node(m, part) for part in parts]
-        result = nodes[0]
-        for part in nodes[1:]:
-            result = _emit(m, OPERATORS[name], (result, part))
-        if isinstance(result, Node):
-            result.meta["example_value"] = symint(self.env, expression)
+    def _build(self, m: Machine, expression: Expr) -> Node:
+        match expression:
+            case Symbol():
+                return self._input(m, expression)
+            case FloorDiv():
+                return self._apply(m, operator.floordiv, [expression.numerator, expression.denominator])
+            case Mod():
+                return self._apply(m, operator.mod, [expression.numerator, expression.denominator])
+            case Min():
+                return self._apply(m, torch.sym_min, list(expression.arguments))
+            case Max():
+                return self._apply(m, torch.sym_max, list(expression.arguments))
+        total: Any = None
+        for monomial, coefficient in expression.terms:
+            product: Any = None if coefficient == 1 else coefficient
+            for atom in monomial:
+                part = self.expression_node(m, atom)
+                product = part if product is None else _emit(m, operator.mul, (product, part))
+            total = product if total is None else _emit(m, operator.add, (total, product))
+        return total if expression.offset == 0 else _emit(m, operator.add, (total, expression.offset))
+
+    def _apply(self, m: Machine, target: Any, parts: list[Expr]) -> Any:
+        result = self.expression_node(m, parts[0])
+        for part in parts[1:]:
+            result = _emit(m, target, (result, self.expression_node(m, part)))
         return result
 
+    def _input(self, m: Machine, symbol: Symbol) -> Node:
+        node = m.graph.placeholder(symbol.name)
+        m.inputs.append((node, self.env.origins[symbol][0], self.env.size_hint(symbol)))
+        return node
 
-OPERATORS = {
-    "add": operator.add,
-    "mul": operator.mul,
-    "floordiv": operator.floordiv,
-    "mod": operator.mod,
-    "min": torch.sym_min,
-    "max": torch.sym_max,
-}
+    def relations(self, slot_of: Callable[[Source], int], guards: list[Guard]) -> SizeRelations:
+        """The engine's guards, ranges and strides as programs over the fetched slots; appends their guards' words."""
+        index = dict(self.env.symbol_index)
+        bindings = [_binding(slot_of, self.env.origins[symbol][0]) for symbol in self.env.symbols]
+        conditions = [guard.condition for guard in self.env.guards]
+        conditions += [Ge(s, 2) for s in self.env.symbols if isinstance(self.env.origins[s][0], Size)]
+        for source, dim, expression in self.strides:
+            stride = self.env.new_symbol(self.env.size_hint(expression), None, minimum=0)
+            index[stride] = len(bindings)
+            bindings.append((slot_of(source), ~dim))
+            conditions.append(Eq(stride, expression))
+        programs, numbers = [], []
+        for condition in dict.fromkeys(conditions):
+            programs.append(program(condition, index))
+            numbers.append(len(guards))
+            guards.append(Guard(None, None, description=f"sizes: {self.words(condition)}"))
+        return SizeRelations(bindings, programs, numbers)
+
+    def words(self, condition: Any) -> str:
+        text = condition_text(condition)
+        for symbol in reversed(self.env.symbols):
+            origin = self.env.origins[symbol][0]
+            text = text.replace(symbol.name, origin.text if origin is not None else "the stride")
+        return text
+
+
+LARGEST = 2**62
+
+
+def _binding(slot_of: Callable[[Source], int], origin: Source) -> tuple[int, int | None]:
+    if isinstance(origin, Size):
+        return slot_of(origin.base), origin.dimension
+    return slot_of(origin), None
 
 
 def _emit(m: Machine, target: Any, args: tuple) -> Any:
@@ -159,11 +193,11 @@ def _emit(m: Machine, target: Any, args: tuple) -> Any:
     return node
 
 
-def _symbolic_strides(symbols: list[Any], sizes: tuple[int, ...], strides: tuple[int, ...]) -> list[Any]:
+def _symbolic_strides(symbols: list[Expr], sizes: tuple[int, ...], strides: tuple[int, ...]) -> list[Expr]:
     """Strides as products of the sizes inside them, where the numbers say so; constants elsewhere."""
     found: list[Any] = [None] * len(sizes)
     order = sorted(range(len(sizes)), key=lambda d: (strides[d], sizes[d] == 1, -d))
-    running_expr: Any = expressions.constant(1)
+    running_expr: Expr = constant(1)
     running = 1
     for dim in order:
         if strides[dim] == running and sizes[dim] != 1:
@@ -172,6 +206,6 @@ def _symbolic_strides(symbols: list[Any], sizes: tuple[int, ...], strides: tuple
         elif strides[dim] == running and sizes[dim] == 1:
             found[dim] = running_expr
         else:
-            found[dim] = expressions.constant(strides[dim])
+            found[dim] = constant(strides[dim])
             running_expr, running = found[dim] * symbols[dim], strides[dim] * sizes[dim]
     return found

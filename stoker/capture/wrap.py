@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import inspect
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +19,12 @@ from stoker import _C
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.function import (
+    EMPTY,
     BuiltinValue,
     CellValue,
     FunctionValue,
     MethodValue,
     PartialValue,
-    contents_source,
 )
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
 from stoker.capture.values.iterator import RunningIterator
@@ -60,6 +61,7 @@ from stoker.guard.source import (
     MethodFunction,
     MethodSelf,
     Source,
+    root_of,
 )
 
 if TYPE_CHECKING:
@@ -69,7 +71,7 @@ DICTS = (dict, collections.OrderedDict, collections.defaultdict)
 ITERATORS = (
     types.GeneratorType,
     types.CoroutineType,
-    *{type(iter(x)) for x in ([], (), {}, {}.keys(), {}.values(), {}.items(), set(), "", b"", range(0), 2**80 * [0][:0])},
+    *{type(iter(x)) for x in ([], (), {}, {}.keys(), {}.values(), {}.items(), set(), "", b"", range(0), range(2**70))},
     type(reversed([])),
     zip,
     map,
@@ -99,6 +101,9 @@ class Wrapping:
 
     def guard(self: Machine, source: Source, check: Check) -> None:
         """Remember a condition, once."""
+        root = root_of(source)
+        if isinstance(root, Fixed) and root.snapshot:
+            return
         key = (source, check.kind, _argument_key(check))
         if key not in self.guards:
             self.guards[key] = Guard(source, check, self.location())
@@ -126,7 +131,9 @@ class Wrapping:
         first = value.source
         if first is None or first == source:
             return
-        if isinstance(first, Fixed):
+        if isinstance(real, (types.ModuleType, type)):
+            self.guard_unless_fixed(source, Is(real))
+        elif isinstance(first, Fixed):
             if not isinstance(source, Fixed):
                 self.guard(source, Is(real))
         elif isinstance(source, Fixed):
@@ -171,6 +178,10 @@ class Wrapping:
         if kind is not tuple and kind is not torch.Size and is_plain(real):
             self.guard_unless_fixed(source, Equals(real))
             return Constant(real, source)
+        script_source = getattr(real, "_torchdynamo_inline", None)
+        if isinstance(script_source, types.FunctionType) and not isinstance(real, types.FunctionType):
+            self.guard_unless_fixed(source, Is(real))
+            return self.wrap_object(script_source)
         for family, maker in WRAPPERS:
             if isinstance(real, family) if family in OPEN else kind is family:
                 return maker(self, real, source)
@@ -228,6 +239,18 @@ class Wrapping:
         self.wrapped[id(real)] = (value, real)
         return value
 
+    def wrap_proxy(self: Machine, real: types.MappingProxyType, source: Source) -> Value:
+        """A read-only view of a dictionary that is out of reach: its keys are guarded by asking it."""
+        self.guard_unless_fixed(source, TypeIs(types.MappingProxyType))
+        keys = list(real)
+        if not isinstance(source, Fixed):
+            self.guard(source, Holds(lambda now: list(now) == keys, f"has the keys {keys}"))
+        entries = {}
+        for key, value in real.items():
+            place = self.fixed(value) if isinstance(source, Fixed) else Item(source, key)
+            entries[key] = (self.wrap_constant(key), Lazy(value, place))
+        return DictValue(entries, source=source)
+
     def wrap_set(self: Machine, real: Any, source: Source) -> Value:
         if not all(is_plain(element) for element in real):
             raise Break("a set", f"{source.text} holds elements that are not plain data")
@@ -264,7 +287,7 @@ class Wrapping:
         try:
             contents: Value | None = Lazy(real.cell_contents, place)
         except ValueError:
-            raise Break("an empty closure cell", f"{source.text} has no value yet") from None
+            contents = EMPTY
         value = CellValue(contents, source if root_name is None else None, root_name)
         self.wrapped[id(real)] = (value, real)
         return value
@@ -283,14 +306,14 @@ class Wrapping:
         return PartialValue(function, args, kwargs, real, source)
 
     def wrap_builtin(self: Machine, real: Any, source: Source) -> Value:
-        self.guard_unless_fixed(source, Is(real))
         owner = getattr(real, "__self__", None)
-        if isinstance(real, types.BuiltinMethodType) and owner is not None and not isinstance(owner, (types.ModuleType, type)):
-            if not callable(getattr(type(owner), real.__name__, None)):
-                return BuiltinValue(real, source)
-            if isinstance(owner, (list, dict, set, torch.Tensor)):
-                receiver = self.wrap(owner, Attribute(source, "__self__"))
-                return self.bound_builtin(receiver, real.__name__)
+        raw = inspect.getattr_static(type(owner), getattr(real, "__name__", ""), None)
+        if isinstance(raw, (types.MethodDescriptorType, types.WrapperDescriptorType)) and not isinstance(owner, type):
+            self.guard_unless_fixed(source, TypeIs(type(real)))
+            self.guard(Attribute(source, "__name__"), Equals(real.__name__))
+            receiver = self.wrap(owner, Attribute(source, "__self__"))
+            return self.bound_builtin(receiver, real.__name__)
+        self.guard_unless_fixed(source, Is(real))
         return BuiltinValue(real, source)
 
     def wrap_class(self: Machine, real: type, source: Source) -> Value:
@@ -364,12 +387,12 @@ def _describe(real: torch.Tensor) -> str:
     return f"a {type(real).__name__} {str(real.dtype).removeprefix('torch.')}{list(real.shape)} on {real.device}{grad}"
 
 
-Machine_ = Wrapping
 WRAPPERS: list[tuple[Any, Any]] = [
     (tuple, Wrapping.wrap_tuple),
     (torch.Size, Wrapping.wrap_tuple),
     (list, Wrapping.wrap_list),
     *((kind, Wrapping.wrap_dict) for kind in DICTS),
+    (types.MappingProxyType, Wrapping.wrap_proxy),
     (set, Wrapping.wrap_set),
     (frozenset, Wrapping.wrap_set),
     (types.FunctionType, Wrapping.wrap_function),
@@ -385,4 +408,3 @@ WRAPPERS: list[tuple[Any, Any]] = [
     (BaseException, Wrapping.wrap_exception),
 ]
 OPEN = {type, types.ModuleType, BUILTIN_CALLABLES, ITERATORS, torch.nn.Module, BaseException}
-SOURCES_OF_CONTENTS = contents_source

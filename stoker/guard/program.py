@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stoker import _C
-from stoker.guard.guard import Guard, NotSameAs, SameAs
-from stoker.guard.source import Source
+from stoker.guard.guard import Guard, HasKey, NotSameAs, SameAs
+from stoker.guard.source import DictItem, Source
 
 
 @dataclass(slots=True)
@@ -49,8 +49,11 @@ def compile_guards(
     for source, number in slot_of.items():
         forest.node(source).slot = number
     late = _Forest()
+    followed = _followed(guards, slots)
     for number, guard in enumerate(guards):
         if guard.source is None or guard.check is None:
+            continue
+        if isinstance(guard.check, HasKey) and DictItem(guard.source, guard.check.key) in followed:
             continue
         compares = isinstance(guard.check, (SameAs, NotSameAs))
         (late if compares else forest).node(guard.source).checks.append((guard.check.rank, number, guard.check))
@@ -60,6 +63,17 @@ def compile_guards(
         programs = [[(_C.SHAPE_OPS[op], argument) for op, argument in program] for program in relations.programs]
         shapes = (relations.bindings, programs, relations.guards)
     return _C.GuardProgram(roots, len(slots), shapes, state)
+
+
+def _followed(guards: Sequence[Guard], slots: Sequence[Source]) -> set[Source]:
+    """Every source that the program follows: following a key already shows that it is there."""
+    found: set[Source] = set()
+    for start in [*(guard.source for guard in guards), *slots]:
+        source = start
+        while source is not None and source not in found:
+            found.add(source)
+            source = source.base
+    return found
 
 
 def slots_needed(guards: Sequence[Guard]) -> list[Source]:

@@ -126,10 +126,14 @@ class Closure(Source):
 @_hash_by("value")
 @dataclass(frozen=True, eq=False, repr=False)
 class Fixed(Source):
-    """One particular object, reachable without the frame: a module's dictionary, a class attribute already guarded."""
+    """One particular object, reachable without the frame: a module's dictionary, a class attribute already guarded.
+
+    A `snapshot` was made while capturing from facts that are guarded elsewhere: nothing below it needs a guard.
+    """
 
     value: Any
     name: str
+    snapshot: bool = False
     base = None
     accessor = "CONST"
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from stoker.bytecode import Instruction
 from stoker.capture.frame import Frame
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.instance import ExceptionValue
+from stoker.capture.values.instance import ExceptionValue, PreviousException
 from stoker.capture.values.sequence import SequenceValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break, Raised
@@ -32,7 +32,7 @@ def RAISE_VARARGS(m: Machine, f: Frame, i: Instruction) -> None:
 
 def PUSH_EXC_INFO(m: Machine, f: Frame, i: Instruction) -> None:
     value = f.pop()
-    f.push(f.handled[-1] if f.handled else Constant(None))
+    f.push(PreviousException(f.handled[-1] if f.handled else None))
     f.push(value)
     f.handled.append(value)
 

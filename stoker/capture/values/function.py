@@ -11,6 +11,7 @@ from stoker.capture.values.instance import ObjectValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Arguments, Keywords, Lazy, Value
+from stoker.errors import Break
 from stoker.guard.source import (
     CellContents,
     FunctionCell,
@@ -22,6 +23,16 @@ from stoker.guard.source import (
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
     from stoker.capture.machine import Machine
+
+
+class EmptyCell(Value):
+    """What a cell from outside holds before its variable is assigned."""
+
+    def python_type(self) -> type:
+        return type(None)
+
+
+EMPTY = EmptyCell()
 
 
 class CellValue(Value):
@@ -36,6 +47,8 @@ class CellValue(Value):
     def get(self, m: Machine) -> Value | None:
         if type(self.contents) is Lazy:
             self.contents = m.force(self.contents)
+        if self.contents is EMPTY:
+            raise Break("an empty closure cell", "the variable has no value yet")
         return self.contents
 
     def set(self, m: Machine, value: Value | None) -> None:
@@ -190,8 +203,8 @@ class MethodValue(Value):
 class BuiltinMethod(Value):
     """A method of a built-in type, bound to a value: `xs.append`."""
 
-    def __init__(self, receiver: Value, name: str) -> None:
-        self.receiver, self.name = receiver, name
+    def __init__(self, receiver: Value, name: str, descriptor: Any = None) -> None:
+        self.receiver, self.name, self.descriptor = receiver, name, descriptor
 
     def python_type(self) -> type:
         return types.BuiltinMethodType
@@ -210,9 +223,12 @@ class BuiltinMethod(Value):
         return super().attribute(m, name)
 
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
-        return m.call_builtin_method(self.receiver, self.name, args, kwargs)
+        return m.call_builtin_method(self.receiver, self.name, args, kwargs, self.descriptor)
 
     def emit(self, e: Emitter) -> None:
+        if self.descriptor is not None:
+            e.call_function(type(self.descriptor).__get__, [Constant(self.descriptor), self.receiver])
+            return
         e.load(self.receiver)
         e.attribute_of_top(self.name)
 

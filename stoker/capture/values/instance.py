@@ -41,6 +41,7 @@ class ObjectValue(Value):
                 if not isinstance(real, dict) or self.source is None:
                     return None
                 self._attributes = m.wrap_dict(real, InstanceDict(self.source))
+                self._attributes.owner = self.cls
         return self._attributes
 
     def own_attribute(self, m: Machine, name: str) -> Value | None:
@@ -154,6 +155,7 @@ class InstanceValue(ObjectValue):
         if m.special_method(self, "__getitem__") is not None:
             return GetItemIterator(self)
         m.raise_(TypeError, f"'{self.cls.__name__}' object is not iterable")
+        return None
 
     def next(self, m: Machine) -> Value:
         try:
@@ -214,6 +216,16 @@ class ExceptionValue(InstanceValue):
     def describe(self) -> str:
         args = ", ".join(a.describe() for a in self.storage.raw_elements())  # type: ignore[union-attr]
         return f"{self.cls.__name__}({args})"
+
+
+class PreviousException(Value):
+    """What PUSH_EXC_INFO leaves on the stack: the exception that was being handled before."""
+
+    def __init__(self, previous: Value | None) -> None:
+        self.previous = previous
+
+    def python_type(self) -> type:
+        return self.previous.python_type() if self.previous is not None else type(None)
 
 
 class GetItemIterator(Value):

@@ -37,6 +37,7 @@ class DictValue(Value):
         self.default_factory = default_factory
         self.written: dict[Any, None] = {}
         self.rewritten = False
+        self.owner: type | None = None  # the class whose instance dictionary this is
 
     def python_type(self) -> type:
         return self.cls
@@ -132,6 +133,7 @@ class DictValue(Value):
             self.store(m, key, made)
             return made
         m.raise_(KeyError, key)
+        return None
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:
         self.store(m, key, value)
@@ -273,9 +275,7 @@ def pairs_of(m: Machine, value: Value) -> list[tuple[Value, Value]]:
     for index, element in enumerate(value.items_list(m)):
         parts = element.items_list(m)
         if len(parts) != 2:
-            m.raise_(
-                ValueError, f"dictionary update sequence element #{index} has length {len(parts)}; 2 is required"
-            )
+            m.raise_(ValueError, f"dictionary update sequence element #{index} has length {len(parts)}; 2 is required")
         found.append((parts[0], parts[1]))
     return found
 
@@ -548,4 +548,3 @@ def set_of(m: Machine, value: Value) -> SetValue:
 
 def _is_none(value: Value) -> bool:
     return isinstance(value, Constant) and value.value is None
-

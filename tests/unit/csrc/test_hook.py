@@ -7,7 +7,6 @@ import threading
 import traceback
 
 import pytest
-import torch  # noqa: F401  the extension needs torch's libraries loaded
 
 from stoker import _C
 
@@ -399,7 +398,16 @@ def test_compiled_answers_for_its_function():
 
     documented.mark = 5
     for wrapped in (_C.Compiled(documented, Script({})), _C.Disabled(documented)):
-        for name in ("__name__", "__qualname__", "__doc__", "__module__", "__annotations__", "__defaults__", "__code__", "mark"):
+        for name in (
+            "__name__",
+            "__qualname__",
+            "__doc__",
+            "__module__",
+            "__annotations__",
+            "__defaults__",
+            "__code__",
+            "mark",
+        ):
             assert getattr(wrapped, name) is getattr(documented, name)
         assert wrapped.__wrapped__ is documented
         assert inspect.signature(wrapped) == inspect.signature(documented)

@@ -1,0 +1,110 @@
+"""The extension: frame hook, entries, guards. What each name means is told in csrc/*.h; import torch first."""
+
+from collections.abc import Callable, Sequence
+from types import CellType, CodeType, FunctionType
+from typing import Any, TypeAlias, final
+
+import torch
+
+Action: TypeAlias = int
+RUN_ONCE: Action  # run the original this time
+SKIP: Action  # run the original from now on; its callees stay hooked
+SKIP_DEEP: Action  # the same, with the hook off for everything below
+FREEZE: Action  # keep trying the entries there are, ask no more
+
+ACCESSORS: dict[str, int]
+CHECKS: dict[str, int]
+SHAPE_OPS: dict[str, int]
+MISSING: object
+
+Check: TypeAlias = tuple[int, Any, int]  # kind, argument, guard index
+Node: TypeAlias = tuple[int, Any, Sequence[Check], Sequence["Node"], int]  # accessor, argument, checks, children, slot
+Binding: TypeAlias = tuple[int, int | None]  # slot and: dim (its size), ~dim (its stride), None (the integer itself)
+Condition: TypeAlias = Sequence[tuple[int, int | None]]  # reverse Polish: op, argument
+Shapes: TypeAlias = tuple[Sequence[Binding], Sequence[Condition], Sequence[int]]
+
+@final
+class GuardProgram:
+    slot_count: int
+    size: int
+    state: TorchState | None
+    def __new__(
+        cls,
+        roots: Sequence[Node],
+        slot_count: int,
+        shapes: Shapes | None = None,
+        state: tuple[TorchState, int] | None = None,
+    ) -> GuardProgram: ...
+    def check(self, bound: Sequence[Any], function: FunctionType) -> tuple[Any, ...] | int: ...
+
+@final
+class Entry:
+    code: CodeType
+    guards: GuardProgram
+    keeps_hook: bool
+    tag: Any
+    hits: int
+    def __new__(cls, code: CodeType, guards: GuardProgram, keeps_hook: bool = False, tag: Any = None) -> Entry: ...
+
+OnMiss: TypeAlias = Callable[[CodeType, FunctionType, list[Any], list[tuple[Entry, int]]], Entry | Action]
+OnReject: TypeAlias = Callable[[CodeType, Entry, int], Any]
+
+class Compiler:
+    on_miss: OnMiss
+    on_reject: OnReject | None
+    def __init__(self, on_miss: OnMiss, on_reject: OnReject | None = None) -> None: ...
+    def codes(self) -> list[CodeType]: ...
+    def entries(self, code: CodeType) -> list[Entry]: ...
+    def add(self, code: CodeType, entry: Entry) -> None: ...
+    def state(self, code: CodeType) -> Action | None: ...
+    def set_state(self, code: CodeType, action: Action) -> None: ...
+    def forget(self, code: CodeType | None = None) -> None: ...
+
+@final
+class Compiled:
+    __wrapped__: Callable[..., Any]
+    compiler: Compiler
+    def __new__(cls, function: Callable[..., Any], compiler: Compiler) -> Compiled: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def __get__(self, instance: Any, owner: Any = None) -> Callable[..., Any]: ...
+    def __getattr__(self, name: str) -> Any: ...
+    def __setattr__(self, name: str, value: Any) -> None: ...
+
+@final
+class Disabled:
+    __wrapped__: Callable[..., Any]
+    def __new__(cls, callable: Callable[..., Any]) -> Disabled: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def __get__(self, instance: Any, owner: Any = None) -> Callable[..., Any]: ...
+    def __getattr__(self, name: str) -> Any: ...
+    def __setattr__(self, name: str, value: Any) -> None: ...
+
+@final
+class TailCall:
+    function: FunctionType
+    arguments: tuple[Any, ...]
+
+@final
+class Resume:
+    function: FunctionType
+    name: Any
+    def __new__(cls, function: FunctionType, name: Any = None) -> Resume: ...
+    def __call__(self, *args: Any) -> TailCall: ...
+    def bind(self, closure: tuple[CellType, ...]) -> Resume: ...
+
+@final
+class TensorSpec:
+    def mismatch(self, tensor: object) -> str | None: ...
+
+@final
+class TorchState:
+    def describe(self) -> dict[str, Any]: ...
+    def holds(self) -> bool: ...
+
+def tensor_spec(
+    tensor: torch.Tensor, sizes: Sequence[int] | None = None, strides: Sequence[int] | None = None
+) -> TensorSpec: ...
+def torch_state() -> TorchState: ...
+def active_compiler() -> Compiler | None: ...
+def call_with(compiler: Compiler | None, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any: ...
+def entries(code: CodeType, compiler: Compiler) -> list[Entry]: ...

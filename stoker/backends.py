@@ -1,0 +1,65 @@
+"""Back ends by name: what turns a captured graph into a callable.
+
+A back end is `(graph_module, example_inputs) -> callable`. The names are torch.compile's, so that a user changes one word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.fx import GraphModule
+
+from stoker.autograd import aot_eager
+from stoker.errors import BackendFailed, BadArgument, UnknownBackend
+
+Backend = Callable[[GraphModule, list[Any]], Callable[..., Any]]
+_backends: dict[str, Backend] = {}
+
+
+def register_backend(function: Backend | None = None, *, name: str | None = None) -> Any:
+    """Make a back end known by name; usable as a decorator."""
+    if function is None:
+        return lambda f: register_backend(f, name=name)
+    if not callable(function):
+        raise BadArgument("a back end is a function (graph_module, example_inputs) -> callable.")
+    _backends[name or function.__name__] = function
+    return function
+
+
+def list_backends() -> list[str]:
+    return sorted(_backends)
+
+
+def look_up(backend: str | Backend) -> tuple[str, Backend]:
+    """The name and the function of a back end given by either."""
+    if callable(backend):
+        return getattr(backend, "__name__", type(backend).__name__), backend
+    if backend not in _backends:
+        raise UnknownBackend(str(backend), list_backends())
+    return backend, _backends[backend]
+
+
+def checked(name: str, backend: Backend) -> Backend:
+    """A back end whose failures say so, with the graph's place in the user's source."""
+
+    def compile_graph(graph_module: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        location = graph_module.meta.get("location", "?")
+        try:
+            compiled = backend(graph_module, example_inputs)
+        except Exception as error:
+            raise BackendFailed(name, f"{type(error).__name__}: {error}", location) from error
+        if not callable(compiled):
+            raise BackendFailed(name, f"it returned a {type(compiled).__name__}, not a callable", location)
+        return compiled
+
+    return compile_graph
+
+
+@register_backend(name="eager")
+def eager(graph_module: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+    """Run the captured graph with eager PyTorch: no compilation, for looking at capture alone."""
+    return graph_module.forward
+
+
+register_backend(aot_eager, name="aot_eager")

@@ -1,0 +1,206 @@
+"""Callables that are not entered: the registry of handlers, and pure functions that run for real on constants.
+
+`@handles(len)` gives a function its meaning over Values; the files of `builtins/` fill the table by family.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import operator
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.instance import ExceptionValue
+from stoker.capture.values.size import SymbolicValue
+from stoker.capture.values.value import Arguments, Keywords, NotConstant, Value
+from stoker.errors import Break
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+Handler = Callable[..., Value]
+_handlers: dict[int, tuple[Any, Handler]] = {}
+PURE: set[int] = set()
+_pure_kept: list[Any] = []
+CLASS_METHODS: dict[tuple[type, str], Handler] = {}
+SPECIAL_METHODS: dict[str, Callable[..., Value]] = {}
+OBJECT_METHODS: dict[Any, Callable[..., Value]] = {}
+EXCEPTION_METHODS: dict[str, Callable[..., Value]] = {}
+TENSOR_METHODS: dict[str, Callable[..., Value]] = {}
+UNKNOWN = Constant(object())
+
+
+def handles(*reals: Any) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
+    """Register `function(m, *args, **kwargs)` as the meaning of a call of each of these objects."""
+
+    def decorate(function: Callable[..., Value]) -> Callable[..., Value]:
+        def handler(m: Machine, args: Arguments, kwargs: Keywords) -> Value:
+            return apply(m, functools.partial(function, m), function, args, kwargs)
+
+        for real in reals:
+            _handlers[id(real)] = (real, handler)
+        return function
+
+    return decorate
+
+
+def special(*names: str) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
+    """Register the meaning of special methods of built-in types, called by name: `x.__len__()`."""
+
+    def decorate(function: Callable[..., Value]) -> Callable[..., Value]:
+        SPECIAL_METHODS.update(dict.fromkeys(names, function))
+        return function
+
+    return decorate
+
+
+def tensor_special(*names: str) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
+    """Register tensor methods that are not graph nodes as they stand."""
+
+    def decorate(function: Callable[..., Value]) -> Callable[..., Value]:
+        TENSOR_METHODS.update(dict.fromkeys(names, function))
+        return function
+
+    return decorate
+
+
+def on_object(*descriptors: Any) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
+    """Register the meaning of methods that every object has from a C base: `object.__setattr__`."""
+
+    def decorate(function: Callable[..., Value]) -> Callable[..., Value]:
+        OBJECT_METHODS.update(dict.fromkeys(descriptors, function))
+        return function
+
+    return decorate
+
+
+def pure(*reals: Any) -> None:
+    """Functions of plain data without effects: run for real when every argument is constant."""
+    PURE.update(id(real) for real in reals)
+    _pure_kept.extend(reals)
+
+
+def handler_for(real: Any) -> Handler | None:
+    found = _handlers.get(id(real))
+    return found[1] if found is not None and found[0] is real else None
+
+
+def apply(m: Machine, call: Callable[..., Value], function: Any, args: Arguments, kwargs: Keywords) -> Value:
+    """Call a handler; arguments that do not fit its signature are a break, not a crash."""
+    try:
+        return call(*args, **kwargs)
+    except TypeError as error:
+        if (
+            error.__traceback__ is not None
+            and error.__traceback__.tb_next is not None
+            and _fits(function, call, args, kwargs)
+        ):
+            raise
+        raise Break(f"a call of `{function.__name__}`", "its arguments are not of a form that capture knows") from error
+
+
+def _fits(function: Any, call: Any, args: Arguments, kwargs: Keywords) -> bool:
+    try:
+        inspect.signature(call).bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
+
+
+def object_method(m: Machine, receiver: Value, name: str, descriptor: Any) -> Callable[..., Value] | None:
+    """A method from `object`, `dict`, ... called on an instance of a Python class."""
+    raw = descriptor if descriptor is not None else _class_attribute(receiver.python_type(), name)
+    try:
+        found = OBJECT_METHODS.get(raw)
+    except TypeError:
+        return None
+    if found is None and isinstance(receiver, ExceptionValue):
+        found = EXCEPTION_METHODS.get(name)
+    if found is None:
+        return None
+    return lambda m, receiver, args, kwargs: apply(m, lambda *a, **k: found(m, receiver, *a, **k), found, args, kwargs)
+
+
+def _class_attribute(cls: type, name: str) -> Any:
+    return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
+
+
+def tensor_method(m: Machine, receiver: Any, name: str, args: Arguments, kwargs: Keywords) -> Value:
+    found = TENSOR_METHODS.get(name)
+    if found is not None:
+        return apply(m, lambda *a, **k: found(m, receiver, *a, **k), found, args, kwargs)
+    return m.graph_method(receiver, name, args, kwargs)
+
+
+def constant_method(m: Machine, receiver: Constant, name: str, args: Arguments, kwargs: Keywords) -> Value:
+    """A method of a number, string, dtype, ...: run for real."""
+    values = [m.constant_of(a, f"an argument of {name!r}") if _needs(a) else a.items_list(m) for a in args]
+    plain = [[m.constant_of(e, name) for e in v] if isinstance(v, list) else v for v in values]
+    named = {k: m.constant_of(v, f"an argument of {name!r}") for k, v in kwargs.items()}
+    return m.wrap_constant(m.run_real(lambda: getattr(receiver.value, name)(*plain, **named)))
+
+
+def _needs(value: Value) -> bool:
+    """Is the value taken as it is, rather than as the list of its elements (`", ".join(xs)`)?"""
+    try:
+        value.constant()
+    except NotConstant:
+        return isinstance(value, SymbolicValue) or not hasattr(value, "items_list") or not _iterable(value)
+    return True
+
+
+def _iterable(value: Value) -> bool:
+    return hasattr(value.python_type(), "__iter__")
+
+
+def fold_pure(m: Machine, real: Any, args: Arguments, kwargs: Keywords) -> Value | None:
+    """Run a pure function on constants; None if it is not pure or an argument is not constant."""
+    owner = getattr(real, "__self__", None)
+    if id(real) not in PURE and not (isinstance(owner, types.ModuleType) and owner in PURE_MODULES):
+        return None
+    values = [m.constant_of(a, f"an argument of {describe(real)}") for a in args]
+    named = {name: m.constant_of(a, f"an argument of {describe(real)}") for name, a in kwargs.items()}
+    return m.wrap_constant(m.run_real(functools.partial(real, **named), *values))
+
+
+PURE_MODULES = (math, operator)
+
+
+def describe(real: Any) -> str:
+    module, name = getattr(real, "__module__", None), getattr(real, "__qualname__", None) or repr(real)
+    return f"`{module}.{name}`" if module and module != "builtins" else f"`{name}`"
+
+
+def builtin_init(m: Machine, made: Value, init: Any, args: Arguments, kwargs: Keywords) -> None:
+    """`__init__` of a built-in base class, after `__new__`."""
+    m.call(m.bind(init, made, made.python_type()), args, kwargs)
+
+
+def new_storage(m: Machine, cls: type, args: Arguments, kwargs: Keywords) -> Any:
+    """What `__new__` of the built-in base of a Python class makes: None for plain objects, UNKNOWN for strange bases."""
+    for base in cls.__mro__:
+        if base in STORAGE:
+            return STORAGE[base](m, cls, args, kwargs)
+        if not base.__flags__ & HEAP_TYPE and base is not object and not _is_harmless(base):
+            return UNKNOWN
+    return None
+
+
+HEAP_TYPE = 1 << 9
+STORAGE: dict[type, Callable[..., Any]] = {}
+_new_of: dict[type, Callable[..., Value]] = {}
+
+
+def _is_harmless(base: type) -> bool:
+    return base.__module__ in ("typing", "abc", "collections.abc") or base.__name__ == "Generic"
+
+
+def call_new(m: Machine, owner: type, cls: type, args: Arguments, kwargs: Keywords) -> Value:
+    """`object.__new__(cls)` and its kin, called by name."""
+    if owner is object:
+        return m.new_builtin_instance(cls, [], {})
+    return m.new_builtin_instance(cls, args, kwargs)

@@ -1,0 +1,219 @@
+"""Constructors of built-in types: numbers, text, containers."""
+
+from __future__ import annotations
+
+import collections
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stoker.capture.builtin import CLASS_METHODS, STORAGE, handles, on_object
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.function import MethodValue
+from stoker.capture.values.instance import InstanceValue
+from stoker.capture.values.mapping import DictValue, SetValue, dict_from, pairs_of, set_of
+from stoker.capture.values.sequence import ListValue, TupleValue
+from stoker.capture.values.size import SymbolicValue
+from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.value import Arguments, Keywords, NotConstant, Value
+from stoker.errors import Break
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+NONE = Constant(None)
+
+
+def _data_dependent(value: Value, name: str) -> Break:
+    return Break(
+        f"{name}() of a tensor", f"{value.describe()} would have to be read", "keep it a tensor, or accept the break"
+    )
+
+
+def _number(m: Machine, cls: type, special: str, args: tuple[Value, ...]) -> Value:
+    if not args:
+        return Constant(cls())
+    value = args[0]
+    if isinstance(value, TensorValue):
+        return m.call_builtin_method(value, f"__{cls.__name__}__", [], {})
+    if isinstance(value, InstanceValue):
+        found = value.special(m, special) or value.special(m, "__index__")
+        if found is not None:
+            return found
+    if isinstance(value, SymbolicValue) and value.python_type() is cls:
+        return value
+    if isinstance(value, SymbolicValue) and cls is float:
+        return m.wrap_number(m.run_real(torch.sym_float, value.symbol))
+    if isinstance(value, SymbolicValue) and cls is int:
+        return m.wrap_number(m.run_real(torch.sym_int, value.symbol))
+    return m.wrap_constant(m.run_real(cls, *(m.constant_of(a, f"{cls.__name__}()") for a in args)))
+
+
+@handles(int)
+def int_(m: Machine, *args: Value, base: Value | None = None) -> Value:
+    return _number(m, int, "__int__", args if base is None else (*args, base))
+
+
+@handles(float)
+def float_(m: Machine, *args: Value) -> Value:
+    return _number(m, float, "__float__", args)
+
+
+@handles(complex)
+def complex_(m: Machine, *args: Value) -> Value:
+    return m.wrap_constant(m.run_real(complex, *(m.constant_of(a, "complex()") for a in args)))
+
+
+@handles(bool)
+def bool_(m: Machine, value: Value = Constant(False)) -> Value:  # noqa: B008
+    return Constant(value.truth(m))
+
+
+@handles(str)
+def str_(m: Machine, value: Value = Constant("")) -> Value:  # noqa: B008
+    if isinstance(value, InstanceValue):
+        found = value.special(m, "__str__")
+        if found is not None:
+            return found
+    return Constant(m.run_real(str, m.plain(value, "str()")))
+
+
+@handles(bytes)
+def bytes_(m: Machine, *args: Value) -> Value:
+    return Constant(m.run_real(bytes, *(m.constant_of(a, "bytes()") for a in args)))
+
+
+@handles(slice)
+def slice_(m: Machine, *args: Value) -> Value:
+    start, stop, step = (NONE, *args, NONE)[:3] if len(args) == 1 else (*args, NONE)[:3]
+    return m.slice(start, stop, step)
+
+
+@handles(range)
+def range_(m: Machine, *args: Value) -> Value:
+    return Constant(m.run_real(range, *(m.integer(a) for a in args)))
+
+
+@handles(list)
+def list_(m: Machine, items: Value | None = None) -> Value:
+    return ListValue(items.items_list(m) if items is not None else [])
+
+
+@handles(tuple)
+def tuple_(m: Machine, items: Value | None = None) -> Value:
+    if isinstance(items, TupleValue) and items.cls is tuple:
+        return items
+    return TupleValue(items.items_list(m) if items is not None else [])
+
+
+@handles(torch.Size)
+def size_(m: Machine, items: Value | None = None) -> Value:
+    return TupleValue(items.items_list(m) if items is not None else [], torch.Size)
+
+
+@handles(dict)
+def dict_(m: Machine, *args: Value, **kwargs: Value) -> Value:
+    return dict_from(m, dict, list(args), kwargs)
+
+
+@handles(collections.OrderedDict)
+def ordered_dict(m: Machine, *args: Value, **kwargs: Value) -> Value:
+    return dict_from(m, collections.OrderedDict, list(args), kwargs)
+
+
+@handles(collections.defaultdict)
+def default_dict(m: Machine, factory: Value = NONE, *args: Value, **kwargs: Value) -> Value:
+    made = dict_from(m, collections.defaultdict, list(args), kwargs)
+    made.default_factory = factory
+    return made
+
+
+@handles(set)
+def set_(m: Machine, items: Value | None = None) -> Value:
+    return SetValue(dict(set_of(m, items)._entries) if items is not None else {})
+
+
+@handles(frozenset)
+def frozenset_(m: Machine, items: Value | None = None) -> Value:
+    return SetValue(dict(set_of(m, items)._entries) if items is not None else {}, frozenset)
+
+
+@handles(object)
+def object_(m: Machine) -> Value:
+    return InstanceValue(object)
+
+
+@handles(types.MethodType)
+def method_(m: Machine, function: Value, receiver: Value) -> Value:
+    return MethodValue(receiver, function)
+
+
+def from_keys(m: Machine, args: Arguments, kwargs: Keywords) -> Value:
+    items, value = (*args, NONE)[:2]
+    return DictValue({key.hash_key(m): (key, value) for key in items.items_list(m)})
+
+
+CLASS_METHODS[(dict, "fromkeys")] = from_keys
+
+
+def _new_dict(cls: type):
+    def new(m: Machine, owner: type, args: Arguments, kwargs: Keywords) -> Any:
+        return DictValue(cls=cls)
+
+    return new
+
+
+def _new_number(base: type):
+    def new(m: Machine, owner: type, args: Arguments, kwargs: Keywords) -> Any:
+        try:
+            return Constant(m.run_real(base, *(a.constant() for a in args)))
+        except NotConstant:
+            raise Break(f"construction of {owner.__qualname__}", "its value is not constant") from None
+
+    return new
+
+
+def _new_tuple(m: Machine, owner: type, args: Arguments, kwargs: Keywords) -> Any:
+    return TupleValue(args[0].items_list(m) if args else [], owner)
+
+
+STORAGE.update(
+    {
+        collections.OrderedDict: _new_dict(collections.OrderedDict),
+        collections.defaultdict: _new_dict(collections.defaultdict),
+        dict: _new_dict(dict),
+        list: lambda m, owner, args, kwargs: ListValue([]),
+        set: lambda m, owner, args, kwargs: SetValue({}),
+        frozenset: lambda m, owner, args, kwargs: SetValue(set_of(m, args[0])._entries if args else {}, frozenset),
+        tuple: _new_tuple,
+        **{base: _new_number(base) for base in (int, float, str, bytes, complex)},
+    }
+)
+
+
+@on_object(dict.__init__, collections.OrderedDict.__init__)
+def dict_init(m: Machine, value: Value, *args: Value, **kwargs: Value) -> Value:
+    storage = m.storage_of(value)
+    assert isinstance(storage, DictValue)
+    storage.method_update(m, *args, **kwargs)
+    return NONE
+
+
+@on_object(list.__init__)
+def list_init(m: Machine, value: Value, items: Value | None = None) -> Value:
+    storage = m.storage_of(value)
+    if items is not None and isinstance(storage, ListValue):
+        storage.method_extend(m, items)
+    return NONE
+
+
+@on_object(set.__init__)
+def set_init(m: Machine, value: Value, items: Value | None = None) -> Value:
+    storage = m.storage_of(value)
+    if items is not None and isinstance(storage, SetValue):
+        storage.method_update(m, items)
+    return NONE
+
+
+PAIRS = pairs_of

@@ -1,0 +1,97 @@
+"""copy.copy and copy.deepcopy over Values: new objects of the same classes, shared as they were shared."""
+
+from __future__ import annotations
+
+import copy
+import types
+from typing import TYPE_CHECKING
+
+import torch
+
+from stoker.capture.builtin import handles
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.instance import InstanceValue, ObjectValue
+from stoker.capture.values.mapping import DictValue, SetValue
+from stoker.capture.values.sequence import ListValue, TupleValue
+from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.value import Value
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+Memo = dict[int, tuple[Value, Value]]
+
+
+@handles(copy.copy)
+def copy_(m: Machine, value: Value) -> Value:
+    return _copied(m, value, "__copy__", lambda part: part, {})
+
+
+@handles(copy.deepcopy)
+def deepcopy_(m: Machine, value: Value, memo: Value | None = None) -> Value:
+    known: Memo = {}
+
+    def deep(part: Value) -> Value:
+        found = known.get(id(part))
+        return found[0] if found is not None else _copied(m, part, "__deepcopy__", deep, known)
+
+    return deep(value)
+
+
+def _copied(m: Machine, value: Value, special: str, part, known: Memo) -> Value:
+    """A copy whose parts are made by `part`; registered before its parts, so that cycles close."""
+
+    def register(made: Value) -> None:
+        known[id(value)] = (made, value)
+
+    match value:
+        case TensorValue():
+            if special == "__copy__":
+                value.unsupported("copy.copy()")
+            return (
+                m.call(m.wrap_object(torch.Tensor.clone), [value], {})
+                if value.source is None
+                else value.unsupported("copy.deepcopy()")
+            )
+        case ListValue():
+            made: Value = ListValue([])
+            register(made)
+            made._elements.extend(part(e) for e in value.elements(m))  # type: ignore[attr-defined]
+        case TupleValue():
+            made = TupleValue([part(e) for e in value.elements(m)], value.cls)
+        case DictValue():
+            made = DictValue(cls=value.cls, default_factory=value.default_factory)
+            register(made)
+            for key, entry in value.pairs(m):
+                made.store(m, part(key), part(entry))  # type: ignore[attr-defined]
+        case SetValue():
+            made = SetValue({m.set_key(e): part(e) for e in value._entries.values()}, value.cls)
+        case InstanceValue():
+            return _copied_instance(m, value, special, part, register)
+        case _:
+            return value
+    return made
+
+
+def _copied_instance(m: Machine, value: InstanceValue, special: str, part, register) -> Value:
+    hook = m.special_method(value, special)
+    if hook is not None:
+        return m.call(hook, [DictValue()] if special == "__deepcopy__" else [], {})
+    for name in ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs_ex__", "__getnewargs__"):
+        if isinstance(m.class_lookup(value.cls, name), types.FunctionType):
+            value.unsupported(f"{special} through a user-written {name}")
+    made = InstanceValue(value.cls, storage=part(value.storage) if value.storage is not None else None)
+    if isinstance(value, ObjectValue) and type(value) is not InstanceValue:
+        made = type(value)(value.cls)
+    register(made)
+    attributes, target = value.attributes(m), made.attributes(m)
+    if attributes is not None and target is not None:
+        for key, entry in attributes.pairs(m):
+            target.store(m, key, part(entry))
+    for descriptor, slot in value.slots.items():
+        if slot is not None:
+            made.slots[descriptor] = part(slot)
+    return made
+
+
+NONE = Constant(None)

@@ -1,0 +1,83 @@
+"""Iteration: iter, next, zip, map, and the parts of itertools that are written in C."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+from stoker.capture.builtin import handles
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.iterator import (
+    CallIterator,
+    CountIterator,
+    EnumerateIterator,
+    FilterIterator,
+    MapIterator,
+    RepeatIterator,
+    ZipIterator,
+)
+from stoker.capture.values.mapping import DictValue, DictView
+from stoker.capture.values.sequence import ListValue, SequenceIterator, SequenceValue
+from stoker.capture.values.value import Exhausted, Value
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+
+@handles(iter)
+def iter_(m: Machine, value: Value, sentinel: Value | None = None) -> Value:
+    return m.iterate(value) if sentinel is None else CallIterator(value, sentinel)
+
+
+@handles(next)
+def next_(m: Machine, iterator: Value, *default: Value) -> Value:
+    try:
+        return iterator.next(m)
+    except Exhausted:
+        if default:
+            return default[0]
+        m.raise_(StopIteration)
+
+
+@handles(zip)
+def zip_(m: Machine, *parts: Value, strict: Value = Constant(False)) -> Value:  # noqa: B008
+    return ZipIterator([m.iterate(part) for part in parts], strict.truth(m))
+
+
+@handles(enumerate)
+def enumerate_(m: Machine, part: Value, start: Value = Constant(0)) -> Value:  # noqa: B008
+    return EnumerateIterator(m.iterate(part), start)
+
+
+@handles(map)
+def map_(m: Machine, function: Value, *parts: Value) -> Value:
+    return MapIterator(function, [m.iterate(part) for part in parts])
+
+
+@handles(filter)
+def filter_(m: Machine, function: Value, part: Value) -> Value:
+    return FilterIterator(function, m.iterate(part))
+
+
+@handles(reversed)
+def reversed_(m: Machine, value: Value) -> Value:
+    found = m.special_method(value, "__reversed__") if not isinstance(value, (SequenceValue, Constant)) else None
+    storage = m.storage_of(value)
+    if isinstance(storage, SequenceValue):
+        return SequenceIterator(storage, -1)
+    if isinstance(storage, (DictValue, DictView, Constant)):
+        return SequenceIterator(ListValue(storage.items_list(m)), -1)
+    if found is not None:
+        return m.call(found, [], {})
+    value.unsupported("reversed()")
+    return None
+
+
+@handles(itertools.count)
+def count_(m: Machine, start: Value = Constant(0), step: Value = Constant(1)) -> Value:  # noqa: B008
+    return CountIterator(start, step)
+
+
+@handles(itertools.repeat)
+def repeat_(m: Machine, value: Value, times: Value | None = None) -> Value:
+    return RepeatIterator(value, m.integer(times) if times is not None else None)

@@ -1,0 +1,478 @@
+"""Python's built-in functions about objects: types, attributes, length, identity, text."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import inspect
+import operator
+import sys
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stoker.capture.builtin import EXCEPTION_METHODS, handles, on_object, pure, special
+from stoker.capture.values.classes import ClassValue, SuperValue
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.function import BuiltinMethod, BuiltinValue, FunctionValue, MethodValue, PartialValue
+from stoker.capture.values.instance import InstanceValue, ObjectValue
+from stoker.capture.values.mapping import DictValue
+from stoker.capture.values.sequence import ListValue, TupleValue, sort_values
+from stoker.capture.values.size import SymbolicValue
+from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.value import NotConstant, Value
+from stoker.errors import Break, Raised
+from stoker.guard.source import Fixed
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+TRUE, FALSE, NONE = Constant(True), Constant(False), Constant(None)
+
+pure(sys.getrecursionlimit, round, pow, hex, oct, bin, ord, chr, divmod, format, ascii, repr, hash)
+
+
+@handles(len)
+def len_(m: Machine, value: Value) -> Value:
+    return value.length(m)
+
+
+def classes_in(m: Machine, pattern: Value) -> Any:
+    """The class or (nested) tuple of classes of isinstance and issubclass."""
+    if isinstance(pattern, TupleValue):
+        return tuple(classes_in(m, part) for part in pattern.items_list(m))
+    if isinstance(pattern, ObjectValue) and not isinstance(pattern, ClassValue) and pattern.real is not None:
+        return pattern.real
+    return m.constant_of(pattern, "a class pattern")
+
+
+@handles(isinstance)
+def isinstance_(m: Machine, value: Value, pattern: Value) -> Value:
+    classes = classes_in(m, pattern)
+    if isinstance(value, ObjectValue) and value.real is not None:
+        return Constant(m.run_real(isinstance, value.real, classes))
+    if isinstance(value, TensorValue):
+        return Constant(_tensor_isinstance(m, value, classes))
+    if isinstance(value, Constant):
+        return Constant(m.run_real(isinstance, value.value, classes))
+    return Constant(m.run_real(issubclass, value.python_type(), classes))
+
+
+def _tensor_isinstance(m: Machine, value: TensorValue, classes: Any) -> bool:
+    if isinstance(classes, tuple):
+        return any(_tensor_isinstance(m, value, cls) for cls in classes)
+    if value.real is not None:
+        return m.run_real(isinstance, value.real, classes)
+    if classes is torch.nn.Parameter:
+        return value.cls is torch.nn.Parameter
+    named = {torch.FloatTensor: torch.float32, torch.LongTensor: torch.int64, torch.HalfTensor: torch.float16}
+    if classes in named:
+        return value.fake.dtype is named[classes]
+    return m.run_real(issubclass, value.cls, classes)
+
+
+@handles(issubclass)
+def issubclass_(m: Machine, cls: Value, pattern: Value) -> Value:
+    return Constant(m.run_real(issubclass, m.constant_of(cls, "issubclass()"), classes_in(m, pattern)))
+
+
+@handles(type)
+def type_(m: Machine, value: Value, *rest: Value) -> Value:
+    if rest:
+        raise Break("type(name, bases, namespace)", "classes are not made inside graphs")
+    return m.wrap_object(value.python_type())
+
+
+@handles(callable)
+def callable_(m: Machine, value: Value) -> Value:
+    return Constant(
+        isinstance(value, (FunctionValue, MethodValue, BuiltinMethod, BuiltinValue, ClassValue, PartialValue))
+        or "__call__" in {name for base in value.python_type().__mro__ for name in vars(base)}
+    )
+
+
+def attribute_name(m: Machine, name: Value) -> str:
+    return m.constant_of(name, "an attribute name")
+
+
+@handles(getattr)
+def getattr_(m: Machine, value: Value, name: Value, *default: Value) -> Value:
+    try:
+        return value.attribute(m, attribute_name(m, name))
+    except Raised as raised:
+        if default and issubclass(raised.value.python_type(), AttributeError):
+            return default[0]
+        raise
+
+
+@handles(hasattr)
+def hasattr_(m: Machine, value: Value, name: Value) -> Value:
+    return Constant(m.has_attribute(value, attribute_name(m, name)))
+
+
+@handles(setattr)
+def setattr_(m: Machine, value: Value, name: Value, new: Value) -> Value:
+    value.set_attribute(m, attribute_name(m, name), new)
+    return NONE
+
+
+@handles(delattr)
+def delattr_(m: Machine, value: Value, name: Value) -> Value:
+    value.delete_attribute(m, attribute_name(m, name))
+    return NONE
+
+
+@on_object(object.__setattr__)
+def object_setattr(m: Machine, value: Value, name: Value, new: Value) -> Value:
+    m.generic_set_attribute(value, value.python_type(), attribute_name(m, name), new)
+    return NONE
+
+
+@on_object(object.__delattr__)
+def object_delattr(m: Machine, value: Value, name: Value) -> Value:
+    m.generic_delete_attribute(value, value.python_type(), attribute_name(m, name))
+    return NONE
+
+
+@on_object(object.__getattribute__)
+def object_getattribute(m: Machine, value: Value, name: Value) -> Value:
+    return m.generic_attribute(value, value.python_type(), attribute_name(m, name), fallback=False)
+
+
+@on_object(object.__init__)
+def object_init(m: Machine, value: Value, *args: Value, **kwargs: Value) -> Value:
+    return NONE
+
+
+@on_object(object.__init_subclass__)
+def object_init_subclass(m: Machine, value: Value, **kwargs: Value) -> Value:
+    return NONE
+
+
+@on_object(object.__eq__)
+def object_eq(m: Machine, value: Value, other: Value) -> Value:
+    return Constant(True) if value is other else Constant(NotImplemented)
+
+
+@on_object(object.__ne__)
+def object_ne(m: Machine, value: Value, other: Value) -> Value:
+    found = m.operate(value, "__eq__", other, lambda: value.compare(m, "==", other))
+    return Constant(NotImplemented) if found is None else m.not_(found)
+
+
+@on_object(BaseException.__init__)
+def exception_init(m: Machine, value: Value, *args: Value, **kwargs: Value) -> Value:
+    if isinstance(value, InstanceValue):
+        value.storage = TupleValue(list(args))
+    return NONE
+
+
+@on_object(BaseException.__str__)
+def exception_str(m: Machine, value: Value) -> Value:
+    args = value.attribute(m, "args").items_list(m)
+    if len(args) == 1:
+        return m.call(m.wrap_object(str), args, {})
+    return Constant(str(m.plain(TupleValue(args), "str()")) if args else "")
+
+
+@on_object(KeyError.__str__)
+def key_error_str(m: Machine, value: Value) -> Value:
+    args = value.attribute(m, "args").items_list(m)
+    if len(args) == 1:
+        return m.call(m.wrap_object(repr), args, {})
+    return exception_str(m, value)
+
+
+@on_object(BaseException.__repr__)
+def exception_repr(m: Machine, value: Value) -> Value:
+    args = [repr(m.plain(a, "repr()")) for a in value.attribute(m, "args").items_list(m)]
+    return Constant(f"{value.python_type().__name__}({', '.join(args)})")
+
+
+@on_object(BaseException.with_traceback)
+def with_traceback(m: Machine, value: Value, trace: Value) -> Value:
+    return value
+
+
+EXCEPTION_METHODS.update(__init__=exception_init, __str__=exception_str, __repr__=exception_repr)
+
+
+@on_object(object.__str__)
+def object_str(m: Machine, value: Value) -> Value:
+    return m.call(m.wrap_object(repr), [value], {})
+
+
+@on_object(object.__format__)
+def object_format(m: Machine, value: Value, specification: Value) -> Value:
+    return m.call(m.wrap_object(str), [value], {})
+
+
+@handles(inspect.signature)
+def signature(m: Machine, function: Value) -> Value:
+    """The signature of a function that existed before is a fact about it."""
+    real = m.real_callable(function)
+    if real is None:
+        raise Break("inspect.signature()", f"{function.describe()} was made by the captured code")
+    found = m.run_real(inspect.signature, real)
+    return m.wrap(found, Fixed(found, "signature", snapshot=True))
+
+
+@handles(types.MappingProxyType)
+def mapping_proxy(m: Machine, mapping: Value) -> Value:
+    return mapping
+
+
+@handles(super)
+def super_(m: Machine, *args: Value) -> Value:
+    if args:
+        return m.super_of(args[0], args[1])
+    frame = m.current
+    first = frame.code.co_varnames[0]
+    cell = frame.cells.get(first)
+    receiver = cell.get(m) if cell is not None else m.force(frame.locals[first])
+    return m.super_of(frame.cells["__class__"].get(m), receiver)
+
+
+@handles(id)
+def id_(m: Machine, value: Value) -> Value:
+    if isinstance(value, ObjectValue) and value.real is not None and value.source is not None:
+        m.guard_identity(value)
+        return Constant(id(value.real))
+    value.unsupported("id()")
+    return None
+
+
+@handles(hash)
+def hash_(m: Machine, value: Value) -> Value:
+    return Constant(m.run_real(hash, m.constant_of(value, "hash()")))
+
+
+@handles(abs, operator.abs)
+def abs_(m: Machine, value: Value) -> Value:
+    if isinstance(value, TensorValue):
+        return m.graph_call(torch.abs, [value], {})
+    if isinstance(value, SymbolicValue):
+        return m.wrap_number(m.run_real(abs, value.symbol))
+    if isinstance(value, InstanceValue):
+        found = value.special(m, "__abs__")
+        if found is not None:
+            return found
+    return Constant(m.run_real(abs, m.constant_of(value, "abs()")))
+
+
+@handles(print)
+def print_(m: Machine, *args: Value, **kwargs: Value) -> Value:
+    for value in [*args, *kwargs.values()]:
+        try:
+            value.constant()
+        except NotConstant:
+            raise Break(
+                "print()",
+                f"it prints {value.describe()}, which is known only when the graph has run",
+                "print outside the compiled function, or accept the break",
+            ) from None
+    m.defer(BuiltinValue(builtins.print), list(args), kwargs)
+    return NONE
+
+
+@handles(repr)
+def repr_(m: Machine, value: Value) -> Value:
+    if isinstance(value, InstanceValue):
+        found = value.special(m, "__repr__")
+        if found is not None:
+            return found
+    return Constant(m.run_real(repr, m.plain(value, "repr()")))
+
+
+@handles(globals)
+def globals_(m: Machine) -> Value:
+    return m.current.globals
+
+
+@handles(locals, vars)
+def vars_(m: Machine, *args: Value) -> Value:
+    if args:
+        return args[0].attribute(m, "__dict__")
+    frame = m.current
+    names = {name: (Constant(name), m.force(value)) for name, value in frame.locals.items()}
+    return DictValue(names)  # type: ignore[arg-type]
+
+
+@handles(dir)
+def dir_(m: Machine, *args: Value) -> Value:
+    value = args[0]
+    if isinstance(value, ObjectValue) and value.real is not None and not value.slots:
+        return ListValue([Constant(name) for name in m.run_real(dir, value.real)])
+    value.unsupported("dir()")
+    return None
+
+
+@handles(functools.partial)
+def partial_(m: Machine, function: Value, *args: Value, **kwargs: Value) -> Value:
+    return PartialValue(function, list(args), dict(kwargs))
+
+
+@handles(min)
+def min_(m: Machine, *args: Value, **kwargs: Value) -> Value:
+    return _extreme(m, "<", "min", list(args), kwargs)
+
+
+@handles(max)
+def max_(m: Machine, *args: Value, **kwargs: Value) -> Value:
+    return _extreme(m, ">", "max", list(args), kwargs)
+
+
+def _extreme(m: Machine, text: str, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    values = args[0].items_list(m) if len(args) == 1 else args
+    if not values:
+        if "default" in kwargs:
+            return kwargs["default"]
+        m.raise_(ValueError, f"{name}() arg is an empty sequence")
+    key = kwargs.get("key")
+    by_key = key is not None and not (isinstance(key, Constant) and key.value is None)
+    if (
+        all(isinstance(v, (SymbolicValue, Constant)) for v in values)
+        and any(isinstance(v, SymbolicValue) for v in values)
+        and not by_key
+    ):
+        symbolic = torch.sym_min if name == "min" else torch.sym_max
+        found = m.number_of(values[0])
+        for value in values[1:]:
+            found = m.run_real(symbolic, found, m.number_of(value))
+        return m.wrap_number(found)
+    best, best_key = values[0], m.call(key, [values[0]], {}) if by_key else values[0]  # type: ignore[arg-type]
+    for value in values[1:]:
+        its_key = m.call(key, [value], {}) if by_key else value  # type: ignore[arg-type]
+        if m.compare(text, its_key, best_key).truth(m):
+            best, best_key = value, its_key
+    return best
+
+
+@handles(sorted)
+def sorted_(m: Machine, items: Value, key: Value | None = None, reverse: Value = FALSE) -> Value:
+    return ListValue(sort_values(m, items.items_list(m), key, reverse))
+
+
+@handles(sum)
+def sum_(m: Machine, items: Value, start: Value = Constant(0)) -> Value:  # noqa: B008
+    total = start
+    for item in items.items_list(m):
+        total = m.binary("+", total, item)
+    return total
+
+
+@handles(any)
+def any_(m: Machine, items: Value) -> Value:
+    return _first_truth(m, items, True)
+
+
+@handles(all)
+def all_(m: Machine, items: Value) -> Value:
+    return _first_truth(m, items, False)
+
+
+def _first_truth(m: Machine, items: Value, wanted: bool) -> Value:
+    from stoker.capture.values.value import Exhausted
+
+    iterator = m.iterate(items)
+    while True:
+        try:
+            item = iterator.next(m)
+        except Exhausted:
+            return Constant(not wanted)
+        if item.truth(m) == wanted:
+            return Constant(wanted)
+
+
+@special("__len__")
+def special_len(m: Machine, value: Value) -> Value:
+    return value.length(m)
+
+
+@special("__getitem__")
+def special_getitem(m: Machine, value: Value, key: Value) -> Value:
+    return m.item(value, key)
+
+
+@special("__setitem__")
+def special_setitem(m: Machine, value: Value, key: Value, new: Value) -> Value:
+    value.set_item(m, key, new)
+    return NONE
+
+
+@special("__delitem__")
+def special_delitem(m: Machine, value: Value, key: Value) -> Value:
+    value.delete_item(m, key)
+    return NONE
+
+
+@special("__contains__")
+def special_contains(m: Machine, value: Value, item: Value) -> Value:
+    return value.contains(m, item)
+
+
+@special("__iter__")
+def special_iter(m: Machine, value: Value) -> Value:
+    return value.iterator(m)
+
+
+@special("__next__")
+def special_next(m: Machine, value: Value) -> Value:
+    return m.next_value(value)
+
+
+def _operator_method(text: str, reflected: bool):
+    def method(m: Machine, value: Value, other: Value) -> Value:
+        folded = m.fold(m.BINARY[text], *((other, value) if reflected else (value, other)))
+        found = folded if folded is not None else value.binary(m, text, other, reflected)
+        return Constant(NotImplemented) if found is None else found
+
+    return method
+
+
+def _compare_method(text: str):
+    def method(m: Machine, value: Value, other: Value) -> Value:
+        other = m.storage_of(other)
+        folded = m.fold(m.COMPARE[text], value, other)
+        found = folded if folded is not None else value.compare(m, text, other)
+        return Constant(NotImplemented) if found is None else found
+
+    return method
+
+
+def _register_operators() -> None:
+    from stoker.capture.protocol import SPECIAL_BINARY, SPECIAL_COMPARE
+
+    for text, name in SPECIAL_BINARY.items():
+        special(f"__{name}__")(_operator_method(text, False))
+        special(f"__r{name}__")(_operator_method(text, True))
+        special(f"__i{name}__")(_operator_method(text + "=", False))
+    for text, name in SPECIAL_COMPARE.items():
+        special(name)(_compare_method(text))
+
+
+_register_operators()
+
+
+def _register_operator_module() -> None:
+    """The functions of `operator` mean the operators."""
+    from stoker.capture.protocol import Protocol
+
+    for text, function in Protocol.BINARY.items():
+        handles(function)(lambda m, a, b, text=text: m.binary(text, a, b))
+    for text, function in Protocol.COMPARE.items():
+        handles(function)(lambda m, a, b, text=text: m.compare(text, a, b))
+    for text, function in Protocol.UNARY.items():
+        handles(function)(lambda m, a, text=text: m.unary(text, a))
+    handles(operator.getitem)(lambda m, a, b: m.item(a, b))
+    handles(operator.not_)(lambda m, a: m.not_(a))
+    handles(operator.truth)(lambda m, a: Constant(a.truth(m)))
+    handles(operator.is_)(lambda m, a, b: Constant(m.is_same(a, b)))
+    handles(operator.is_not)(lambda m, a, b: Constant(not m.is_same(a, b)))
+    handles(operator.contains)(lambda m, a, b: m.contains(a, b))
+    handles(operator.index)(lambda m, a: a if isinstance(a, SymbolicValue) else Constant(m.integer(a)))
+
+
+_register_operator_module()
+SUPER = SuperValue

@@ -1,0 +1,281 @@
+"""torch functions that are not operators: modes, queries about types and modes, scripting and tracing marks.
+
+Mode setters run for real while capturing (so that fake runs see them; they are put back afterwards) and are nodes of the
+graph. Queries are answered at once.
+"""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stoker import torch_private
+from stoker.capture.builtin import handles, pure, tensor_special
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.sequence import TupleValue
+from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.value import NotConstant, Value
+from stoker.errors import Break
+from stoker.marks import is_compiling
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+TRUE, FALSE, NONE = Constant(True), Constant(False), Constant(None)
+
+# What captured code sees when it asks who runs it.
+ANSWERS: dict[Any, Any] = {
+    is_compiling: True,
+    torch.compiler.is_compiling: True,
+    torch.compiler.is_dynamo_compiling: True,
+    torch._utils.is_compiling: True,
+    torch_private.is_scripting: False,
+    torch_private.is_tracing: False,
+    torch._C._get_tracing_state: None,
+    torch.onnx.is_in_onnx_export: False,
+    torch.overrides.has_torch_function: False,
+    torch.overrides.has_torch_function_unary: False,
+    torch.overrides.has_torch_function_variadic: False,
+    torch._C._has_torch_function: False,
+    torch._C._has_torch_function_unary: False,
+    torch._C._has_torch_function_variadic: False,
+    torch._C._log_api_usage_once: None,
+}
+if hasattr(torch.compiler, "is_exporting"):
+    ANSWERS[torch.compiler.is_exporting] = False
+
+
+def _answer(value: Any) -> Callable[..., Value]:
+    return lambda m, *args, **kwargs: Constant(value)
+
+
+for _function, _value in ANSWERS.items():
+    handles(_function)(_answer(_value))
+
+# Read from the real modes: the entry's guard on torch's state makes the answers hold.
+QUERIES = (
+    torch.is_grad_enabled,
+    torch.is_inference_mode_enabled,
+    torch.get_default_dtype,
+    torch.is_autocast_enabled,
+    torch.get_autocast_dtype,
+    torch.get_autocast_gpu_dtype,
+    torch.get_autocast_cpu_dtype,
+    torch.is_autocast_cpu_enabled,
+    torch.is_autocast_cache_enabled,
+    torch._C._is_torch_function_enabled,
+    torch.are_deterministic_algorithms_enabled,
+    torch.is_deterministic_algorithms_warn_only_enabled,
+    torch.cuda.is_available,
+    torch.cuda.device_count,
+    torch.backends.mkldnn.is_available,
+    torch.amp.is_autocast_available,
+    torch.amp.autocast_mode.is_autocast_available,
+    torch._C._is_autocast_available,
+    torch._C._len_torch_function_stack,
+    torch.get_num_threads,
+    torch.finfo,
+    torch.iinfo,
+    torch.promote_types,
+    torch.can_cast,
+    torch._C._get_privateuse1_backend_name,
+    torch._C._get_default_device,
+    torch.get_default_device,
+    torch.device,
+    torch._C._autograd._profiler_enabled,
+    torch.distributed.is_available,
+)
+pure(*QUERIES)
+
+
+def _info(function: Any) -> Callable[..., Value]:
+    def handler(m: Machine, *args: Value) -> Value:
+        found = m.run_real(function, *(m.constant_of(a, function.__name__) for a in args))
+        return InfoValue(found)
+
+    return handler
+
+
+class InfoValue(Constant):
+    """torch.finfo or torch.iinfo of a dtype: immutable, all attributes are numbers or strings."""
+
+    def emit(self, e: Any) -> None:
+        kind = torch.finfo if isinstance(self.value, torch.finfo) else torch.iinfo
+        e.call_function(kind, [Constant(getattr(torch, self.value.dtype))])
+
+
+handles(torch.finfo)(_info(torch.finfo))
+handles(torch.iinfo)(_info(torch.iinfo))
+
+SETTERS = (
+    torch._C._set_grad_enabled,
+    torch.set_autocast_enabled,
+    torch.set_autocast_cpu_enabled,
+    torch.set_autocast_dtype,
+    torch.set_autocast_cpu_dtype,
+    torch.set_autocast_gpu_dtype,
+    torch.set_autocast_cache_enabled,
+    torch.autocast_increment_nesting,
+    torch.autocast_decrement_nesting,
+    torch.clear_autocast_cache,
+)
+
+
+def _setter(function: Callable[..., Any]) -> Callable[..., Value]:
+    def handler(m: Machine, *args: Value) -> Value:
+        found = m.run_real(function, *(m.constant_of(a, function.__name__) for a in args))
+        node = m.graph.create_node("call_function", function, tuple(m.to_node(a) for a in args), {})
+        node.meta["location"] = m.location()
+        m.mode_changes += 1
+        return Constant(found)
+
+    return handler
+
+
+for _function in SETTERS:
+    handles(_function)(_setter(_function))
+
+
+@handles(torch.is_tensor)
+def is_tensor(m: Machine, value: Value) -> Value:
+    return Constant(isinstance(value, TensorValue))
+
+
+@handles(torch.is_floating_point)
+def is_floating_point(m: Machine, input: Value) -> Value:
+    return m.graph_method(input, "is_floating_point", [], {})
+
+
+@handles(torch.is_complex)
+def is_complex(m: Machine, input: Value) -> Value:
+    return m.graph_method(input, "is_complex", [], {})
+
+
+@handles(torch.numel)
+def numel(m: Machine, input: Value) -> Value:
+    return m.graph_method(input, "numel", [], {})
+
+
+@handles(torch._check)
+def check(m: Machine, condition: Value, message: Value | None = None) -> Value:
+    if not condition.truth(m):
+        raise Break("torch._check", "the condition does not hold")
+    return NONE
+
+
+@handles(typing.cast)
+def cast(m: Machine, kind: Value, value: Value) -> Value:
+    return value
+
+
+@handles(torch_private.script_annotate)
+def annotate(m: Machine, kind: Value, value: Value) -> Value:
+    return value
+
+
+@handles(torch.sym_max)
+def sym_max(m: Machine, a: Value, b: Value) -> Value:
+    return m.wrap_number(m.run_real(torch.sym_max, m.number_of(a), m.number_of(b)))
+
+
+@handles(torch.sym_min)
+def sym_min(m: Machine, a: Value, b: Value) -> Value:
+    return m.wrap_number(m.run_real(torch.sym_min, m.number_of(a), m.number_of(b)))
+
+
+@handles(torch.sym_int)
+def sym_int(m: Machine, a: Value) -> Value:
+    return m.wrap_number(m.run_real(torch.sym_int, m.number_of(a)))
+
+
+@handles(torch.sym_float)
+def sym_float(m: Machine, a: Value) -> Value:
+    return m.wrap_number(m.run_real(torch.sym_float, m.number_of(a)))
+
+
+@tensor_special("item", "tolist", "__int__", "__float__", "__index__", "__complex__", "numpy", "__array__")
+def reads_data(m: Machine, value: TensorValue, *args: Value, **kwargs: Value) -> Value:
+    raise Break(
+        "reading a tensor's data",
+        f"the elements of {value.describe()} become Python objects",
+        "keep the computation on tensors, or accept the break",
+    )
+
+
+@tensor_special("__bool__")
+def truth(m: Machine, value: TensorValue) -> Value:
+    return Constant(value.truth(m))
+
+
+@tensor_special("__len__")
+def length(m: Machine, value: TensorValue) -> Value:
+    return value.length(m)
+
+
+@tensor_special("__iter__")
+def iterate(m: Machine, value: TensorValue) -> Value:
+    return value.iterator(m)
+
+
+@tensor_special("__getitem__")
+def getitem(m: Machine, value: TensorValue, key: Value) -> Value:
+    return value.item(m, key)
+
+
+@tensor_special("__setitem__")
+def setitem(m: Machine, value: TensorValue, key: Value, new: Value) -> Value:
+    value.set_item(m, key, new)
+    return NONE
+
+
+@tensor_special("__hash__")
+def hash_of(m: Machine, value: TensorValue) -> Value:
+    raise Break("hash() of a tensor", "it is its identity")
+
+
+@tensor_special("size")
+def size(m: Machine, value: TensorValue, dim: Value | None = None) -> Value:
+    shape = value.attribute(m, "shape")
+    return shape if dim is None or (isinstance(dim, Constant) and dim.value is None) else shape.item(m, dim)
+
+
+@tensor_special("stride")
+def stride(m: Machine, value: TensorValue, dim: Value | None = None) -> Value:
+    strides = TupleValue([m.wrap_number(s) for s in value.fake.stride()])
+    return strides if dim is None or (isinstance(dim, Constant) and dim.value is None) else strides.item(m, dim)
+
+
+@tensor_special("dim", "ndimension")
+def dim(m: Machine, value: TensorValue) -> Value:
+    return Constant(value.fake.dim())
+
+
+@tensor_special("data_ptr", "storage", "untyped_storage", "storage_offset", "_version", "backward", "register_hook")
+def touches_runtime(m: Machine, value: TensorValue, *args: Value, **kwargs: Value) -> Value:
+    raise Break(
+        "a tensor's storage or autograd history",
+        f"{value.describe()} is asked for something that exists only at run time",
+    )
+
+
+@tensor_special("type")
+def type_(m: Machine, value: TensorValue, *args: Value, **kwargs: Value) -> Value:
+    if not args and not kwargs:
+        return Constant(value.fake.type() if value.real is None else value.real.type())
+    return m.graph_method(value, "type", list(args), kwargs)
+
+
+@tensor_special("numel", "nelement")
+def count(m: Machine, value: TensorValue) -> Value:
+    return m.wrap_number(value.fake.numel())
+
+
+def is_constant(value: Value) -> bool:
+    try:
+        value.constant()
+    except NotConstant:
+        return False
+    return True

@@ -1,0 +1,234 @@
+"""From a frame to replacement code: evaluate, break where needed, compile the graph, write the bytecode.
+
+In:  a request (code, function, bound arguments) and a back end.
+Out: a `Captured`: graph, guards and effects as three things one can print, and the replacement code.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from stoker import _C
+from stoker.bytecode import assemble, build
+from stoker.capture import builtins as _fills_the_tables  # noqa: F401
+from stoker.capture.emit import Emitter
+from stoker.capture.leave import leave_by_break, leave_by_return
+from stoker.capture.machine import Machine, Request, StepBreak, Steps, Stop, TorchModes
+from stoker.capture.policy import Policy
+from stoker.capture.sizes import History
+from stoker.capture.tidy import tidy
+from stoker.errors import Break, BreakReason, CaptureBug, GraphBreakError, SkipFrame
+from stoker.guard.guard import Guard, NotSameAs, TypeAttributes
+from stoker.guard.program import SizeRelations, compile_guards, slots_needed
+from stoker.guard.source import Fixed, Source
+
+GraphCompiler = Callable[[GraphModule, list[Any]], Callable[..., Any]]
+MAXIMUM_RESTARTS = 3
+
+
+@dataclass
+class Captured:
+    """One compiled version of a frame."""
+
+    code: types.CodeType
+    program: Any
+    guards: list[Guard]
+    graph: GraphModule | None
+    effects: list[str]
+    reason: BreakReason | None
+    inlined: set[types.CodeType] = field(default_factory=set)
+
+    @property
+    def breaks(self) -> bool:
+        return self.reason is not None
+
+
+def capture(
+    request: Request,
+    compile_graph: GraphCompiler,
+    *,
+    policy: Policy,
+    history: History,
+    dynamic: bool | None = None,
+    fullgraph: bool = False,
+) -> Captured:
+    """Capture one frame. Raises SkipFrame when CPython should run it as it is."""
+    steps = Steps()
+    for _ in range(MAXIMUM_RESTARTS):
+        state = _C.torch_state()
+        machine = Machine(request, policy, history, dynamic)
+        with TorchModes():
+            try:
+                stop = machine.evaluate(steps)
+                return finish(machine, stop, compile_graph, state)
+            except StepBreak as found:
+                if fullgraph:
+                    raise GraphBreakError(_reason(found.reason)) from found
+                steps = Steps(found.step, found.reason)
+            except Break as found:
+                if fullgraph:
+                    raise GraphBreakError(_reason(found)) from found
+                raise SkipFrame(f"what the break would leave cannot be rebuilt: {found}") from found
+    raise CaptureBug(f"capture of {request.code.co_qualname} did not settle: {steps.reason}")
+
+
+def _reason(found: Break) -> BreakReason:
+    return BreakReason(found.construct, found.reason, found.fix, found.location, found.line)
+
+
+def finish(m: Machine, stop: Stop, compile_graph: GraphCompiler, state: Any) -> Captured:
+    """Graph to compiled function, values to bytecode, guards to a program."""
+    e = Emitter(m)
+    if stop.instruction is None:
+        assert stop.returned is not None
+        leave_by_return(e, stop.returned)
+    else:
+        assert stop.reason is not None
+        if not any(node.op != "placeholder" for node in m.graph.nodes) and not m.mutated and not m.deferred:
+            _refuse_empty(m, stop)
+        leave_by_break(e, stop.instruction)
+    tail, e.code = e.code, []
+    graph_module = _call_graph(m, e, compile_graph, stop.instruction is not None)
+    guards = _all_guards(m)
+    for source in slots_needed(guards):
+        e.slot(source)
+    relations = _size_relations(m, e, guards)
+    code = _assemble(m, e, tidy(e.code + tail))
+    program = compile_guards(guards, list(e.slots), relations, (state, 0))
+    effects = [value.describe() for value in m.mutated.values()]
+    reason = _reason(stop.reason) if stop.reason is not None else None
+    return Captured(code, program, guards, graph_module, effects, reason, m.inlined)
+
+
+def _refuse_empty(m: Machine, stop: Stop) -> None:
+    """A break before anything was captured, at the very first instructions: leave short frames to CPython."""
+    origin = m.root.program.origin
+    if len(origin.instructions) <= 8:
+        raise SkipFrame(f"nothing to capture before: {stop.reason}")
+
+
+def _call_graph(m: Machine, e: Emitter, compile_graph: GraphCompiler, hook_stays_on: bool) -> GraphModule | None:
+    """Close the graph, hand it to the back end, and write the call that fills the output names."""
+    outputs = [node for _, node in e.outputs.values()]
+    names = [name for name, _ in e.outputs.values()]
+    if not any(node.op not in ("placeholder",) for node in m.graph.nodes):
+        _pass_inputs_through(m, e, names, outputs)
+        return None
+    m.graph.output(tuple(outputs))
+    inputs = _used_inputs(m)
+    graph_module = GraphModule(torch.nn.Module(), m.graph)
+    graph_module.meta["location"] = f"{m.request.code.co_filename}:{m.request.code.co_firstlineno}"
+    compiled = compile_graph(graph_module, [real for _, _, real in inputs])
+    if hook_stays_on:
+        compiled = _C.Disabled(compiled)
+    e.code += build.call(build.load_const(compiled), *(_load(e, source) for _, source, _ in inputs))
+    e.code += build.unpack_sequence(len(names)) if names else build.pop_top()
+    for name in names:
+        e.code += build.store_fast(name)
+    return graph_module
+
+
+def _pass_inputs_through(m: Machine, e: Emitter, names: list[str], outputs: list[Node]) -> None:
+    """No operation was captured: an output can only be an input."""
+    places = {id(node): source for node, source, _ in m.inputs}
+    for name, node in zip(names, outputs):
+        e.load_source(places[id(node)])
+        e.code += build.store_fast(name)
+
+
+def _load(e: Emitter, source: Source) -> list[Any]:
+    outer, e.code = e.code, []
+    e.load_source(source)
+    inner, e.code = e.code, outer
+    return inner
+
+
+def _used_inputs(m: Machine) -> list[tuple[Node, Source, Any]]:
+    """Drop inputs that only their metadata was used of; arguments come first, in the order of the signature."""
+    used = []
+    for node, source, real in m.inputs:
+        if node.users:
+            used.append((node, source, real))
+        else:
+            m.graph.erase_node(node)
+    used.sort(key=lambda entry: getattr(entry[1], "index", 1 << 30) if entry[1].base is None else 1 << 30)
+    first = next(iter(m.graph.nodes))
+    for node, _, _ in used:
+        if node is first:
+            first = first.next
+        else:
+            first.prepend(node)
+    return used
+
+
+def _all_guards(m: Machine) -> list[Guard]:
+    guards = [Guard(None, None, description="torch's modes (grad, autocast, default dtype, ...) are as they were")]
+    guards += m.guards.values()
+    for cls, attributes in m.class_attributes.items():
+        check = TypeAttributes(cls, tuple(attributes.items()))
+        guards.append(Guard(Fixed(cls, cls.__qualname__), check))
+    guards += _distinct(m)
+    return guards
+
+
+def _distinct(m: Machine) -> list[Guard]:
+    """What was written through one source must not be what was read through another."""
+    found = []
+    for value in m.mutated.values():
+        if value.source is None or isinstance(value.source, Fixed):
+            continue
+        others = tuple(
+            other.source
+            for other, real in m.wrapped.values()
+            if other is not value
+            and other.source is not None
+            and not isinstance(other.source, Fixed)
+            and other.python_type() is value.python_type()
+            and getattr(other, "owner", None) is getattr(value, "owner", None)
+        )
+        if others:
+            found.append(Guard(value.source, NotSameAs(others)))
+    return found
+
+
+def _size_relations(m: Machine, e: Emitter, guards: list[Guard]) -> SizeRelations | None:
+    if not m.env.symbols:
+        return None
+    order = list(e.slots)
+
+    def slot_of(source: Source) -> int:
+        e.slot(source)
+        if source not in order:
+            order.append(source)
+        return order.index(source)
+
+    return m.sizes.relations(slot_of, guards)
+
+
+def _assemble(m: Machine, e: Emitter, body: list[Any]) -> types.CodeType:
+    original = m.request.code
+    bound = original.co_varnames[: len(m.request.bound)]
+    line = original.co_firstlineno
+    for instruction in body:
+        if instruction.positions is None:
+            instruction.positions = build_position(line)
+    return assemble(
+        body,
+        name=original.co_name,
+        argnames=(*bound, *e.slots.values()),
+        freevars=original.co_freevars,
+        filename=original.co_filename,
+        firstlineno=line,
+    )
+
+
+def build_position(line: int) -> Any:
+    from stoker.bytecode import Positions
+
+    return Positions(line, line, None, None)

@@ -1,0 +1,274 @@
+"""The end of a capture: what the replacement code does once the graph has run.
+
+`leave_by_return` returns the rebuilt value. `leave_by_break` puts the stack and the locals in place, runs the one
+instruction that could not be captured, and goes on in a resume function for wherever that instruction may lead: the next
+instruction, a jump target, an exception handler.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+
+from stoker.bytecode import VERSION, Handler, Instruction, build
+from stoker.bytecode.versions import HAS_PRECALL, NULL_BEFORE_CALLABLE
+from stoker.capture.emit import Code, Emitter
+from stoker.capture.frame import Frame
+from stoker.capture.machine import Machine
+from stoker.capture.opcodes.jump import LOOP_END
+from stoker.capture.resume import (
+    LASTI_MARK,
+    NEVER_FALLS_THROUGH,
+    VALUE_MARK,
+    Continuation,
+    enter_handler,
+    mark_of,
+    operand_count,
+    results_count,
+    resume_function,
+)
+from stoker.capture.values.instance import PreviousException
+from stoker.capture.values.value import Lazy, Null, Value
+from stoker.errors import SkipFrame
+from stoker.guard.source import Local
+
+CONDITIONAL = frozenset(
+    [
+        "POP_JUMP_IF_TRUE",
+        "POP_JUMP_IF_FALSE",
+        "POP_JUMP_IF_NONE",
+        "POP_JUMP_IF_NOT_NONE",
+        "JUMP_IF_TRUE_OR_POP",
+        "JUMP_IF_FALSE_OR_POP",
+    ]
+)
+READS_LOCAL = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "DELETE_FAST"})
+WITH_NULL = "Nv" if NULL_BEFORE_CALLABLE else "vN"
+
+
+def leave_by_return(e: Emitter, value: Value) -> None:
+    e.effects()
+    e.load(value)
+    e.code += build.return_value()
+
+
+@dataclass
+class _Break:
+    """The state that the pieces of a break share."""
+
+    e: Emitter
+    m: Machine
+    frame: Frame
+    instruction: Instruction
+    below: list[Value]
+    operands: list[Value]
+    names: list[str]  # where each value below the operands is kept; "" for NULL
+    handled: list[Value]
+    places: dict[str, str] = field(default_factory=dict)  # locals kept under another name than their own
+
+
+def leave_by_break(e: Emitter, instruction: Instruction) -> None:
+    """Run `instruction` in CPython, then continue in resume functions."""
+    m, frame = e.m, e.m.root
+    count = operand_count(instruction)
+    depth = len(frame.stack) - count
+    if depth < 0:
+        raise SkipFrame(f"{instruction.name} takes more than the stack holds")
+    below, operands = frame.stack[:depth], frame.stack[depth:]
+    if any(isinstance(value, PreviousException) for value in operands):
+        raise SkipFrame(f"capture cannot break at {instruction.name} inside an exception handler's own bookkeeping")
+    state = _Break(e, m, frame, instruction, below, operands, [], list(frame.handled))
+    e.effects()
+    _keep_cells(state)
+    _keep_stack(state)
+    _place_locals(state)
+    for exception in state.handled:
+        e.load(exception)
+        e.code += enter_handler()
+    for operand in operands:
+        e.load(operand)
+    if instruction.name in READS_LOCAL and instruction.value not in frame.locals:
+        _unbind(state, instruction.value)
+    _run(state)
+
+
+def _keep_cells(s: _Break) -> None:
+    """The frame's cells, in locals of their own: every resume call takes them from there."""
+    code = s.frame.program.origin.code
+    for name in (*code.co_cellvars, *code.co_freevars):
+        s.e.load(s.m.cell_for(s.frame, name))
+        s.e.code += build.store_fast(f"__cell_{name}")
+
+
+def _keep_stack(s: _Break) -> None:
+    """Values below the operands wait in locals of their own: a resume function takes them from there."""
+    handled = iter(s.handled)
+    for index, value in enumerate(s.below):
+        if isinstance(value, Null):
+            s.names.append("")
+            continue
+        s.e.load(next(handled) if isinstance(value, PreviousException) else value)
+        s.names.append(f"__kept_{index}")
+        s.e.code += build.store_fast(s.names[-1])
+
+
+def _place_locals(s: _Break) -> None:
+    """Give live locals a name that resume calls load; parameters are never overwritten, since sources read them."""
+    live = _live(s, s.instruction) | frozenset(_leading(s))
+    parameters = s.m.request.code.co_varnames[: len(s.m.request.bound)]
+    for name in sorted(live):
+        value = s.frame.locals.get(name)
+        if value is None or _already_there(name, value):
+            continue
+        s.e.load(value.forced if type(value) is Lazy and value.forced is not None else value)
+        s.places[name] = f"__new_{name}" if name in parameters else name
+        s.e.code += build.store_fast(s.places[name])
+
+
+def _unbind(s: _Break, name: str) -> None:
+    """The instruction meets an unbound local; a parameter of that name must be unbound here too."""
+    if name in s.m.request.code.co_varnames[: len(s.m.request.bound)]:
+        s.e.code += build.delete_fast(name)
+
+
+def _already_there(name: str, value: Value) -> bool:
+    return isinstance(value.source, Local) and value.source.name == name
+
+
+def _live(s: _Break, instruction: Instruction) -> frozenset[str]:
+    origin = s.frame.program.origin
+    return origin.live_locals[origin.index[id(instruction)]]
+
+
+def _run(s: _Break) -> None:
+    """The instruction itself, and every way on from it."""
+    e, instruction = s.e, s.instruction
+    guard: Handler | None = None
+    landing = Instruction("NOP")
+    if instruction.handler is not None:
+        guard = Handler(landing, len(s.handled), False)
+    if instruction.name in CONDITIONAL:
+        _run_jump(s, guard)
+    elif instruction.name == "FOR_ITER":
+        _run_loop(s, guard)
+    else:
+        native, shape = _native(s)
+        for part in native:
+            part.handler = guard
+        e.code += native
+        if instruction.name not in NEVER_FALLS_THROUGH:
+            _continue(s, _index(s, instruction) + 1, shape)
+    if guard is not None:
+        e.code.append(landing)
+        _continue_in_handler(s)
+
+
+def _index(s: _Break, instruction: Instruction) -> int:
+    origin = s.frame.program.origin
+    index = origin.index.get(id(instruction))
+    if index is None:
+        raise SkipFrame(f"{instruction.name} belongs to a resume function's own opening")
+    return index
+
+
+def _native(s: _Break) -> tuple[Code, str]:
+    """The instruction as replacement code runs it, and the marks of what it leaves on the stack."""
+    i = s.instruction
+    if i.name == "CALL":
+        names = s.frame.keyword_names
+        before = [Instruction("KW_NAMES", names)] if names else []
+        before += [Instruction("PRECALL", i.value)] if HAS_PRECALL else []
+        return [*before, _copy(i)], VALUE_MARK
+    if i.name == "LOAD_METHOD" or (i.name == "LOAD_ATTR" and i.flag):
+        return [Instruction("LOAD_ATTR", i.value, positions=i.positions)], WITH_NULL
+    if i.name == "LOAD_GLOBAL" and i.flag:
+        return [Instruction("LOAD_GLOBAL", i.value, positions=i.positions)], WITH_NULL
+    return [_copy(i)], VALUE_MARK * results_count(i, jump=False)
+
+
+def _copy(i: Instruction) -> Instruction:
+    return dataclasses.replace(i, handler=None, offset=None)
+
+
+def _run_jump(s: _Break, guard: Handler | None) -> None:
+    taken = Instruction("NOP")
+    if VERSION >= (3, 13) and s.instruction.name in ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"):
+        s.e.code.append(Instruction("TO_BOOL", positions=s.instruction.positions, handler=guard))
+    s.e.code.append(dataclasses.replace(s.instruction, value=taken, handler=guard, offset=None))
+    keeps = VALUE_MARK * results_count(s.instruction, jump=True)
+    falls = VALUE_MARK * results_count(s.instruction, jump=False)
+    _continue(s, _index(s, s.instruction) + 1, falls)
+    s.e.code.append(taken)
+    _continue(s, _index(s, s.instruction.value), keeps)
+
+
+def _run_loop(s: _Break, guard: Handler | None) -> None:
+    """FOR_ITER: one way on with the element, one when the iterator is exhausted (which pops it)."""
+    target = s.instruction.value
+    ends = [Instruction("END_FOR"), *build.pop_top()][:LOOP_END] if target.name == "END_FOR" else [Instruction("NOP")]
+    s.e.code.append(dataclasses.replace(s.instruction, value=ends[0], handler=guard, offset=None))
+    _continue(s, _index(s, s.instruction) + 1, VALUE_MARK * 2)
+    s.e.code += ends
+    _continue(s, _index(s, target) + (LOOP_END if target.name == "END_FOR" else 0), "")
+
+
+def _continue(s: _Break, target: int, results: str) -> None:
+    """Return a tail call of the resume function for `target`, with `results` on top of what was below."""
+    names: list[str] = []
+    for position, mark in enumerate(results):
+        names.append(f"__kept_{len(s.below) + position}" if mark == VALUE_MARK else "")
+    for name in reversed([n for n in names if n]):
+        s.e.code += build.store_fast(name)
+    s.e.code += [Instruction("POP_EXCEPT") for _ in s.handled]
+    marks = "".join(mark_of(value) for value in s.below) + results
+    _resume(s, target, marks, [n for n in [*s.names, *names] if n])
+
+
+def _continue_in_handler(s: _Break) -> None:
+    """The instruction raised where the user's code has a handler: go on there."""
+    handler = s.instruction.handler
+    assert handler is not None
+    s.e.code += build.store_fast("__exception") + [Instruction("POP_EXCEPT") for _ in s.handled]
+    kept = s.below[: handler.depth]
+    if len(kept) < handler.depth:
+        raise SkipFrame("an exception handler keeps operands of the instruction that breaks")
+    marks = "".join(mark_of(value) for value in kept) + (LASTI_MARK if handler.lasti else "") + VALUE_MARK
+    names = [n for n in s.names[: handler.depth] if n]
+    _resume(s, _index(s, handler.target), marks, [*names, "__exception"])
+
+
+def _resume(s: _Break, target: int, marks: str, stack_names: list[str]) -> None:
+    origin = s.frame.program.origin
+    live = tuple(sorted(name for name in origin.live_locals[target] if name in s.frame.locals or _stored_by(s, name)))
+    leading = _leading(s)
+    live = tuple(name for name in live if name not in leading)
+    continuation = Continuation(origin, target, marks, live, leading)
+    resume = resume_function(continuation, s.m.request.function.__globals__)
+    loads = [build.load_fast(s.places.get(name, name)) for name in [*leading, *stack_names, *live]]
+    if resume.function.__closure__:
+        callee = build.load_const(resume) + build.load_attr("bind") + _closure(resume.function.__code__.co_freevars)
+        s.e.code += callee + build.call_stacked(1)
+        for load in loads:
+            s.e.code += load
+        s.e.code += build.call_stacked(len(loads))
+    else:
+        s.e.code += build.call(build.load_const(resume), *loads)
+    s.e.code += build.return_value()
+
+
+def _leading(s: _Break) -> tuple[str, ...]:
+    code = s.frame.program.origin.code
+    first = code.co_varnames[:1]
+    return first if "__class__" in code.co_freevars and code.co_argcount and first[0] in s.frame.locals else ()
+
+
+def _stored_by(s: _Break, name: str) -> bool:
+    """May the instruction that runs natively itself bind this local? None that can break does."""
+    return False
+
+
+def _closure(names: tuple[str, ...]) -> Code:
+    code: Code = []
+    for name in names:
+        code += build.load_fast(f"__cell_{name}")
+    return code + build.build_tuple(len(names))

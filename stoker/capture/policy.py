@@ -1,0 +1,169 @@
+"""What is entered, what is a graph node, what is left to CPython: tables of modules, each with its reason.
+
+In:  a function or a file name.
+Out: a reason to refuse, or None. Nothing here looks at arguments.
+"""
+
+from __future__ import annotations
+
+import functools
+import sysconfig
+import types
+from pathlib import Path
+from typing import Any
+
+import torch
+
+TORCH = str(Path(torch.__file__).parent)
+STOKER = str(Path(__file__).parent.parent)
+STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"]
+
+# Python functions of these modules are operators to a graph: one node each.
+GRAPH_MODULES = frozenset(
+    {"torch.functional", "torch.nn.functional", "torch._C._nn", "torch.special", "torch.linalg", "torch.fft"}
+)
+# Functions of GRAPH_MODULES that are ordinary Python after all: they look at types, or take functions.
+ENTERED = frozenset({"torch.nn.functional.has_torch_function", "torch.functional.broadcast_shapes"})
+GRAPH_NAMESPACES = (torch, torch.Tensor, torch._C._nn, torch._C._VariableFunctions)
+
+# Frames of these files are run by CPython: there is nothing for a graph in them, or they must not be entered.
+SKIPPED_FILES: tuple[tuple[str, str], ...] = (
+    (STOKER, "Stoker's own code is not compiled"),
+    (f"{TORCH}/_dynamo", "PyTorch's own compiler is not compiled"),
+    (f"{TORCH}/_inductor", "PyTorch's own compiler is not compiled"),
+    (f"{TORCH}/_functorch", "PyTorch's own compiler is not compiled"),
+    (f"{TORCH}/fx", "graphs of torch.fx run as they are"),
+    (f"{TORCH}/autograd", "autograd's Python side runs as it is"),
+    (f"{TORCH}/utils/data", "data loading runs as it is"),
+    (f"{TORCH}/optim", "optimizers run as they are"),
+    (f"{TORCH}/_", "torch's internals run as they are"),
+    ("<eval_with_key>", "graphs of torch.fx run as they are"),
+    ("<frozen importlib", "the import system runs as it is"),
+    ("<__array_function__", "numpy runs as it is"),
+)
+# As root frames (called from CPython) library code is not worth a graph; inlined from user code it may be entered.
+ROOT_SKIPPED: tuple[tuple[str, str], ...] = (
+    (STANDARD_LIBRARY + "/site-packages/numpy", "numpy runs as it is"),
+    (STANDARD_LIBRARY + "/", "the standard library runs as it is"),
+    (TORCH + "/", "torch's own Python code runs as it is when called from Python"),
+)
+ROOT_ALLOWED = (f"{TORCH}/nn/modules", STANDARD_LIBRARY + "/site-packages", STANDARD_LIBRARY + "/dist-packages")
+
+
+class Policy:
+    """The decisions, with what the user added to them."""
+
+    allowed_in_graph: set[Any] = set()
+
+    @staticmethod
+    @functools.cache
+    def tensor_functions() -> frozenset[Any]:
+        """Methods of torch.Tensor written in Python that are graph operators all the same."""
+        names = [
+            "split",
+            "stft",
+            "istft",
+            "unique",
+            "norm",
+            "unflatten",
+            "rename",
+            "refine_names",
+            "__rsub__",
+            "__rdiv__",
+            "__rpow__",
+            "__rmatmul__",
+            "__rfloordiv__",
+            "__rmod__",
+            "__rlshift__",
+            "__rrshift__",
+            "__contains__",
+            "lu",
+            "align_to",
+            "unique_consecutive",
+            "__pow__",
+            "__ipow__",
+        ]
+        found = {vars(torch.Tensor).get(name) for name in names} | {
+            vars(torch._C.TensorBase).get(name) for name in names
+        }
+        return frozenset(f for f in found if isinstance(f, types.FunctionType))
+
+    def is_graph_function(self, real: Any) -> bool:
+        """Is a call of this function one node of the graph?"""
+        if isinstance(real, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+            return True
+        try:
+            if real in self.allowed_in_graph:
+                return True
+        except TypeError:
+            return False
+        return _is_graph_function(real)
+
+    def refuse_inline(self, real: types.FunctionType) -> str | None:
+        """Why a Python function is not entered from captured code; None if it may be."""
+        if getattr(real, "_stoker_disabled", False) or getattr(real, "_torchdynamo_disable", False):
+            return "it is marked as not to be compiled"
+        return self.refuse_file(real.__code__.co_filename)
+
+    def refuse_file(self, filename: str) -> str | None:
+        if filename.startswith(ENTERED_FILES):
+            return None
+        return next((reason for prefix, reason in SKIPPED_FILES if filename.startswith(prefix)), None)
+
+    def refuse_root(self, code: types.CodeType) -> str | None:
+        """Why a frame called from CPython is not captured; None if it is."""
+        filename = code.co_filename
+        refused = self.refuse_file(filename)
+        if refused is not None or filename.startswith(ROOT_ALLOWED):
+            return refused
+        return next((reason for prefix, reason in ROOT_SKIPPED if filename.startswith(prefix)), None)
+
+    def is_library(self, filename: str) -> bool:
+        """Does the user not care about lines of this file?"""
+        return filename.startswith((STANDARD_LIBRARY, TORCH, STOKER)) or "site-packages" in filename
+
+
+ENTERED_FILES = (
+    f"{STOKER}/capture/polyfill",
+    f"{TORCH}/_jit_internal.py",
+    f"{TORCH}/_tensor.py",
+    f"{TORCH}/_utils.py",
+    f"{TORCH}/_lobpcg.py",
+    f"{TORCH}/autograd/grad_mode.py",
+    f"{TORCH}/_VF.py",
+)
+
+
+@functools.cache
+def _graph_builtins() -> frozenset[int]:
+    """Identities of torch's operators that are written in C."""
+    found = set()
+    for namespace in (torch._C._VariableFunctions, torch._C._nn, torch._C._special, torch._C._linalg, torch._C._fft):
+        for name in dir(namespace):
+            member = getattr(namespace, name)
+            if isinstance(member, (types.BuiltinFunctionType, types.BuiltinMethodType)) and not name.startswith("__"):
+                found.add(id(member))
+    for name in ("_linalg", "_fft", "_nested", "_sparse"):
+        namespace = getattr(torch._C, name, None)
+        found.update(id(getattr(namespace, n)) for n in dir(namespace) if callable(getattr(namespace, n, None)))
+    return frozenset(found)
+
+
+@functools.cache
+def _torch_builtin_names() -> frozenset[str]:
+    return frozenset(name for name in dir(torch._C._VariableFunctions) if not name.startswith("__"))
+
+
+def _is_graph_function(real: Any) -> bool:
+    if isinstance(real, (types.BuiltinFunctionType, types.BuiltinMethodType)):
+        owner = getattr(real, "__self__", None)
+        if owner is torch._C._VariableFunctions or owner is torch._C._VariableFunctionsClass:
+            return True
+        module = getattr(owner, "__name__", "") if isinstance(owner, types.ModuleType) else ""
+        return id(real) in _graph_builtins() or module.startswith(
+            ("torch._C._nn", "torch._C._linalg", "torch._C._fft", "torch._C._special")
+        )
+    if isinstance(real, types.FunctionType):
+        name = f"{real.__module__}.{real.__qualname__}"
+        return real.__module__ in GRAPH_MODULES and name not in ENTERED and not real.__qualname__.startswith("_")
+    return False

@@ -1,0 +1,29 @@
+"""A failed guard in words: which value, what was assumed, what it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stoker.guard.guard import Guard, TensorMatch
+from stoker.guard.source import CallPoint, follow
+
+
+def why_failed(captured: Any, number: int, request: Any) -> str:
+    """Words for guard `number` of a captured version, given the call that failed it."""
+    guard: Guard = captured.guards[number]
+    if guard.source is None or guard.check is None:
+        return guard.text
+    try:
+        now = follow(guard.source, CallPoint(request.bound, request.function))
+    except LookupError as missing:
+        return f"{guard.text}, but {missing}"
+    where = f" (needed at {guard.location})" if guard.location else ""
+    if isinstance(guard.check, TensorMatch):
+        mismatch = guard.check.spec.mismatch(now)
+        return f"{guard.text}, but its {mismatch}{where}" if mismatch else f"{guard.text}{where}"
+    return f"{guard.text}, but is {_short(now)}{where}"
+
+
+def _short(value: Any, limit: int = 80) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."

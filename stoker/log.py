@@ -1,0 +1,58 @@
+"""Events: what was captured, broken, skipped, compiled again, each with a reason and a line of the user's source.
+
+Kept in memory (the last few thousand), shown by `stoker.explain`; warnings go through Python's `logging`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass
+from threading import Lock
+
+logger = logging.getLogger("stoker")
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened. `kind`: captured, break, skip, recompile, limit, backend."""
+
+    kind: str
+    subject: str
+    location: str
+    reason: str = ""
+
+
+_events: deque[Event] = deque(maxlen=4096)
+_told: set[tuple[str, str, str]] = set()
+_lock = Lock()
+
+
+def record(event: Event, *, level: int = logging.DEBUG) -> None:
+    """Keep an event; say it aloud the first time, at `level`."""
+    with _lock:
+        _events.append(event)
+        key = (event.kind, event.location, event.reason)
+        first = key not in _told
+        _told.add(key)
+    if first:
+        logger.log(
+            level,
+            "%s: %s (%s)%s",
+            event.kind,
+            event.subject,
+            event.location,
+            f": {event.reason}" if event.reason else "",
+        )
+
+
+def events(kind: str | None = None) -> list[Event]:
+    """What happened, oldest first."""
+    with _lock:
+        return [event for event in _events if kind is None or event.kind == kind]
+
+
+def clear() -> None:
+    with _lock:
+        _events.clear()
+        _told.clear()

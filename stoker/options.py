@@ -1,0 +1,64 @@
+"""Every knob, once.
+
+`Options` is what `stoker.compile(options=...)` takes; a `mode` is a named set of them. `pipeline` and `frame` read it and
+pass narrowed values on; nothing else does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from stoker.errors import BadArgument, UnknownMode, UnknownOption
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Settings of one compilation."""
+
+    version_limit: int = 8
+    """Compiled versions of one function before it is left to CPython (with a warning)."""
+
+    decompositions: bool = True
+    """`aot_eager`: break operators into simpler ones, as the default back end does."""
+
+    memory_budget: float = 1.0
+    """Share of what the forward could save for the backward that it may save; the rest is recomputed."""
+
+    precision: str = "eager"
+    """`eager` rounds where eager rounds; `fused` keeps fp32 inside a kernel."""
+
+    freezing: bool = False
+    """Inference with constant weights: fold, pack and merge them."""
+
+    cudagraphs: bool = False
+    """Record CUDA graphs."""
+
+    autotune: bool = False
+    """Measure alternatives and keep the fastest."""
+
+
+MODES: dict[str, dict[str, Any]] = {
+    "default": {},
+    "reduce-overhead": {"cudagraphs": True},
+    "max-autotune": {"cudagraphs": True, "autotune": True},
+    "max-autotune-no-cudagraphs": {"autotune": True},
+}
+
+
+def resolve(mode: str | None, options: Options | dict[str, Any] | None) -> Options:
+    """The options of a call of `stoker.compile`."""
+    if mode is not None and mode not in MODES:
+        raise UnknownMode(str(mode), list(MODES))
+    settings = Options(**MODES[mode or "default"])
+    if options is None:
+        return settings
+    if isinstance(options, Options):
+        return options
+    if not isinstance(options, dict):
+        raise BadArgument(f"options is a dict or a stoker.Options, not {type(options).__name__}.")
+    known = [field.name for field in fields(Options)]
+    for name in options:
+        if name not in known:
+            raise UnknownOption(str(name), known)
+    return replace(settings, **options)

@@ -1,0 +1,3 @@
+"""The extension needs torch's libraries loaded."""
+
+import torch  # noqa: F401
