@@ -6,6 +6,7 @@ Out: a callable with the captured program's own inputs and outputs.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from stoker.autograd.partition import Chooser, Parts, forward_only, is_random, s
 from stoker.autograd.runtime import Layout, Training, inference_call, training_call
 from stoker.autograd.trace import Decompositions
 from stoker.fake import DataDependent, NoMetaRule
+from stoker.log import Event, record
 
 Compiler = Callable[[GraphModule, list[Any]], Callable[..., Any]]
 
@@ -40,7 +42,9 @@ def aot(
         try:
             inputs = make_inputs(graph_module, example_inputs)
             joint = trace_joint(graph_module, inputs, decompositions, grad=grad)
-        except (CannotTrace, DataDependent, NoMetaRule):
+        except (CannotTrace, DataDependent, NoMetaRule) as error:
+            location = str(graph_module.meta.get("location", "?"))
+            record(Event("as captured", "autograd", location, str(error)), level=logging.INFO)
             return graph_module
         if not joint.differentiable:
             module = forward_only(joint)

@@ -61,11 +61,16 @@ def training_call(training: Training) -> Callable[..., tuple[Any, ...]]:
     """A call that leaves an autograd node behind."""
     finish = _finisher(training.joint)
     node = type("CompiledGraph", (_Node,), {"training": training})
-    direct, careful = torch_private.function_apply(node), node.apply  # type: ignore[attr-defined]
+    apply = torch_private.function_apply(node)
     transformed = torch_private.functorch_is_active
-    if finish is None:
-        return lambda *inputs: (careful if transformed() else direct)(*inputs)
-    return lambda *inputs: finish(inputs, (careful if transformed() else direct)(*inputs))
+
+    def call(*inputs: Any) -> tuple[Any, ...]:
+        if transformed():  # under vmap or torch.func.grad tensors are wrapped; the captured program takes those
+            return training.captured(*inputs)  # type: ignore[no-any-return]
+        results = apply(*inputs)
+        return results if finish is None else finish(inputs, results)  # type: ignore[no-any-return]
+
+    return call
 
 
 class _Node(torch.autograd.Function):

@@ -70,6 +70,10 @@ def test_every_inverse_is_written_through(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setitem(inverse._INVERSES, op, lambda *a, op=op, f=function: reached.add(op) or f(*a))
     for name in VIEWS:
         test_write_through(name, "base")
-    rare = {torch.ops.aten._unsafe_view.default, torch.ops.aten._reshape_alias.default, torch.ops.aten._neg_view.default}
+    rare = {
+        torch.ops.aten._unsafe_view.default,
+        torch.ops.aten._reshape_alias.default,
+        torch.ops.aten._neg_view.default,
+    }
     rare |= {torch.ops.aten.lift_fresh.default, torch.ops.aten.alias.default}
     assert set(inverse._INVERSES) - reached <= rare

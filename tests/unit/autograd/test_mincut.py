@@ -30,12 +30,7 @@ def weight(edges: Edges, side: tuple[bool, ...] | list[bool]) -> int:
 def test_no_cut_is_cheaper(seed: int) -> None:
     draw = random.Random(seed)
     count = draw.randint(2, 8)
-    edges = [
-        (a, b, draw.randint(0, 9))
-        for a in range(count)
-        for b in range(count)
-        if a != b and draw.random() < 0.5
-    ]
+    edges = [(a, b, draw.randint(0, 9)) for a in range(count) for b in range(count) if a != b and draw.random() < 0.5]
     total, reached = minimum_cut(network_of(count, edges), 0, count - 1)
     assert reached[0] and not reached[count - 1]
     assert weight(edges, reached) == total

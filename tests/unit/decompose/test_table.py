@@ -31,9 +31,15 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "batch norm": (lambda x, w, b: (F.batch_norm(x, None, None, w, b, True),), [(5, 4, 3), (4,), (4,)]),
     "softmax": (lambda x: (F.softmax(x, 1) * F.log_softmax(x, 0) + torch.logsumexp(x, 1, True),), [(4, 6)]),
     "moments": (lambda x: (x.mean(1) + x.var(1) + x.std(0).sum() + x.mean(),), [(4, 6)]),
-    "losses": (lambda x, y: (F.mse_loss(x, y) + F.smooth_l1_loss(x, y) + F.huber_loss(x, y, delta=0.3),), [(4, 6), (4, 6)]),
+    "losses": (
+        lambda x, y: (F.mse_loss(x, y) + F.smooth_l1_loss(x, y) + F.huber_loss(x, y, delta=0.3),),
+        [(4, 6), (4, 6)],
+    ),
     "pieces": (lambda x: (torch.stack([x[0], x[1:3, ::2].sum(1).repeat(3), x.diagonal()[:1].repeat(6)]),), [(4, 6)]),
-    "arithmetic": (lambda x, y: (torch.addcmul(x, x, y) + torch.lerp(x, y, 0.3) + (1 - x) + x.frac(),), [(4, 6), (4, 6)]),
+    "arithmetic": (
+        lambda x, y: (torch.addcmul(x, x, y) + torch.lerp(x, y, 0.3) + (1 - x) + x.frac(),),
+        [(4, 6), (4, 6)],
+    ),
 }
 
 
