@@ -19,7 +19,7 @@ from stoker.autograd.inputs import make_inputs
 from stoker.autograd.joint import Joint, trace_joint
 from stoker.autograd.keep import min_cut
 from stoker.autograd.partition import Chooser, Parts, forward_only, is_random, split
-from stoker.autograd.runtime import Layout, Training, inference_call, training_call
+from stoker.autograd.runtime import Layout, Training, guarded_call, inference_call, training_call
 from stoker.autograd.trace import Decompositions
 from stoker.fake import DataDependent, NoMetaRule
 from stoker.log import Event, record
@@ -49,11 +49,12 @@ def aot(
             return graph_module
         if not joint.differentiable:
             module = forward_only(joint)
-            return inference_call(joint, forward_compiler(module, fake_inputs(module)))
+            call = inference_call(joint, forward_compiler(module, fake_inputs(module)))
+            return guarded_call(joint, call, graph_module)
         parts = split(joint, _chooser(partition, memory_budget))
         forward = forward_compiler(parts.forward, fake_inputs(parts.forward))
         backward = (backward_compiler or forward_compiler)(parts.backward, fake_inputs(parts.backward))
-    return training_call(_training(joint, parts, forward, backward, graph_module))
+    return guarded_call(joint, training_call(_training(joint, parts, forward, backward, graph_module)), graph_module)
 
 
 def aot_eager(graph_module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:

@@ -101,3 +101,12 @@ def _overlaps(examples: Sequence[Any]) -> tuple[frozenset[int], ...]:
         for position, (i, low, high) in enumerate(group):
             pairs += [frozenset((i, j)) for j, start, end in group[:position] if start < high and low < end]
     return tuple(pairs)
+
+
+def shares_written(inputs: Sequence[Any], written: frozenset[int]) -> bool:
+    """Does an input at one of these positions share memory with another input?"""
+    keys = [x.untyped_storage()._cdata if isinstance(x, torch.Tensor) else None for x in inputs]
+    present = [k for k in keys if k is not None]
+    if len(set(present)) == len(present):
+        return False
+    return any(not written.isdisjoint(pair) for pair in _overlaps(inputs))
