@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+import torch.fx._lazy_graph_module
 from torch.autograd import Variable
 from torch.utils._python_dispatch import TorchDispatchMode as _TorchDispatchMode
 
@@ -72,7 +73,7 @@ script_annotate = torch.jit.annotate
 
 
 def function_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
-    """`apply` of an autograd function without the Python above it, which serves functorch and default arguments. 2.11, 2.13."""
+    """`apply` of an autograd function without the Python above it (for functorch, default arguments). 2.11, 2.13."""
     return super(torch.autograd.Function, function).apply  # type: ignore[misc, no-any-return]
 
 
@@ -106,3 +107,14 @@ is_torch_function_mode_enabled = torch._C._is_torch_function_mode_enabled
 
 SDPBackend = torch._C._SDPBackend
 """The class of the members of torch.nn.attention.SDPBackend. 2.11, 2.13."""
+"""Has an operator, by name, a kernel for a device: tells what eager runs from what it takes apart. 2.11, 2.13."""
+
+LazyGraphModule = torch.fx._lazy_graph_module._LazyGraphModule
+"""A GraphModule that writes its Python code when first called: compilers that only read the graph never pay. 2.13."""
+
+
+def write_code(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """The module with its Python code written, so that its `forward` is the code itself. 2.13."""
+    if isinstance(module, LazyGraphModule):
+        module.real_recompile()
+    return module

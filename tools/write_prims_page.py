@@ -16,9 +16,12 @@ def main() -> None:
     lines = [
         "# Prims",
         "",
-        "Written by tools/write_prims_page.py. A back end that takes `stoker.decompose.table()` must know these operators of ATen.",
-        f"{len(PRIMS)} overloads of {len({p._schema.name for p in PRIMS})} operators remain; {len(OURS)} overloads have decompositions "
-        "of ours, and what is in neither list goes to torch's table, or stays as it is and runs by ATen's kernel.",
+        "Written by tools/write_prims_page.py.",
+        "",
+        "A back end that takes `stoker.decompose.table()` must know these operators of ATen. "
+        f"{len(PRIMS)} overloads of {len({p._schema.name for p in PRIMS})} operators remain; "
+        f"{len(OURS)} overloads have decompositions of ours. What is in neither list goes to torch's table, "
+        "or stays and runs by ATen's kernel.",
     ]
     for family, names in FAMILIES.items():
         lines += [

@@ -54,7 +54,7 @@ def differentiate_again(
         if joint.gradients[index] is not None or _matters(training, index):
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: an "
-                f"input of shape {list(value.shape)} of a compiled graph was overwritten, and create_graph=True needs it."
+                f"input of shape {list(value.shape)} of a compiled graph was overwritten; create_graph=True needs it."
             )
     with torch.enable_grad(), _random_state(taken.random_state):
         given = tuple(x.clone() if i in written else x for i, x in enumerate(taken.inputs))

@@ -11,8 +11,9 @@ on what shares memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.fx import Node
@@ -20,6 +21,7 @@ from torch.fx import Node
 from stoker.autograd.inverse import View, inverse
 from stoker.fake import FakeStorage, FakeTensor
 from stoker.fake.meta import Meta
+from stoker.shape.symnode import expr_of
 
 Emit = Callable[..., Node]
 """`emit(operator, *args, **kwargs)`: a new node of the graph, arguments being nodes and plain values."""
@@ -113,8 +115,8 @@ class AliasTable:
         """The same content with the type and sizes of the place; at a root also with its strides, so that views
         replay."""
         have, want = node.meta["val"].meta, alias.meta
-        same = have.dtype is want.dtype and have.sizes == want.sizes and have.device == want.device
-        if same and (alias.parent is not None or have.strides == want.strides):
+        same = have.dtype is want.dtype and equal_sizes(have.sizes, want.sizes) and have.device == want.device
+        if same and (alias.parent is not None or equal_sizes(have.strides, want.strides)):
             return node
         return self._emit(torch.ops.aten.copy.default, self.content(alias), node)
 
@@ -124,4 +126,9 @@ _STALE = -1
 
 
 def _laid_out(node: Node, alias: Alias) -> bool:
-    return node.meta["val"].meta.strides == alias.meta.strides  # type: ignore[no-any-return]
+    return equal_sizes(node.meta["val"].meta.strides, alias.meta.strides)
+
+
+def equal_sizes(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    """Are these the same expressions? Unlike `==` on symbolic sizes, the question leaves no guard behind."""
+    return len(a) == len(b) and all(x is y or expr_of(x) is expr_of(y) for x, y in zip(a, b))

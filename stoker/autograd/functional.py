@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Node
 
+from stoker.autograd.alias import equal_sizes
 from stoker.autograd.inverse import View
 from stoker.fake import FakeTensor
 from stoker.fake.foreign import tensors_in
@@ -191,17 +192,18 @@ def _copy_(trace: Trace, func: Any, target: Any, source: Any, non_blocking: bool
     target, source = trace.to_fakes((target, source))
     refuse_overlap(func, (target, source), {})
     result = trace.mode.propagate(func, (target, source, non_blocking), {})
-    have, want = source.meta, target.meta
-    if (
-        have.dtype is want.dtype
-        and have.sizes == want.sizes
-        and have.strides == want.strides
-        and have.device == want.device
-    ):
+    if _alike(source, target):
         trace.aliases.write(target, trace.read(source))
     else:
         trace.aliases.write(target, trace.emit(aten.copy.default, trace.read(target), trace.read(source)))
     return result
+
+
+def _alike(a: FakeTensor, b: FakeTensor) -> bool:
+    """Is the content of one, as it is, what the other could hold?"""
+    if a.meta.dtype is not b.meta.dtype or a.meta.device != b.meta.device:
+        return False
+    return equal_sizes(a.meta.sizes, b.meta.sizes) and equal_sizes(a.meta.strides, b.meta.strides)
 
 
 @_rewrites("native_batch_norm.default")
@@ -255,7 +257,6 @@ def _detach_(trace: Trace, func: Any, target: Any) -> Any:
     "set_.default",
     "set_.source_Storage",
     "set_.source_Storage_storage_offset",
-    "as_strided_.default",
 )
 def _refuse(trace: Trace, func: Any, *args: Any, **kwargs: Any) -> Any:
     raise CannotTrace(f"{func} gives a tensor other memory")

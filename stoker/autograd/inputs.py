@@ -44,14 +44,14 @@ class Inputs:
                     raise CannotTrace("an input is written, and another input shares its memory")
 
 
-def make_inputs(captured: GraphModule, examples: Sequence[Any], *, grad: bool) -> Inputs:
+def make_inputs(captured: GraphModule, examples: Sequence[Any]) -> Inputs:
     """Fake inputs for a captured graph."""
     placeholders = [n for n in captured.graph.nodes if n.op == "placeholder"]
     given = [node.meta.get("example_value") for node in placeholders]
     mode = next((v.memory.mode for v in given if isinstance(v, FakeTensor)), None) or FakeMode()
     values, leaves, memories = [], [], []
     for example, known in zip(examples, given):
-        value, leaf = _enter(mode, example, known, grad)
+        value, leaf = _enter(mode, example, known)
         values.append(value)
         leaves.append(leaf)
         memories.append(value.memory if isinstance(value, FakeTensor) else None)
@@ -59,7 +59,7 @@ def make_inputs(captured: GraphModule, examples: Sequence[Any], *, grad: bool) -
     return Inputs(mode, names, tuple(values), tuple(memories), tuple(leaves), _overlaps(examples))
 
 
-def _enter(mode: FakeMode, example: Any, known: Any, grad: bool) -> tuple[Any, FakeTensor | None]:
+def _enter(mode: FakeMode, example: Any, known: Any) -> tuple[Any, FakeTensor | None]:
     """An input as the program sees it, and the leaf that stands for it."""
     if not isinstance(example, torch.Tensor):
         return (example if known is None else known), None
@@ -101,3 +101,12 @@ def _overlaps(examples: Sequence[Any]) -> tuple[frozenset[int], ...]:
         for position, (i, low, high) in enumerate(group):
             pairs += [frozenset((i, j)) for j, start, end in group[:position] if start < high and low < end]
     return tuple(pairs)
+
+
+def shares_written(inputs: Sequence[Any], written: frozenset[int]) -> bool:
+    """Does an input at one of these positions share memory with another input?"""
+    keys = [x.untyped_storage()._cdata if isinstance(x, torch.Tensor) else None for x in inputs]
+    present = [k for k in keys if k is not None]
+    if len(set(present)) == len(present):
+        return False
+    return any(not written.isdisjoint(pair) for pair in _overlaps(inputs))

@@ -23,7 +23,8 @@ from stoker.autograd.partition import ancestors, descendants, is_random
 _RISKY = 1 << 48
 """The cost of keeping what somebody may overwrite before the backward reads it, and eager would not have kept."""
 
-aten = torch.ops.aten
+_UNWANTED = 1 << 40
+"""The added cost of keeping what the user asked to compute again (activation checkpointing)."""
 
 _CHEAP_NAMES = """
 clone copy _to_copy full full_like zeros zeros_like ones ones_like empty empty_like new_zeros new_ones new_full
@@ -42,7 +43,8 @@ def min_cut(memory_budget: float = 1.0) -> Callable[[Joint], Sequence[Node]]:
 
     def choose(joint: Joint) -> Sequence[Node]:
         problem = _Problem(joint)
-        expensive = sorted((n for n in problem.candidates if not _is_cheap(n)), key=_bytes_of_results, reverse=True)
+        costly = [n for n in problem.candidates if not n.meta["recompute"] and not _is_cheap(n)]
+        expensive = sorted(costly, key=_bytes_of_results, reverse=True)
         kept = problem.solve(frozenset(expensive))
         if memory_budget == 1.0 or not expensive:
             return kept
@@ -105,6 +107,8 @@ class _Problem:
         cost = 1 if node.op == "placeholder" else 2 + size_bytes(node)
         if is_view(node):
             cost += 2 * size_bytes(node)
+        if node.meta["recompute"]:
+            cost += _UNWANTED
         return cost + (_RISKY if node in self.risky else 0)
 
 

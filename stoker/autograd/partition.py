@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from stoker import torch_private
 from stoker.autograd.joint import Joint
 
 Chooser = Callable[[Joint], Sequence[Node]]
@@ -138,7 +139,7 @@ def _extract(
             copied[node] = graph.node_copy(node, copied.__getitem__)
             copied[node].meta = dict(node.meta)
     graph.output([copied[n] for n in wanted])
-    return GraphModule(_constants(joint, needed), graph, name)
+    return torch_private.LazyGraphModule(_constants(joint, needed), graph, name)
 
 
 def _constants(joint: Joint, needed: set[Node]) -> dict[str, Any]:

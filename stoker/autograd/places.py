@@ -18,12 +18,14 @@ class Places:
 
     def __init__(self) -> None:
         self._location: Any = None
+        self.recompute = False
         self._numbers: list[int] = []
         self._locations: list[Any] = []
 
-    def enter(self, location: Any) -> None:
-        """The program is at `location` from here on."""
-        self._location = location
+    def enter(self, location: Any, recompute: bool = False) -> None:
+        """The program is at `location` from here on; the user wants what it computes there computed again if
+        `recompute`."""
+        self._location, self.recompute = location, recompute
         self._numbers.append(torch_private.next_sequence_number())
         self._locations.append(location)
 

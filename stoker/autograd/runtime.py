@@ -19,6 +19,7 @@ import torch
 
 from stoker import torch_private
 from stoker.autograd.again import differentiate_again, snapshot
+from stoker.autograd.inputs import shares_written
 from stoker.autograd.joint import Joint
 from stoker.autograd.outcome import Computed, Fixed, Given, Outcome, Rebuilt, Write
 from stoker.autograd.partition import Parts
@@ -61,11 +62,33 @@ def training_call(training: Training) -> Callable[..., tuple[Any, ...]]:
     """A call that leaves an autograd node behind."""
     finish = _finisher(training.joint)
     node = type("CompiledGraph", (_Node,), {"training": training})
-    direct, careful = torch_private.function_apply(node), node.apply  # type: ignore[attr-defined]
+    apply = torch_private.function_apply(node)
     transformed = torch_private.functorch_is_active
-    if finish is None:
-        return lambda *inputs: (careful if transformed() else direct)(*inputs)
-    return lambda *inputs: finish(inputs, (careful if transformed() else direct)(*inputs))
+
+    def call(*inputs: Any) -> tuple[Any, ...]:
+        if transformed():  # under vmap or torch.func.grad tensors are wrapped; the captured program takes those
+            return training.captured(*inputs)  # type: ignore[no-any-return]
+        results = apply(*inputs)
+        return results if finish is None else finish(inputs, results)  # type: ignore[no-any-return]
+
+    return call
+
+
+def guarded_call(
+    joint: Joint, call: Callable[..., tuple[Any, ...]], captured: Callable[..., Any]
+) -> Callable[..., tuple[Any, ...]]:
+    """The call, or the captured program where an input that the graph writes shares memory with another input.
+
+    The graph was traced for inputs in separate memory, and a write that others see would be lost.
+    """
+    written = frozenset(w.index for w in joint.writes)
+    if not written:
+        return call
+
+    def checked(*inputs: Any) -> tuple[Any, ...]:
+        return captured(*inputs) if shares_written(inputs, written) else call(*inputs)  # type: ignore[no-any-return]
+
+    return checked
 
 
 class _Node(torch.autograd.Function):

@@ -116,6 +116,7 @@ class Trace(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-type]
         node.meta["val"] = _snapshot(value)
         node.meta["location"] = self.places.current(self.phase)
         node.meta["phase"] = self.phase
+        node.meta["recompute"] = self.places.recompute and self.phase == "forward"
         return node
 
     def input(self, name: str, value: Any, index: int | None = None) -> Node:

@@ -159,10 +159,10 @@ def mish(x: Tensor) -> Tensor:
 
 @decompose("log_sigmoid_forward.default")
 def log_sigmoid_forward(x: Tensor) -> tuple[Tensor, Tensor]:
-    if x.dtype in (torch.float16, torch.bfloat16):
-        return NotImplemented  # type: ignore[return-value]
-    small = torch.exp(-x.abs())
-    return torch.clamp(x, max=0) - torch.log1p(small), small if x.device.type == "cpu" else x.new_zeros((0,))
+    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    small = torch.exp(-wide.abs())
+    out = torch.clamp(wide, max=0) - torch.log1p(small)
+    return out.to(x.dtype), small.to(x.dtype) if x.device.type == "cpu" else x.new_zeros((0,))
 
 
 @decompose("log_sigmoid_backward.default")

@@ -58,25 +58,30 @@ def _per_channel(value: Tensor, rank: int) -> Tensor:
     return value.view([1, -1] + [1] * (rank - 2))
 
 
+def _normalized(x: Tensor, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Normalized by the batch's own moments; then mean, scale and variance of each channel."""
+    dims = [0, *range(2, x.dim())]
+    wide = _wide(x)
+    spread, middle = torch.var_mean(wide, dims, correction=0, keepdim=False)
+    scale = torch.rsqrt(spread + eps)
+    out = (wide - _per_channel(middle, x.dim())) * _per_channel(scale, x.dim())
+    return _affine(out, weight, bias).to(x.dtype), middle, scale, spread
+
+
 @decompose("_native_batch_norm_legit_functional.default")
 def batch_norm(
     x: Tensor, weight: Any, bias: Any, mean: Tensor, variance: Tensor, training: bool, momentum: float, eps: float
 ) -> tuple[Tensor, ...]:
     if not training or x.numel() == 0:
         return NotImplemented  # type: ignore[return-value]
-    dims = [0, *range(2, x.dim())]
-    wide = _wide(x)
-    spread, middle = torch.var_mean(wide, dims, correction=0, keepdim=False)
-    scale = torch.rsqrt(spread + eps)
-    out = (wide - _per_channel(middle, x.dim())) * _per_channel(scale, x.dim())
-    out = _affine(out, weight, bias)
+    out, middle, scale, spread = _normalized(x, weight, bias, eps)
     count: Any = 1
-    for dim in dims:
+    for dim in [0, *range(2, x.dim())]:
         count = count * x.shape[dim]
     unbiased = spread * (count / (count - 1)) if count != 1 else spread * float("nan")
     new_mean = (momentum * middle + (1 - momentum) * mean).to(mean.dtype)
     new_variance = (momentum * unbiased + (1 - momentum) * variance).to(variance.dtype)
-    return out.to(x.dtype), middle, scale, new_mean, new_variance
+    return out, middle, scale, new_mean, new_variance
 
 
 def _affine(out: Tensor, weight: Any, bias: Any) -> Tensor:
@@ -89,8 +94,8 @@ def _affine(out: Tensor, weight: Any, bias: Any) -> Tensor:
 
 @decompose("native_batch_norm.default", "_native_batch_norm_legit_no_training.default")
 def batch_norm_evaluated(x: Tensor, weight: Any, bias: Any, mean: Any, variance: Any, *rest: Any) -> tuple[Tensor, ...]:
-    if len(rest) == 3 and rest[0] or mean is None:
-        return NotImplemented  # type: ignore[return-value]
+    if len(rest) == 3 and rest[0]:
+        return _normalized(x, weight, bias, rest[-1])[:3] if mean is None and x.numel() else NotImplemented
     wide = _wide(x)
     scale = torch.rsqrt(variance + rest[-1])
     out = (wide - _per_channel(mean, x.dim())) * _per_channel(scale, x.dim())
