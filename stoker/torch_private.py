@@ -107,7 +107,6 @@ is_torch_function_mode_enabled = torch._C._is_torch_function_mode_enabled
 
 SDPBackend = torch._C._SDPBackend
 """The class of the members of torch.nn.attention.SDPBackend. 2.11, 2.13."""
-"""Has an operator, by name, a kernel for a device: tells what eager runs from what it takes apart. 2.11, 2.13."""
 
 LazyGraphModule = torch.fx._lazy_graph_module._LazyGraphModule
 """A GraphModule that writes its Python code when first called: compilers that only read the graph never pay. 2.13."""

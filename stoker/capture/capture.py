@@ -23,8 +23,8 @@ from stoker.capture.leave import leave_by_break, leave_by_return
 from stoker.capture.machine import Machine, Request, StepBreak, Steps, Stop, TorchModes
 from stoker.capture.policy import Policy
 from stoker.capture.sizes import History
-from stoker.capture.values.context import leave_scope
 from stoker.capture.tidy import tidy
+from stoker.capture.values.context import leave_scope
 from stoker.errors import Break, BreakReason, CaptureBug, GraphBreakError, SkipFrame
 from stoker.guard.guard import Guard, NotSameAs, TypeAttributes
 from stoker.guard.program import SizeRelations, compile_guards, slots_needed

@@ -16,8 +16,8 @@ import torch
 
 from stoker import torch_private
 from stoker.capture import builtin
-from stoker.capture.frame import Frame, program_of
 from stoker.capture.dispatching import SINGLE_DISPATCH, dispatch_by_class
+from stoker.capture.frame import Frame, program_of
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod, CellValue, FunctionValue

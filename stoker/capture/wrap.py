@@ -35,8 +35,8 @@ from stoker.capture.values.getter import GetterValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
 from stoker.capture.values.iterator import RunningIterator
 from stoker.capture.values.mapping import DictValue, SetValue
-from stoker.capture.values.opaque import OpaqueValue
 from stoker.capture.values.module import ModuleValue, PythonModule
+from stoker.capture.values.opaque import OpaqueValue
 from stoker.capture.values.reference import ReferenceValue
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.size import SymbolicValue

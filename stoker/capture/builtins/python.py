@@ -22,7 +22,7 @@ from stoker.capture.values.reference import IdentityValue
 from stoker.capture.values.sequence import ListValue, TupleValue, sort_values
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
-from stoker.capture.values.value import NotConstant, Value
+from stoker.capture.values.value import Value
 from stoker.errors import Break, Raised
 from stoker.guard.source import Fixed
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 TRUE, FALSE, NONE = Constant(True), Constant(False), Constant(None)
 
-pure(sys.getrecursionlimit, hex, oct, bin, ord, chr)
+pure(hex, oct, bin, ord, chr)
 
 
 @handles(format)

@@ -7,6 +7,7 @@ program's exception.
 from __future__ import annotations
 
 import enum
+import re
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,8 @@ PLAIN = SCALARS + (
     torch.memory_format,
     torch.qscheme,
     range,
+    re.Pattern,
+    re.Match,
     types.CodeType,
     types.GenericAlias,
     torch_private.SDPBackend,

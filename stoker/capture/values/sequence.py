@@ -12,7 +12,6 @@ import torch
 
 from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.value import Arguments, Exhausted, Keywords, Lazy, NotConstant, Value
-from stoker.errors import Break
 from stoker.guard.source import Source
 
 if TYPE_CHECKING:
