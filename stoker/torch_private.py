@@ -90,11 +90,11 @@ has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
 """Has an operator, by name, a kernel for a device: tells what eager runs from what it takes apart. 2.11, 2.13."""
 
 LazyGraphModule = torch.fx._lazy_graph_module._LazyGraphModule
-"""A GraphModule that writes its Python code when first called: compilers that only read the graph never pay. 2.13."""
+"""A GraphModule that writes its Python code when first called: who only reads the graph never pays. 2.11, 2.13."""
 
 
 def write_code(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """The module with its Python code written, so that its `forward` is the code itself. 2.13."""
+    """The module with its Python code written, so that its `forward` is the code itself. 2.11, 2.13."""
     if isinstance(module, LazyGraphModule):
         module.real_recompile()
     return module
