@@ -87,7 +87,26 @@ next_sequence_number = torch.autograd._get_sequence_nr
 """The number that the next autograd node of this thread will get. 2.11, 2.13."""
 
 has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-"""Has an operator, by name, a kernel for a device: tells what eager runs from what it takes apart. 2.11, 2.13."""
+"""Does an operator, by name, have a kernel of its own for a device: tells what eager runs from what it takes apart. 2.11, 2.13."""
+
+
+InferenceMode = torch._C._InferenceMode
+"""The scope object inside torch.inference_mode. 2.11, 2.13."""
+
+CustomOpDef = torch._library.custom_ops.CustomOpDef
+"""What torch.library.custom_op makes. 2.11, 2.13."""
+
+
+def overload_of(operator: torch._library.custom_ops.CustomOpDef) -> torch._ops.OpOverload:
+    """The operator behind a custom_op definition. 2.11, 2.13."""
+    return operator._opoverload
+
+
+is_torch_function_mode_enabled = torch._C._is_torch_function_mode_enabled
+"""Is a torch function mode active. 2.11, 2.13."""
+
+SDPBackend = torch._C._SDPBackend
+"""The class of the members of torch.nn.attention.SDPBackend. 2.11, 2.13."""
 
 LazyGraphModule = torch.fx._lazy_graph_module._LazyGraphModule
 """A GraphModule that writes its Python code when first called: who only reads the graph never pays. 2.11, 2.13."""

@@ -27,6 +27,7 @@ from stoker.capture.resume import (
     results_count,
     resume_function,
 )
+from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import PreviousException
 from stoker.capture.values.value import Lazy, Null, Value
 from stoker.errors import SkipFrame
@@ -48,7 +49,7 @@ WITH_NULL = "Nv" if NULL_BEFORE_CALLABLE else "vN"
 
 def leave_by_return(e: Emitter, value: Value) -> None:
     e.effects()
-    e.load(value)
+    e.load_last(value)
     e.code += build.return_value()
 
 
@@ -74,7 +75,8 @@ def leave_by_break(e: Emitter, instruction: Instruction) -> None:
     depth = len(frame.stack) - count
     if depth < 0:
         raise SkipFrame(f"{instruction.name} takes more than the stack holds")
-    below, operands = frame.stack[:depth], frame.stack[depth:]
+    stack = _with_dead_markers_replaced(frame)
+    below, operands = stack[:depth], stack[depth:]
     if any(isinstance(value, PreviousException) for value in operands):
         raise SkipFrame(f"capture cannot break at {instruction.name} inside an exception handler's own bookkeeping")
     state = _Break(e, m, frame, instruction, below, operands, [], list(frame.handled))
@@ -84,12 +86,36 @@ def leave_by_break(e: Emitter, instruction: Instruction) -> None:
     _place_locals(state)
     for exception in state.handled:
         e.load(exception)
-        e.code += enter_handler()
+        e.code += enter_handler() if exception.source is not None else _raise_anew(state, exception)
     for operand in operands:
         e.load(operand)
     if instruction.name in READS_LOCAL and instruction.value not in frame.locals:
         _unbind(state, instruction.value)
     _run(state)
+
+
+def _with_dead_markers_replaced(frame: Frame) -> list[Value]:
+    """The stack. POP_EXCEPT takes a copy of the marker of what was handled before: the original is then a plain value."""
+    active = len(frame.handled)
+    found: list[Value] = []
+    for value in frame.stack:
+        if isinstance(value, PreviousException):
+            active -= 1
+            if active < 0:
+                value = value.previous or Constant(None)
+        found.append(value)
+    return found
+
+
+def _raise_anew(s: _Break, exception: Value) -> Code:
+    """With a rebuilt exception on the stack: raise it at the line where the program raised it, and handle it here.
+
+    So its traceback has that line, should the program raise it again."""
+    positions = getattr(exception, "positions", None)
+    depth = s.handled.index(exception)
+    landing = enter_handler()
+    landing[0].handler = None
+    return [Instruction("RAISE_VARARGS", 1, positions=positions, handler=Handler(landing[0], depth, False)), *landing]
 
 
 def _keep_cells(s: _Break) -> None:
@@ -136,8 +162,7 @@ def _already_there(name: str, value: Value) -> bool:
 
 
 def _live(s: _Break, instruction: Instruction) -> frozenset[str]:
-    origin = s.frame.program.origin
-    return origin.live_locals[origin.index[id(instruction)]]
+    return s.frame.program.origin.live_locals[_index(s, instruction)]
 
 
 def _run(s: _Break) -> None:
@@ -179,6 +204,8 @@ def _native(s: _Break) -> tuple[Code, str]:
         before = [Instruction("KW_NAMES", names)] if names else []
         before += [Instruction("PRECALL", i.value)] if HAS_PRECALL else []
         return [*before, _copy(i)], VALUE_MARK
+    if i.name == "RERAISE":
+        return [Instruction("RERAISE", 0, positions=i.positions)], ""
     if i.name == "LOAD_METHOD" or (i.name == "LOAD_ATTR" and i.flag):
         return [Instruction("LOAD_ATTR", i.value, positions=i.positions)], WITH_NULL
     if i.name == "LOAD_GLOBAL" and i.flag:

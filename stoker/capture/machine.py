@@ -87,6 +87,8 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Effects):
         self.fake_mode = FakeMode(self.env)
         self.sizes = Sizes(self.env, history, dynamic)
         self.depth = self.mode_changes = 0
+        self.open_scopes: list[Any] = []
+        self.raised_at: dict[int, tuple[int, Value]] = {}
         self.names: set[str] = set()
         self.inlined: set[types.CodeType] = set()
         self.counter = itertools.count()
@@ -119,10 +121,11 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Effects):
                 outcome = HANDLERS[instruction.name](self, frame, instruction)
             except Raised as raised:
                 self.current = frame
+                first = self.raised_at.setdefault(id(raised.value), (count - 1, raised.value))[0]
                 try:
                     self.unwind(frame, instruction, raised)
                 except Raised as escaped:
-                    raise StepBreak(count - 1, self.escaping(escaped)) from raised
+                    raise StepBreak(first, self.escaping(escaped)) from raised
                 outcome = None
             except Break as reason:
                 self.blame(reason)
@@ -165,9 +168,11 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Effects):
         handler = instruction.handler
         if handler is None:
             raise raised
+        if frame is self.root and isinstance(raised.value, ExceptionValue) and raised.value.positions is None:
+            raised.value.positions = instruction.positions
         if isinstance(raised.value, ExceptionValue) and frame.handled and "__context__" not in raised.value.links:
             if frame.handled[-1] is not raised.value:
-                raised.value.links["__context__"] = frame.handled[-1]
+                raised.value.link(self, "__context__", frame.handled[-1])
         del frame.stack[handler.depth :]
         if handler.lasti:
             frame.push(Constant(0))

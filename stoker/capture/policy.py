@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from stoker.marks import ALLOWED_IN_GRAPH
+
 TORCH = str(Path(torch.__file__).parent)
 STOKER = str(Path(__file__).parent.parent)
 STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"]
@@ -53,8 +55,6 @@ ROOT_ALLOWED = (f"{TORCH}/nn/modules", STANDARD_LIBRARY + "/site-packages", STAN
 class Policy:
     """The decisions, with what the user added to them."""
 
-    allowed_in_graph: set[Any] = set()
-
     @staticmethod
     @functools.cache
     def tensor_functions() -> frozenset[Any]:
@@ -93,7 +93,7 @@ class Policy:
         if isinstance(real, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
             return True
         try:
-            if real in self.allowed_in_graph:
+            if real in ALLOWED_IN_GRAPH:
                 return True
         except TypeError:
             return False

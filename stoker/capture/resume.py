@@ -157,6 +157,7 @@ OPERANDS = {
     "IMPORT_NAME": lambda i: 2,
     "IMPORT_FROM": lambda i: 1,
     "RAISE_VARARGS": lambda i: i.value,
+    "RERAISE": lambda i: 1,
     "BEFORE_WITH": lambda i: 1,
     "MATCH_CLASS": lambda i: 3,
     "MATCH_KEYS": lambda i: 2,

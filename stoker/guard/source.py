@@ -326,6 +326,20 @@ class MethodFunction(Source):
         return f"{self.base.text}.__func__"
 
 
+@_hash_by("base")
+@dataclass(frozen=True, eq=False, repr=False)
+class Referent(Source):
+    """What a weak reference refers to."""
+
+    base: Source
+    accessor = "WEAKREF"
+    argument = None
+
+    @property
+    def text(self) -> str:
+        return f"{self.base.text}()"
+
+
 @_hash_by("base", "dimension")
 @dataclass(frozen=True, eq=False, repr=False)
 class Size(Source):
@@ -411,6 +425,8 @@ def _follow(source: Source, at: CallPoint) -> Any:
             return found.__defaults__
         case FunctionKeywordDefaults():
             return found.__kwdefaults__
+        case Referent():
+            return found()
         case MethodSelf():
             return found.__self__
         case MethodFunction():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
+import collections
 import functools
 import inspect
 import operator
@@ -16,12 +16,13 @@ from stoker.capture.builtin import EXCEPTION_METHODS, handles, on_object, pure, 
 from stoker.capture.values.classes import ClassValue, SuperValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod, BuiltinValue, FunctionValue, MethodValue, PartialValue
-from stoker.capture.values.instance import InstanceValue, ObjectValue
+from stoker.capture.values.instance import ExceptionValue, InstanceValue, ObjectValue
 from stoker.capture.values.mapping import DictValue
+from stoker.capture.values.reference import IdentityValue
 from stoker.capture.values.sequence import ListValue, TupleValue, sort_values
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
-from stoker.capture.values.value import NotConstant, Value
+from stoker.capture.values.value import Value
 from stoker.errors import Break, Raised
 from stoker.guard.source import Fixed
 
@@ -30,7 +31,17 @@ if TYPE_CHECKING:
 
 TRUE, FALSE, NONE = Constant(True), Constant(False), Constant(None)
 
-pure(sys.getrecursionlimit, round, pow, hex, oct, bin, ord, chr, divmod, format, ascii, repr, hash)
+pure(hex, oct, bin, ord, chr)
+
+
+@handles(format)
+def format_(m: Machine, value: Value, specification: Value = Constant("")) -> Value:  # noqa: B008
+    return m.format_value(value, 0, specification)
+
+
+@handles(ascii)
+def ascii_(m: Machine, value: Value) -> Value:
+    return m.convert_value(value, 3)
 
 
 @handles(len)
@@ -163,8 +174,8 @@ def object_ne(m: Machine, value: Value, other: Value) -> Value:
 
 @on_object(BaseException.__init__)
 def exception_init(m: Machine, value: Value, *args: Value, **kwargs: Value) -> Value:
-    if isinstance(value, InstanceValue):
-        value.storage = TupleValue(list(args))
+    if isinstance(value, ExceptionValue):
+        value.set_args(m, list(args))
     return NONE
 
 
@@ -208,6 +219,21 @@ def object_format(m: Machine, value: Value, specification: Value) -> Value:
     return m.call(m.wrap_object(str), [value], {})
 
 
+@handles(sys.exc_info)
+def exc_info(m: Machine) -> Value:
+    error = m.current_exception()
+    if error is None:
+        return TupleValue([NONE, NONE, NONE])
+    return TupleValue([m.wrap_object(error.python_type()), error, TracebackValue()])
+
+
+class TracebackValue(Value):
+    """The traceback of an exception that the captured code handles: it exists only once the code runs."""
+
+    def python_type(self) -> type:
+        return types.TracebackType
+
+
 @handles(inspect.signature)
 def signature(m: Machine, function: Value) -> Value:
     """The signature of a function that existed before is a fact about it."""
@@ -236,16 +262,52 @@ def super_(m: Machine, *args: Value) -> Value:
 
 @handles(id)
 def id_(m: Machine, value: Value) -> Value:
-    if isinstance(value, ObjectValue) and value.real is not None and value.source is not None:
-        m.guard_identity(value)
-        return Constant(id(value.real))
-    value.unsupported("id()")
-    return None
+    return IdentityValue(value)
 
 
 @handles(hash)
 def hash_(m: Machine, value: Value) -> Value:
+    if isinstance(value, InstanceValue):
+        found = value.special(m, "__hash__")
+        if found is not None:
+            return found
     return Constant(m.run_real(hash, m.constant_of(value, "hash()")))
+
+
+@handles(round)
+def round_(m: Machine, number: Value, ndigits: Value = NONE) -> Value:
+    if isinstance(number, TensorValue):
+        decimals = {} if isinstance(ndigits, Constant) and ndigits.value is None else {"decimals": ndigits}
+        return m.graph_call(torch.round, [number], decimals)
+    if isinstance(number, InstanceValue):
+        given = [] if isinstance(ndigits, Constant) and ndigits.value is None else [ndigits]
+        found = value_or_none(number.special(m, "__round__", *given))
+        if found is not None:
+            return found
+    return Constant(m.run_real(round, m.constant_of(number, "round()"), m.constant_of(ndigits, "round()")))
+
+
+def value_or_none(found: Value | None) -> Value | None:
+    return None if found is None or (isinstance(found, Constant) and found.value is NotImplemented) else found
+
+
+@handles(divmod)
+def divmod_(m: Machine, left: Value, right: Value) -> Value:
+    for value, other, name in ((left, right, "__divmod__"), (right, left, "__rdivmod__")):
+        if isinstance(value, InstanceValue):
+            found = value_or_none(value.special(m, name, other))
+            if found is not None:
+                return found
+    if isinstance(left, TensorValue) or isinstance(right, TensorValue):
+        raise Break("divmod() of a tensor", "eager raises TypeError")
+    return TupleValue([m.binary("//", left, right), m.binary("%", left, right)])
+
+
+@handles(pow)
+def pow_(m: Machine, base: Value, exp: Value, mod: Value = NONE) -> Value:
+    if isinstance(mod, Constant) and mod.value is None:
+        return m.binary("**", base, exp)
+    return Constant(m.run_real(pow, *(m.constant_of(v, "pow()") for v in (base, exp, mod))))
 
 
 @handles(abs, operator.abs)
@@ -259,21 +321,6 @@ def abs_(m: Machine, value: Value) -> Value:
         if found is not None:
             return found
     return Constant(m.run_real(abs, m.constant_of(value, "abs()")))
-
-
-@handles(print)
-def print_(m: Machine, *args: Value, **kwargs: Value) -> Value:
-    for value in [*args, *kwargs.values()]:
-        try:
-            value.constant()
-        except NotConstant:
-            raise Break(
-                "print()",
-                f"it prints {value.describe()}, which is known only when the graph has run",
-                "print outside the compiled function, or accept the break",
-            ) from None
-    m.defer(BuiltinValue(builtins.print), list(args), kwargs)
-    return NONE
 
 
 @handles(repr)
@@ -304,6 +351,9 @@ def dir_(m: Machine, *args: Value) -> Value:
     value = args[0]
     if isinstance(value, ObjectValue) and value.real is not None and not value.slots:
         return ListValue([Constant(name) for name in m.run_real(dir, value.real)])
+    if isinstance(value, InstanceValue) and value.real is None:
+        own = [key.constant() for key in value.attributes(m).keys(m)]  # type: ignore[union-attr]
+        return ListValue([Constant(name) for name in sorted({*dir(value.cls), *own})])
     value.unsupported("dir()")
     return None
 
@@ -393,6 +443,17 @@ def special_len(m: Machine, value: Value) -> Value:
 @special("__getitem__")
 def special_getitem(m: Machine, value: Value, key: Value) -> Value:
     return m.item(value, key)
+
+
+@on_object(dict.__getitem__, collections.OrderedDict.__getitem__, collections.defaultdict.__getitem__)
+def dict_getitem(m: Machine, value: Value, key: Value) -> Value:
+    storage = m.storage_of(value)
+    assert isinstance(storage, DictValue)
+    found = storage.lookup(m, key)
+    missing = m.special_method(value, "__missing__") if found is None and isinstance(value, InstanceValue) else None
+    if missing is not None:
+        return m.call(missing, [key], {})
+    return found if found is not None else storage.item(m, key)
 
 
 @special("__setitem__")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 class ClassValue(ObjectValue):
     """A class. Classes are real objects: captured code may call and inspect them, not change them."""
+
+    has_identity = False
 
     def __init__(self, real: type, source: Source | None = None) -> None:
         super().__init__(type(real), real, source)
@@ -66,6 +69,8 @@ class ClassValue(ObjectValue):
 
     def item(self, m: Machine, key: Value) -> Value:
         meta = m.class_lookup(type(self.real), "__getitem__")
+        if issubclass(self.real, enum.Enum):
+            return m.wrap_object(m.run_real(lambda: self.real[m.constant_of(key, "an enum's name")]))
         if meta is not m.MISSING:
             return m.call(m.bind(meta, self, type(self.real)), [key], {})
         return m.wrap_constant(m.run_real(lambda: self.real[m.constant_of(key, "subscripting a class")]))

@@ -45,7 +45,6 @@ METADATA = frozenset(
         "is_maia",
         "is_ipu",
         "is_vulkan",
-        "names",
         "is_hpu",
         "is_ort",
         "is_vulkan",
@@ -57,6 +56,8 @@ AUTOGRAD = frozenset(["requires_grad", "is_leaf", "output_nr", "retains_grad", "
 
 class TensorValue(Value):
     """A tensor of the program: graph input (with a source) or intermediate."""
+
+    has_identity = False  # the graph's outputs have names already
 
     def __init__(self, node: Node, fake: torch.Tensor, cls: type = torch.Tensor, source: Source | None = None) -> None:
         self.node, self.fake, self.cls, self.source = node, fake, cls, source
@@ -76,6 +77,8 @@ class TensorValue(Value):
             return self.extra[name]
         if name == "shape":
             return TupleValue([m.wrap_number(size) for size in self.fake.shape], torch.Size)
+        if name == "names":
+            return TupleValue([Constant(None)] * self.fake.dim())
         if name in METADATA:
             return m.wrap_constant(m.run_real(getattr, self.fake, name))
         if name in AUTOGRAD:

@@ -35,6 +35,7 @@ class Value:
     """The protocol. A subclass overrides what its kind of object can do; the rest breaks with a reason."""
 
     source: Source | None = None
+    has_identity = True  # may a program tell two equal ones apart, so that rebuilding must keep sharing?
 
     def python_type(self) -> type:
         raise NotImplementedError(type(self).__name__)
