@@ -109,11 +109,11 @@ SDPBackend = torch._C._SDPBackend
 """The class of the members of torch.nn.attention.SDPBackend. 2.11, 2.13."""
 
 LazyGraphModule = torch.fx._lazy_graph_module._LazyGraphModule
-"""A GraphModule that writes its Python code when first called: compilers that only read the graph never pay. 2.13."""
+"""A GraphModule that writes its Python code when first called: who only reads the graph never pays. 2.11, 2.13."""
 
 
 def write_code(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """The module with its Python code written, so that its `forward` is the code itself. 2.13."""
+    """The module with its Python code written, so that its `forward` is the code itself. 2.11, 2.13."""
     if isinstance(module, LazyGraphModule):
         module.real_recompile()
     return module

@@ -18,6 +18,7 @@ import torch
 
 from stoker import torch_private
 from stoker.autograd.outcome import Computed, Rebuilt
+from stoker.autograd.partition import ancestors
 
 if TYPE_CHECKING:
     from stoker.autograd.runtime import Training
@@ -77,8 +78,6 @@ def differentiate_again(
 
 def _matters(training: Training, index: int) -> bool:
     """Do the gradients depend on this input?"""
-    from stoker.autograd.partition import ancestors
-
     needed = ancestors(g for g in training.joint.gradients if g is not None)
     return training.joint.inputs[index] in needed
 
