@@ -119,6 +119,7 @@ def write_code(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
         module.real_recompile()
     return module
 
+
 ATTENTION_SWITCHES = {
     name.removeprefix("_set_sdp_use_"): (getattr(torch._C, f"_get_{name[13:]}_sdp_enabled"), getattr(torch._C, name))
     for name in dir(torch._C)

@@ -288,7 +288,11 @@ def test_weight_norm(m, x):
     return m(x)
 
 
-@program("spectral_norm", inputs=seeded(lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)).eval()), steady=False)
+@program(
+    "spectral_norm",
+    inputs=seeded(lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4)).eval()),
+    steady=False,
+)
 def test_spectral_norm(m, x):
     return m(x)
 

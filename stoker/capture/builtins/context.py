@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 NONE = Constant(None)
 ATTENTION = Fixed(torch_private.ATTENTION_SWITCHES, "torch.nn.attention")
 
+
 @handles(torch.profiler.record_function)
 def record_function(m: Machine, name: Value, args: Value = Constant(None)) -> Value:  # noqa: B008
     """A label for the profiler: the graph has its own."""
