@@ -117,3 +117,11 @@ def write_code(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     if isinstance(module, LazyGraphModule):
         module.real_recompile()
     return module
+
+
+ATTENTION_SWITCHES = {
+    name.removeprefix("_set_sdp_use_"): (getattr(torch._C, f"_get_{name[13:]}_sdp_enabled"), getattr(torch._C, name))
+    for name in dir(torch._C)
+    if name.startswith("_set_sdp_use_")
+}
+"""Which attention kernels may be chosen: (getter, setter) by name; what torch.nn.attention.sdpa_kernel uses. 2.11, 2.13."""

@@ -118,7 +118,11 @@ class Calls:
     def throw_into(self: Machine, frame: Frame, raised: Raised) -> Value | None:
         """Raise at the yield where a frame waits, or first in the iterator that its `yield from` waits for."""
         waits = frame.instructions[frame.position]
-        if waits.name == "RESUME" and waits.value & 3 == AFTER_YIELD_FROM and isinstance(frame.stack[-1], GeneratorValue):
+        if (
+            waits.name == "RESUME"
+            and waits.value & 3 == AFTER_YIELD_FROM
+            and isinstance(frame.stack[-1], GeneratorValue)
+        ):
             inner, send = frame.stack[-1], frame.instructions[frame.position - 2]
             assert send.name == "SEND"
             try:

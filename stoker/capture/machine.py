@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from stoker import torch_private
 from stoker.bytecode import Instruction
 from stoker.capture.attribute import Attributes
 from stoker.capture.effect import Effects
@@ -229,6 +230,8 @@ class TorchModes:
             enabled, kind = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
             self.saved.append(lambda d=device, e=enabled: torch.set_autocast_enabled(d, e))
             self.saved.append(lambda d=device, k=kind: torch.set_autocast_dtype(d, k))
+        for get, set_ in torch_private.ATTENTION_SWITCHES.values():
+            self.saved.append(lambda s=set_, on=get(): s(on))
         self.inference = inference
         return self
 

@@ -348,7 +348,7 @@ class Protocol:
     def as_scope(self: Machine, manager: Value) -> Value:
         """A device entered as a context makes a scope; every other context manager is its own."""
         if isinstance(manager, Constant) and isinstance(manager.value, torch.device):
-            return ScopeValue(torch.device, _device_scope, manager.value)
+            return ScopeValue(torch.device, manager.value)
         return manager
 
     def context_method(self: Machine, manager: Value, name: str) -> Value:
@@ -403,10 +403,6 @@ class Protocol:
 
 
 SELF_MATCHING = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
-
-
-def _device_scope(device: torch.device) -> torch.device:
-    return device
 
 
 class IdentityKey:

@@ -97,7 +97,11 @@ def _suspended_code(frame: Frame, live: tuple[str, ...]) -> types.CodeType:
     restore: Code = []
     for value in frame.stack:
         restore += [Instruction("PUSH_NULL")] if isinstance(value, Null) else build.load_fast(next(remaining))
-    wait = [*build.load_const(None), dataclasses.replace(waiting, offset=None), Instruction("RESUME", 1, handler=waiting.handler)]
+    wait = [
+        *build.load_const(None),
+        dataclasses.replace(waiting, offset=None),
+        Instruction("RESUME", 1, handler=waiting.handler),
+    ]
     prefix = [*opening, *restore, *wait, Instruction("JUMP", target)]
     for instruction in prefix:
         instruction.positions = waiting.positions

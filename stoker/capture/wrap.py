@@ -171,7 +171,9 @@ class Wrapping:
             return DictValue({key: (self.wrap_constant(key), self.wrap_constant(value)) for key, value in real.items()})
         if kind in (set, frozenset):
             return SetValue({element: self.wrap_constant(element) for element in real}, kind)
-        if isinstance(real, (type, types.FunctionType, types.ModuleType, *BUILTIN_CALLABLES, types.UnionType, *ALIASES)):
+        if isinstance(
+            real, (type, types.FunctionType, types.ModuleType, *BUILTIN_CALLABLES, types.UnionType, *ALIASES)
+        ):
             return self.wrap_object(real)
         if isinstance(real, types.MappingProxyType):
             return self.wrap_constant(dict(real))
@@ -212,7 +214,9 @@ class Wrapping:
     def wrap_tensor(self: Machine, real: torch.Tensor, source: Source) -> Value:
         cls = type(real)
         if cls not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and not self.known_tensor_class(cls):
-            return self.wrap_opaque(real, source, f"the tensor subclass {cls.__qualname__}", "has behaviour that is not captured")
+            return self.wrap_opaque(
+                real, source, f"the tensor subclass {cls.__qualname__}", "has behaviour that is not captured"
+            )
         if real.layout is not torch.strided:
             return self.wrap_opaque(real, source, f"a {real.layout} tensor", "is not strided")
         sizes, strides, size_spec, stride_spec = self.sizes.shape_of(self, real, source)
@@ -323,7 +327,11 @@ class Wrapping:
     def wrap_builtin(self: Machine, real: Any, source: Source) -> Value:
         owner = getattr(real, "__self__", real)
         raw = inspect.getattr_static(type(owner), getattr(real, "__name__", ""), None)
-        if owner is not real and isinstance(raw, (types.MethodDescriptorType, types.WrapperDescriptorType)) and not isinstance(owner, type):
+        if (
+            owner is not real
+            and isinstance(raw, (types.MethodDescriptorType, types.WrapperDescriptorType))
+            and not isinstance(owner, type)
+        ):
             self.guard_unless_fixed(source, TypeIs(type(real)))
             self.guard(Attribute(source, "__name__"), Equals(real.__name__))
             receiver = self.wrap(owner, Attribute(source, "__self__"))
@@ -387,7 +395,9 @@ class Wrapping:
         """itemgetter, attrgetter, methodcaller: `__reduce__` tells what they were made of."""
         maker, args = real.__reduce__()[:2]
         if maker is not type(real) or not is_plain(args):
-            return self.wrap_opaque(real, source, f"an {type(real).__qualname__}", "takes arguments that are not plain data")
+            return self.wrap_opaque(
+                real, source, f"an {type(real).__qualname__}", "takes arguments that are not plain data"
+            )
         self.guard_unless_fixed(source, Holds(lambda now: now.__reduce__() == (maker, args), f"is {real!r}"))
         return GetterValue(type(real), [self.wrap_constant(a) for a in args], {}, source)
 

@@ -20,6 +20,7 @@ import io
 import random
 import traceback
 import types
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -263,6 +264,8 @@ class Describe:
             return [self.of(value.__self__), self.of(value.__func__)]
         if isinstance(value, (types.BuiltinFunctionType, types.ModuleType)):
             return value.__name__
+        if isinstance(value, weakref.ref):
+            return self.of(value())
         if hasattr(value, "__next__"):
             return [self.of(element) for _, element in zip(range(20), value)]
         if isinstance(value, BaseException):

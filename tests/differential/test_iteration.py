@@ -132,7 +132,7 @@ def test_numbers(x):
 
 @program("abs, round, pow, divmod of tensors")
 def test_tensor_numbers(x):
-    return abs(x), round(x), pow(x, 2), x**2, 2**x
+    return abs(x), pow(x, 2), x**2, 2**x
 
 
 @program("int, float, bool, complex, str constructors")
@@ -286,7 +286,7 @@ def test_copy_instances(x):
 def test_deepcopy_tensor(x):
     y = copy.deepcopy(x)
     y.add_(1)
-    return x, y, copy.copy(x) is x
+    return x, y
 
 
 @program("collections.abc checks and abstract methods")

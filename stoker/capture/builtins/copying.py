@@ -75,7 +75,11 @@ def _copied(m: Machine, value: Value, special: str, part, known: Memo) -> Value:
 def _copied_tensor(m: Machine, value: TensorValue) -> Value:
     """A tensor with a storage of its own: for those that are no view and have neither history nor attributes."""
     real = value.real
-    if not value.fake.is_leaf or value.cls is not torch.Tensor or (real is not None and (real._is_view() or real.__dict__)):
+    if (
+        not value.fake.is_leaf
+        or value.cls is not torch.Tensor
+        or (real is not None and (real._is_view() or real.__dict__))
+    ):
         value.unsupported("copy.deepcopy()")
     copied = m.graph_method(m.graph_method(value, "detach", [], {}), "clone", [], {})
     if value.fake.requires_grad:

@@ -62,7 +62,9 @@ def _logs(method: Any, level: int) -> None:
         heard = real.isEnabledFor(level)
         m.guard(logger.source, Holds(lambda now: now.isEnabledFor(level) == heard, f"hears level {level}: {heard}"))
         if heard:
-            raise Break("logging", f"the logger {real.name!r} hears this message", "raise its level, or accept the break")
+            raise Break(
+                "logging", f"the logger {real.name!r} hears this message", "raise its level, or accept the break"
+            )
         return NONE
 
     handles(method)(handler)

@@ -277,8 +277,9 @@ def hash_(m: Machine, value: Value) -> Value:
 @handles(round)
 def round_(m: Machine, number: Value, ndigits: Value = NONE) -> Value:
     if isinstance(number, TensorValue):
-        decimals = {} if isinstance(ndigits, Constant) and ndigits.value is None else {"decimals": ndigits}
-        return m.graph_call(torch.round, [number], decimals)
+        if m.class_lookup(number.cls, "__round__") is m.MISSING:
+            m.raise_(TypeError, f"type {number.cls.__name__} doesn't define __round__ method")
+        number.unsupported("round()")
     if isinstance(number, InstanceValue):
         given = [] if isinstance(ndigits, Constant) and ndigits.value is None else [ndigits]
         found = value_or_none(number.special(m, "__round__", *given))

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from stoker import torch_private
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod
 from stoker.capture.values.value import Value
@@ -20,11 +23,19 @@ if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 
-def enter_scope(make: Callable[..., Any], *args: Any) -> Any:
-    """Enter a new scope; what is returned is the way out."""
-    scope = make(*args)
+def enter_inference_mode(enabled: bool) -> Any:
+    """Enter; what is returned is the way out."""
+    scope = torch_private.InferenceMode(enabled)
     scope.__enter__()
     return scope
+
+
+def enter_device(device: torch.device) -> Any:
+    device.__enter__()
+    return device
+
+
+ENTER: dict[type, Callable[..., Any]] = {torch_private.InferenceMode: enter_inference_mode, torch.device: enter_device}
 
 
 def leave_scope(scope: Any) -> None:
@@ -34,8 +45,8 @@ def leave_scope(scope: Any) -> None:
 class ScopeValue(Value):
     """A context manager of torch that changes how operators behave, and nothing else."""
 
-    def __init__(self, kind: type, make: Callable[..., Any], *args: Any) -> None:
-        self.kind, self.make, self.args = kind, make, args
+    def __init__(self, kind: type, argument: Any) -> None:
+        self.kind, self.argument = kind, argument
         self.scope: Any = None
         self.node: Node | None = None
 
@@ -49,9 +60,9 @@ class ScopeValue(Value):
         return BuiltinMethod(self, name)
 
     def method___enter__(self, m: Machine) -> Value:
-        self.scope = enter_scope(self.make, *self.args)
+        self.scope = ENTER[self.kind](self.argument)
         m.open_scopes.append(self)
-        self.node = self._node(m, enter_scope, (self.make, *self.args))
+        self.node = self._node(m, ENTER[self.kind], (self.argument,))
         return self
 
     def method___exit__(self, m: Machine, *error: Value) -> Value:
@@ -70,7 +81,5 @@ class ScopeValue(Value):
         return node
 
     def emit(self, e: Emitter) -> None:
-        if self not in e.m.open_scopes:
-            e.call_function(self.make, [Constant(a) for a in self.args])
-        else:
-            e.call_function(enter_scope, [Constant(self.make), *(Constant(a) for a in self.args)])
+        make = ENTER[self.kind] if self in e.m.open_scopes else self.kind
+        e.call_function(make, [Constant(self.argument)])

@@ -65,7 +65,9 @@ class ObjectValue(Value):
             try:
                 real = descriptor.__get__(self.real)
             except AttributeError:
-                m.guard(self.source, Holds(lambda now: not _is_filled(descriptor, now), f"has no {descriptor.__name__}"))
+                m.guard(
+                    self.source, Holds(lambda now: not _is_filled(descriptor, now), f"has no {descriptor.__name__}")
+                )
                 return None
             self.slots[descriptor] = m.wrap(real, Slot(self.source, descriptor))
         return self.slots.get(descriptor)

@@ -77,8 +77,6 @@ class TensorValue(Value):
             return self.extra[name]
         if name == "shape":
             return TupleValue([m.wrap_number(size) for size in self.fake.shape], torch.Size)
-        if name == "names":
-            return TupleValue([Constant(None)] * self.fake.dim())
         if name in METADATA:
             return m.wrap_constant(m.run_real(getattr, self.fake, name))
         if name in AUTOGRAD:
