@@ -10,6 +10,7 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <c10/util/SmallVector.h>
 #include <torch/csrc/PyInterpreter.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -46,6 +47,8 @@ bool is_tensor(PyObject* object) {
 
 // TensorSpec
 
+using Numbers = c10::SmallVector<int64_t, 4>;
+
 // What a tensor must look like. ANY stands for any size or stride.
 struct Spec {
   PyTypeObject* type;
@@ -55,17 +58,19 @@ struct Spec {
   c10::Layout layout;
   bool requires_grad;
   bool has_strides;
-  std::vector<int64_t> sizes, strides;
+  Numbers sizes, strides;
+  bool operator==(const Spec&) const = default;
 };
 
+// The spec lies in the object itself: a check reads few cache lines, and thousands of them are read in a row.
 struct TensorSpec {
   PyObject_HEAD
-  Spec* spec;
+  Spec spec;
 };
 
-const Spec& spec_of(PyObject* object) { return *reinterpret_cast<TensorSpec*>(object)->spec; }
+const Spec& spec_of(PyObject* object) { return reinterpret_cast<TensorSpec*>(object)->spec; }
 
-bool numbers_match(const std::vector<int64_t>& expected, c10::IntArrayRef actual) {
+inline bool numbers_match(const Numbers& expected, c10::IntArrayRef actual) {
   if (expected.size() != actual.size()) return false;
   for (size_t i = 0; i < actual.size(); ++i)
     if (expected[i] != actual[i] && expected[i] != ANY) return false;
@@ -137,7 +142,7 @@ std::string mismatch(const Spec& spec, PyObject* object) {
 }
 
 // Numbers from a tuple, or those of the example where it is None.
-bool read_numbers(PyObject* given, c10::IntArrayRef example, std::vector<int64_t>& numbers) {
+bool read_numbers(PyObject* given, c10::IntArrayRef example, Numbers& numbers) {
   if (given == Py_None) {
     numbers.assign(example.begin(), example.end());
     return true;
@@ -172,15 +177,15 @@ PyObject* guarded(Function function) {
 
 PyObject* make_tensor_spec(PyObject* object, PyObject* sizes, PyObject* strides) {
   const at::Tensor& tensor = unpack(object);
-  auto spec = std::make_unique<Spec>(Spec{Py_TYPE(object), tensor.key_set().raw_repr(), tensor.dtype(), tensor.device(),
-                                          tensor.layout(), tensor.requires_grad(), layout_has_strides(tensor), {}, {}});
-  if (!read_numbers(sizes, tensor.sizes(), spec->sizes)) return nullptr;
-  if (spec->has_strides && !read_numbers(strides, tensor.strides(), spec->strides)) return nullptr;
-  auto* self = reinterpret_cast<TensorSpec*>(tensor_spec_type->tp_alloc(tensor_spec_type, 0));
-  if (!self) return nullptr;
-  Py_INCREF(spec->type);
-  self->spec = spec.release();
-  return reinterpret_cast<PyObject*>(self);
+  Spec spec{Py_TYPE(object), tensor.key_set().raw_repr(), tensor.dtype(), tensor.device(),
+            tensor.layout(), tensor.requires_grad(), layout_has_strides(tensor), {}, {}};
+  if (!read_numbers(sizes, tensor.sizes(), spec.sizes)) return nullptr;
+  if (spec.has_strides && !read_numbers(strides, tensor.strides(), spec.strides)) return nullptr;
+  PyObject* made = tensor_spec_type->tp_alloc(tensor_spec_type, 0);
+  if (!made) return nullptr;
+  new (&reinterpret_cast<TensorSpec*>(made)->spec) Spec(std::move(spec));
+  Py_INCREF(spec_of(made).type);
+  return made;
 }
 
 PyObject* tensor_spec(PyObject*, PyObject* arguments, PyObject* keywords) {
@@ -195,16 +200,14 @@ PyObject* tensor_spec(PyObject*, PyObject* arguments, PyObject* keywords) {
 
 int spec_traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(object));
-  if (const Spec* spec = reinterpret_cast<TensorSpec*>(object)->spec) Py_VISIT(spec->type);
+  Py_VISIT(spec_of(object).type);
   return 0;
 }
 
 void spec_dealloc(PyObject* object) {
   PyObject_GC_UnTrack(object);
-  if (const Spec* spec = reinterpret_cast<TensorSpec*>(object)->spec) {
-    Py_DECREF(spec->type);
-    delete spec;
-  }
+  Py_DECREF(spec_of(object).type);
+  spec_of(object).~Spec();
   free_object(object);
 }
 
@@ -458,6 +461,8 @@ bool tensor_matches(PyObject* spec, PyObject* object) {
 }
 
 bool tensor_spec_runs_python(PyObject* spec) { return !THPVariable_CheckTypeExact(spec_of(spec).type); }
+
+bool tensor_specs_equal(PyObject* one, PyObject* other) { return spec_of(one) == spec_of(other); }
 
 bool torch_state_matches(PyObject* state) {
   return ask([&] { return state_matches(state_of(state)); });

@@ -27,6 +27,7 @@ Shapes: TypeAlias = tuple[Sequence[Binding], Sequence[Condition], Sequence[int]]
 class GuardProgram:
     slot_count: int
     size: int
+    followed: int
     state: TorchState | None
     def __new__(
         cls,
