@@ -57,11 +57,16 @@ def transformers_model(kind: str) -> tuple[torch.nn.Module, dict[str, Any]]:
     if hasattr(config, "layer_types"):
         settings["layer_types"] = None
     config = AutoConfig.for_model(kind, **settings)
+    with torch.device("meta"):
+        refuse_large(AutoModel.from_config(config))
     model = AutoModel.from_config(config)
-    size = sum(p.numel() for p in model.parameters())
-    if size > 60_000_000:
-        raise ValueError(f"{size:,} parameters: it does not get small")
     return model, inputs_of(model, config)
+
+
+def refuse_large(model: torch.nn.Module, limit: int = 25_000_000) -> None:
+    size = sum(p.numel() for p in model.parameters())
+    if size > limit:
+        raise ValueError(f"{size:,} parameters: it does not get small")
 
 
 def inputs_of(model: torch.nn.Module, config: Any) -> dict[str, Any]:
@@ -83,10 +88,9 @@ def inputs_of(model: torch.nn.Module, config: Any) -> dict[str, Any]:
 def timm_model(name: str) -> tuple[torch.nn.Module, dict[str, Any]]:
     import timm
 
+    with torch.device("meta"):
+        refuse_large(timm.create_model(name, pretrained=False))
     model = timm.create_model(name, pretrained=False)
-    size = sum(p.numel() for p in model.parameters())
-    if size > 60_000_000:
-        raise ValueError(f"{size:,} parameters")
     channels, height, width = model.default_cfg["input_size"]
     return model, {"x": torch.randn(2, channels, min(height, 224), min(width, 224))}
 
