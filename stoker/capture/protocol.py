@@ -233,6 +233,8 @@ class Protocol:
             folded = None
         else:
             folded = self.fold(operator.getitem, value, key)
+        if folded is None and isinstance(value, InstanceValue) and type(value.real).__module__ == "typing":
+            return self.wrap_object(self.run_real(operator.getitem, value.real, self.constant_of(key, "a type's argument")))
         return folded if folded is not None else value.item(self, key)
 
     def contains(self: Machine, container: Value, item: Value) -> Value:
