@@ -298,7 +298,7 @@ class Calls:
         """`object.__new__` and the constructors of built-in bases."""
         if cls.__flags__ & inspect.TPFLAGS_IS_ABSTRACT:
             self.raise_(TypeError, f"Can't instantiate abstract class {cls.__name__}")
-        if self.class_lookup(cls, "__del__") is not self.MISSING:
+        if isinstance(self.class_lookup(cls, "__del__"), types.FunctionType):
             raise SkipFrame(f"{cls.__qualname__} has a __del__: it must run when the last reference goes, not later")
         if issubclass(cls, BaseException):
             return ExceptionValue(cls, list(args))

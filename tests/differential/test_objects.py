@@ -248,7 +248,13 @@ def test_rich_comparison(x):
 @program("unhashable and unorderable instances raise TypeError")
 def test_unhashable(x):
     out = []
-    for f in (lambda: {Meter(1)}, lambda: Meter(1) < Meter(2), lambda: hash(Meter(1)), lambda: hash([]), lambda: {[]: 1}):
+    for f in (
+        lambda: {Meter(1)},
+        lambda: Meter(1) < Meter(2),
+        lambda: hash(Meter(1)),
+        lambda: hash([]),
+        lambda: {[]: 1},
+    ):
         try:
             out.append(f())
         except TypeError as error:
@@ -444,7 +450,15 @@ def test_call_words(x):
         return a
 
     out = []
-    for g in (lambda: f(), lambda: f(1), lambda: f(1, 2), lambda: f(1, 2, 3), lambda: f(1, 2, c=3, d=4), lambda: f(1, 2, a=1, c=2), lambda: Output()):
+    for g in (
+        lambda: f(),
+        lambda: f(1),
+        lambda: f(1, 2),
+        lambda: f(1, 2, 3),
+        lambda: f(1, 2, c=3, d=4),
+        lambda: f(1, 2, a=1, c=2),
+        lambda: Output(),
+    ):
         try:
             g()
         except TypeError as error:
@@ -473,7 +487,7 @@ class Outer:
 
 @program("ternaries, lambdas and conditionals in defaults")
 def test_mixed_expressions(x):
-    pick = (lambda c: (x + 1 if c else x - 1)) if x.ndim else None
+    pick = (lambda c: x + 1 if c else x - 1) if x.ndim else None
     table = {True: pick, False: None}
     return table[bool(x.ndim)](0), [v if v else -1 for v in (0, 1)], (x and 1) if x is None else "set"
 
@@ -483,7 +497,13 @@ def test_string_building(x):
     parts = []
     for i, d in enumerate(x.shape):
         parts.append(f"{i}:{d:03d}")
-    return x, ",".join(parts), "".join(reversed("abc")), ("%s|%5.2f|%r" % ("a", 1.5, [1])), "a".join(str(i) for i in range(3))
+    return (
+        x,
+        ",".join(parts),
+        "".join(reversed("abc")),
+        ("%s|%5.2f|%r" % ("a", 1.5, [1])),
+        "a".join(str(i) for i in range(3)),
+    )
 
 
 @program("bit tricks and integer loops")

@@ -221,7 +221,12 @@ class GeneratorValue(IteratorValue):
 
     def __del__(self) -> None:
         """Values live as long as the objects they stand for: CPython would close this generator here."""
-        if self.started and not self.finished and not self.running and self.frame.instructions[self.frame.position - 1].handler:
+        if (
+            self.started
+            and not self.finished
+            and not self.running
+            and self.frame.instructions[self.frame.position - 1].handler
+        ):
             self.abandoned.append(self.frame)
 
     def resume(self, m: Machine, sent: Value | None, raised: Raised | None = None) -> Value:
