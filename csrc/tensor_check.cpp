@@ -16,7 +16,6 @@
 
 #include <algorithm>
 #include <new>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -87,11 +86,20 @@ bool matches(const Spec& spec, PyObject* object) {
          numbers_match(spec.sizes, tensor->sizes()) && (!spec.has_strides || numbers_match(spec.strides, tensor->strides()));
 }
 
-template <typename Value>
-std::string differs(const char* what, const Value& was, const Value& is) {
-  std::ostringstream words;
-  words << what << ": was " << was << ", is " << is;
-  return words.str();
+// Strings are put together without streams: formatting a number through one needs facets of the very libstdc++ that
+// created the stream, and torch builds may bring a second one.
+std::string differs(const char* what, const std::string& was, const std::string& is) {
+  return std::string(what) + ": was " + was + ", is " + is;
+}
+
+std::string text(c10::Layout layout) {
+  switch (layout) {
+    case c10::kStrided: return "Strided";
+    case c10::kSparse: return "Sparse";
+    case c10::kMkldnn: return "Mkldnn";
+    case c10::kJagged: return "Jagged";
+    default: return "Sparse compressed";
+  }
 }
 
 std::string text(bool value) { return value ? "True" : "False"; }
@@ -109,17 +117,15 @@ std::string text(caffe2::TypeMeta dtype) {
 }
 
 std::string text(c10::IntArrayRef numbers) {
-  std::ostringstream words;
-  words << '(';
+  std::string words = "(";
   for (size_t i = 0; i < numbers.size(); ++i) {
-    if (i) words << ", ";
+    if (i) words += ", ";
     if (numbers[i] == ANY)
-      words << "any";
+      words += "any";
     else
-      words << numbers[i];
+      words += std::to_string(numbers[i]);
   }
-  words << (numbers.size() == 1 ? ",)" : ")");
-  return words.str();
+  return words + (numbers.size() == 1 ? ",)" : ")");
 }
 
 std::string mismatch(const Spec& spec, PyObject* object) {
@@ -127,11 +133,11 @@ std::string mismatch(const Spec& spec, PyObject* object) {
   const at::Tensor& tensor = unpack(object);
   if (tensor.dtype() != spec.dtype) return differs("dtype", text(spec.dtype), text(tensor.dtype()));
   if (tensor.device() != spec.device) return differs("device", spec.device.str(), tensor.device().str());
-  if (tensor.layout() != spec.layout) return differs("layout", spec.layout, tensor.layout());
+  if (tensor.layout() != spec.layout) return differs("layout", text(spec.layout), text(tensor.layout()));
   if (tensor.requires_grad() != spec.requires_grad)
     return differs("requires_grad", text(spec.requires_grad), text(tensor.requires_grad()));
   if (tensor.dim() != static_cast<int64_t>(spec.sizes.size()))
-    return differs<int64_t>("number of dimensions", spec.sizes.size(), tensor.dim());
+    return differs("number of dimensions", std::to_string(spec.sizes.size()), std::to_string(tensor.dim()));
   if (!numbers_match(spec.sizes, tensor.sizes())) return differs("sizes", text(spec.sizes), text(tensor.sizes()));
   if (spec.has_strides && !numbers_match(spec.strides, tensor.strides()))
     return differs("strides", text(spec.strides), text(tensor.strides()));
@@ -221,12 +227,11 @@ PyObject* spec_mismatch(PyObject* self, PyObject* object) {
 
 PyObject* spec_repr(PyObject* self) {
   const Spec& spec = spec_of(self);
-  std::ostringstream words;
-  words << "TensorSpec(" << spec.type->tp_name << ", " << text(spec.dtype) << ", " << spec.device << ", " << spec.layout
-        << ", sizes=" << text(spec.sizes);
-  if (spec.has_strides) words << ", strides=" << text(spec.strides);
-  words << ", requires_grad=" << text(spec.requires_grad) << ')';
-  return PyUnicode_FromString(words.str().c_str());
+  std::string words = std::string("TensorSpec(") + spec.type->tp_name + ", " + text(spec.dtype) + ", " + spec.device.str() +
+                      ", " + text(spec.layout) + ", sizes=" + text(spec.sizes);
+  if (spec.has_strides) words += ", strides=" + text(spec.strides);
+  words += ", requires_grad=" + text(spec.requires_grad) + ")";
+  return PyUnicode_FromString(words.c_str());
 }
 
 PyMethodDef spec_methods[] = {
