@@ -53,7 +53,9 @@ def transformers_model(kind: str) -> tuple[torch.nn.Module, dict[str, Any]]:
     from transformers import AutoConfig, AutoModel
 
     config = AutoConfig.for_model(kind)
-    settings = {name: value for name, value in SMALL.items() if hasattr(config, name) and isinstance(getattr(config, name), int)}
+    settings = {
+        name: value for name, value in SMALL.items() if hasattr(config, name) and isinstance(getattr(config, name), int)
+    }
     if hasattr(config, "layer_types"):
         settings["layer_types"] = None
     config = AutoConfig.for_model(kind, **settings)
@@ -106,7 +108,16 @@ def stub_torchvision() -> None:
                 raise AttributeError(name)
             return type(name, (), {})
 
-    for name in ("", ".transforms", ".transforms.functional", ".ops", ".ops.misc", ".models", ".datasets", ".models.feature_extraction"):
+    for name in (
+        "",
+        ".transforms",
+        ".transforms.functional",
+        ".ops",
+        ".ops.misc",
+        ".models",
+        ".datasets",
+        ".models.feature_extraction",
+    ):
         sys.modules[f"torchvision{name}"] = Anything(f"torchvision{name}")
 
 
@@ -185,11 +196,21 @@ def sweep(family: str, names: list[str], build: Any, backend: str, limit_seconds
 
 
 def render(data: dict[str, dict[str, Any]]) -> str:
-    lines = ["# Models", "", "Written by `python tools/sweep_models.py`. Small configurations, random weights, inference, `backend=\"eager\"`.", ""]
+    lines = [
+        "# Models",
+        "",
+        'Written by `python tools/sweep_models.py`. Small configurations, random weights, inference, `backend="eager"`.',
+        "",
+    ]
     for family, results in data.items():
         run = {name: r for name, r in results.items() if "unbuilt" not in r}
         kinds = Counter(_kind(r) for r in run.values())
-        lines += [f"## {family}", "", f"{len(run)} models: " + ", ".join(f"{count} {kind}" for kind, count in kinds.most_common()) + ".", ""]
+        lines += [
+            f"## {family}",
+            "",
+            f"{len(run)} models: " + ", ".join(f"{count} {kind}" for kind, count in kinds.most_common()) + ".",
+            "",
+        ]
         lines += ["| model | result | graphs | seconds | first reason |", "|---|---|---|---|---|"]
         for name, r in sorted(run.items(), key=lambda item: (_kind(item[1]) == "one graph", item[0])):
             reason = (r["reasons"] or [""])[0].replace("|", "\\|").replace("\n", " ")[:160]

@@ -7,6 +7,7 @@ Out: a `Captured`: graph, guards and effects as three things one can print, and 
 from __future__ import annotations
 
 import contextlib
+import sys
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from stoker import _C
 from stoker.bytecode import assemble, build
 from stoker.capture import builtins as _fills_the_tables  # noqa: F401
 from stoker.capture.emit import Emitter
+from stoker.capture.inline import MAXIMUM_DEPTH
 from stoker.capture.leave import leave_by_break, leave_by_return
 from stoker.capture.machine import Machine, Request, StepBreak, Steps, Stop, TorchModes
 from stoker.capture.policy import Policy
@@ -65,7 +67,7 @@ def capture(
     for _ in range(MAXIMUM_RESTARTS):
         state = _C.torch_state()
         machine = Machine(request, policy, history, dynamic)
-        with TorchModes(), closing_scopes(machine):
+        with TorchModes(), closing_scopes(machine), room_for_recursion():
             try:
                 stop = machine.evaluate(steps)
                 return finish(machine, stop, compile_graph, state)
@@ -88,6 +90,17 @@ def closing_scopes(m: Machine) -> Iterator[None]:
     finally:
         for scope in reversed(m.open_scopes):
             leave_scope(scope.scope)
+
+
+@contextlib.contextmanager
+def room_for_recursion() -> Iterator[None]:
+    """A call of the program takes a dozen calls of the evaluator."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit + 20 * MAXIMUM_DEPTH)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def _reason(found: Break) -> BreakReason:

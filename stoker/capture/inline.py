@@ -28,14 +28,14 @@ from stoker.capture.values.module import ModuleValue
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Arguments, Exhausted, Keywords, Value
-from stoker.errors import Break, Raised
+from stoker.errors import Break, Raised, SkipFrame
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
-MAXIMUM_DEPTH = 400
+MAXIMUM_DEPTH = 200
 AFTER_YIELD_FROM = 2  # RESUME's argument
 
 
@@ -72,7 +72,7 @@ class Calls:
         for name, cell in zip(code.co_freevars, function.closure(self), strict=True):
             frame.cells[name] = cell
         if code.co_flags & GENERATOR:
-            return GeneratorValue(frame)
+            return GeneratorValue(frame, self.abandoned)
         return self.run_inlined(frame)
 
     def run_inlined(self: Machine, frame: Frame) -> Value:
@@ -110,10 +110,18 @@ class Calls:
         finally:
             self.depth -= 1
             self.current = caller
+            frame.parent = None
         if frame.yielded is not None:
             return frame.yielded
         generator.result = result if result is not None else Constant(None)
         return None
+
+    def close_abandoned(self: Machine) -> None:
+        """Run what is left of generators that went out of reach while they waited inside `try`."""
+        while self.abandoned:
+            generator = GeneratorValue(self.abandoned.pop(), [])
+            generator.started = True
+            generator.method_close(self)
 
     def throw_into(self: Machine, frame: Frame, raised: Raised) -> Value | None:
         """Raise at the yield where a frame waits, or first in the iterator that its `yield from` waits for."""
@@ -263,6 +271,8 @@ class Calls:
         meta_call = self.class_lookup(type(cls), "__call__")
         if isinstance(meta_call, types.FunctionType):
             return self.call(self.bind(meta_call, self.wrap_object(cls), type(cls)), args, kwargs)
+        if isinstance(meta_call, type):
+            return self.call_class(meta_call, args, kwargs)
         return self.construct(cls, args, kwargs)
 
     def construct(self: Machine, cls: type, args: Arguments, kwargs: Keywords) -> Value:
@@ -277,7 +287,9 @@ class Calls:
             return made
         init = self.class_lookup(cls, "__init__")
         if isinstance(init, types.FunctionType):
-            self.call(self.bind(init, made, cls), args, kwargs)
+            result = self.call(self.bind(init, made, cls), args, kwargs)
+            if not (isinstance(result, Constant) and result.value is None):
+                self.raise_(TypeError, f"__init__() should return None, not '{result.python_type().__name__}'")
         elif init is not object.__init__ and not isinstance(made, ExceptionValue):
             builtin.builtin_init(self, made, init, args, kwargs)
         return made
@@ -286,6 +298,8 @@ class Calls:
         """`object.__new__` and the constructors of built-in bases."""
         if cls.__flags__ & inspect.TPFLAGS_IS_ABSTRACT:
             self.raise_(TypeError, f"Can't instantiate abstract class {cls.__name__}")
+        if isinstance(self.class_lookup(cls, "__del__"), types.FunctionType):
+            raise SkipFrame(f"{cls.__qualname__} has a __del__: it must run when the last reference goes, not later")
         if issubclass(cls, BaseException):
             return ExceptionValue(cls, list(args))
         if issubclass(cls, torch.nn.Module):

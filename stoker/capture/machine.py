@@ -89,6 +89,7 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Effects):
         self.sizes = Sizes(self.env, history, dynamic)
         self.depth = self.mode_changes = 0
         self.open_scopes: list[Any] = []
+        self.abandoned: list[Frame] = []
         self.raised_at: dict[int, tuple[int, Value]] = {}
         self.names: set[str] = set()
         self.inlined: set[types.CodeType] = set()
@@ -120,6 +121,10 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Effects):
             count += 1
             try:
                 outcome = HANDLERS[instruction.name](self, frame, instruction)
+                if outcome is not None:
+                    frame.clear()
+                if self.abandoned:
+                    self.close_abandoned()
             except Raised as raised:
                 self.current = frame
                 first = self.raised_at.setdefault(id(raised.value), (count - 1, raised.value))[0]
@@ -154,6 +159,8 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Effects):
             frame.position += 1
             try:
                 outcome = HANDLERS[instruction.name](self, frame, instruction)
+                if self.abandoned:
+                    self.close_abandoned()
             except Raised as raised:
                 self.current = frame
                 self.unwind(frame, instruction, raised)

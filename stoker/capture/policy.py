@@ -131,6 +131,7 @@ ENTERED_FILES = (
     f"{TORCH}/_lobpcg.py",
     f"{TORCH}/autograd/grad_mode.py",
     f"{TORCH}/_VF.py",
+    f"{TORCH}/_functorch/functional_call.py",
 )
 
 

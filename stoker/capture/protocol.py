@@ -153,6 +153,8 @@ class Protocol:
             found = attempt()
             if found is not None:
                 return found
+        if plain == "+" and issubclass(lt, (list, tuple, str, bytes)):
+            self.raise_(TypeError, concatenation_words(lt, rt))
         self.raise_(TypeError, f"unsupported operand type(s) for {text}: '{lt.__name__}' and '{rt.__name__}'")
         return None
 
@@ -233,6 +235,10 @@ class Protocol:
             folded = None
         else:
             folded = self.fold(operator.getitem, value, key)
+        if folded is None and isinstance(value, InstanceValue) and type(value.real).__module__ == "typing":
+            return self.wrap_object(
+                self.run_real(operator.getitem, value.real, self.constant_of(key, "a type's argument"))
+            )
         return folded if folded is not None else value.item(self, key)
 
     def contains(self: Machine, container: Value, item: Value) -> Value:
@@ -400,6 +406,13 @@ class Protocol:
 
     def cell_for(self: Machine, frame: Frame, name: str) -> Value:
         return frame.cells[name]
+
+
+def concatenation_words(left: type, right: type) -> str:
+    base = next(kind for kind in (list, tuple, str, bytes) if issubclass(left, kind))
+    if base is bytes:
+        return f"can't concat {right.__name__} to bytes"
+    return f'can only concatenate {base.__name__} (not "{right.__name__}") to {base.__name__}'
 
 
 SELF_MATCHING = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)

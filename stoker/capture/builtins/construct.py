@@ -48,7 +48,15 @@ def _number(m: Machine, cls: type, special: str, args: tuple[Value, ...]) -> Val
         return m.wrap_number(m.run_real(torch.sym_float, value.symbol))
     if isinstance(value, SymbolicValue) and cls is int:
         return m.wrap_number(m.run_real(torch.sym_int, value.symbol))
-    return m.wrap_constant(m.run_real(cls, *(m.constant_of(a, f"{cls.__name__}()") for a in args)))
+    if isinstance(value, InstanceValue) and not isinstance(value.storage, Constant):
+        m.raise_(TypeError, f"{_wanted(cls)}, not '{value.cls.__name__}'")
+    return m.wrap_constant(m.run_real(cls, *(m.plain(m.storage_of(a), f"{cls.__name__}()") for a in args)))
+
+
+def _wanted(cls: type) -> str:
+    if cls is int:
+        return "int() argument must be a string, a bytes-like object or a real number"
+    return "float() argument must be a string or a real number"
 
 
 @handles(int)

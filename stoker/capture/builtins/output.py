@@ -38,6 +38,10 @@ def _text(m: Machine, value: Value) -> Value:
 def print_(m: Machine, *args: Value, **kwargs: Value) -> Value:
     if any(not isinstance(value, Constant) for value in kwargs.values()):
         raise Break("print()", "it is told where to print by an object that is not plain data")
+    for name in ("sep", "end"):
+        given = kwargs.get(name, NONE).constant()
+        if given is not None and not isinstance(given, str):
+            m.raise_(TypeError, f"{name} must be None or a string, not {type(given).__name__}")
     if id(m.globals_of(vars(sys))) in m.mutated:
         raise Break("print()", "the captured code replaced sys.stdout or another attribute of sys")
     m.defer(BuiltinValue(builtins.print), [_text(m, value) for value in args], kwargs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import collections
 import functools
 import inspect
@@ -18,7 +19,7 @@ from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod, BuiltinValue, FunctionValue, MethodValue, PartialValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue, ObjectValue
 from stoker.capture.values.mapping import DictValue
-from stoker.capture.values.reference import IdentityValue
+from stoker.capture.values.reference import IdentityValue, ThreadIdentity
 from stoker.capture.values.sequence import ListValue, TupleValue, sort_values
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
@@ -201,6 +202,13 @@ def exception_repr(m: Machine, value: Value) -> Value:
     return Constant(f"{value.python_type().__name__}({', '.join(args)})")
 
 
+@on_object(BaseException.add_note)
+def add_note(m: Machine, value: Value, note: Value) -> Value:
+    if not m.has_attribute(value, "__notes__"):
+        value.set_attribute(m, "__notes__", ListValue([]))
+    return m.call(value.attribute(m, "__notes__").attribute(m, "append"), [note], {})
+
+
 @on_object(BaseException.with_traceback)
 def with_traceback(m: Machine, value: Value, trace: Value) -> Value:
     return value
@@ -265,12 +273,18 @@ def id_(m: Machine, value: Value) -> Value:
     return IdentityValue(value)
 
 
+@handles(_thread.get_ident)
+def get_ident(m: Machine) -> Value:
+    return ThreadIdentity(Constant("thread"))
+
+
 @handles(hash)
 def hash_(m: Machine, value: Value) -> Value:
-    if isinstance(value, InstanceValue):
-        found = value.special(m, "__hash__")
-        if found is not None:
-            return found
+    hasher = m.class_lookup(value.python_type(), "__hash__")
+    if hasher is None:
+        m.raise_(TypeError, f"unhashable type: '{value.python_type().__name__}'")
+    if isinstance(value, InstanceValue) and isinstance(hasher, types.FunctionType):
+        return m.call(m.bind(hasher, value, value.cls), [], {})
     return Constant(m.run_real(hash, m.constant_of(value, "hash()")))
 
 
@@ -361,6 +375,8 @@ def dir_(m: Machine, *args: Value) -> Value:
 
 @handles(functools.partial)
 def partial_(m: Machine, function: Value, *args: Value, **kwargs: Value) -> Value:
+    if isinstance(function, PartialValue):
+        return PartialValue(function.function, [*function.args, *args], {**function.kwargs, **kwargs})
     return PartialValue(function, list(args), dict(kwargs))
 
 

@@ -110,6 +110,8 @@ class InstanceValue(ObjectValue):
 
     def truth(self, m: Machine) -> bool:
         found = self.special(m, "__bool__")
+        if found is not None and found.python_type() is not bool:
+            m.raise_(TypeError, f"__bool__ should return bool, returned {found.python_type().__name__}")
         if found is None:
             found = self.special(m, "__len__")
         return True if found is None else found.truth(m)

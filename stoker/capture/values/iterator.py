@@ -214,10 +214,20 @@ class GeneratorValue(IteratorValue):
 
     kind = types.GeneratorType
 
-    def __init__(self, frame: Frame) -> None:
-        self.frame = frame
+    def __init__(self, frame: Frame, abandoned: list[Frame]) -> None:
+        self.frame, self.abandoned = frame, abandoned
         self.started = self.finished = self.running = False
         self.result: Value = Constant(None)
+
+    def __del__(self) -> None:
+        """Values live as long as the objects they stand for: CPython would close this generator here."""
+        if (
+            self.started
+            and not self.finished
+            and not self.running
+            and self.frame.instructions[self.frame.position - 1].handler
+        ):
+            self.abandoned.append(self.frame)
 
     def resume(self, m: Machine, sent: Value | None, raised: Raised | None = None) -> Value:
         """Run to the next yield; raises Exhausted (with `result` set) when the generator returns."""

@@ -293,6 +293,8 @@ def pairs_of(m: Machine, value: Value) -> list[tuple[Value, Value]]:
         return [(key, m.item(value, key)) for key in names]
     found = []
     for index, element in enumerate(value.items_list(m)):
+        if not hasattr(element.python_type(), "__iter__"):
+            m.raise_(TypeError, f"cannot convert dictionary update sequence element #{index} to a sequence")
         parts = element.items_list(m)
         if len(parts) != 2:
             m.raise_(ValueError, f"dictionary update sequence element #{index} has length {len(parts)}; 2 is required")

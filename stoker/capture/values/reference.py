@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -67,3 +68,10 @@ class IdentityValue(Value):
 
     def emit(self, e: Emitter) -> None:
         e.call_function(id, [self.value])
+
+
+class ThreadIdentity(IdentityValue):
+    """`threading.get_ident()`: used as a key by code that guards against recursion."""
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(_thread.get_ident, [])
