@@ -102,23 +102,25 @@ def stub_torchvision() -> None:
     if "torchvision" in sys.modules:
         return
 
+    class AnyClass(type):
+        def __getattr__(cls, name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return name
+
     class Anything(types.ModuleType):
         def __getattr__(self, name: str) -> Any:
             if name.startswith("__"):
                 raise AttributeError(name)
-            return type(name, (), {})
+            return AnyClass(name, (), {})
 
-    for name in (
-        "",
-        ".transforms",
-        ".transforms.functional",
-        ".ops",
-        ".ops.misc",
-        ".models",
-        ".datasets",
-        ".models.feature_extraction",
-    ):
-        sys.modules[f"torchvision{name}"] = Anything(f"torchvision{name}")
+    parts = "transforms transforms.functional ops ops.misc models datasets models.feature_extraction".split()
+    for name in ["torchvision", *(f"torchvision.{part}" for part in parts)]:
+        sys.modules[name] = Anything(name)
+        parent, _, child = name.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], child, sys.modules[name])
+
 
 
 def flat(value: Any, found: list[torch.Tensor]) -> list[torch.Tensor]:
