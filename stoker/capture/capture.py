@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.autograd.graph import saved_tensors_hooks
 from torch.fx import GraphModule, Node
 
 from stoker import _C
@@ -67,7 +68,7 @@ def capture(
     for _ in range(MAXIMUM_RESTARTS):
         state = _C.torch_state()
         machine = Machine(request, policy, history, dynamic)
-        with TorchModes(), closing_scopes(machine), room_for_recursion():
+        with TorchModes(), closing_scopes(machine), room_for_recursion(), saved_tensors_hooks(_same, _same):
             try:
                 stop = machine.evaluate(steps)
                 return finish(machine, stop, compile_graph, state)
@@ -80,6 +81,11 @@ def capture(
                     raise GraphBreakError(_reason(found)) from found
                 raise SkipFrame(f"what the break would leave cannot be rebuilt: {found}") from found
     raise CaptureBug(f"capture of {request.code.co_qualname} did not settle: {steps.reason}")
+
+
+def _same(tensor: torch.Tensor) -> torch.Tensor:
+    """Fake tensors that autograd saves while capturing are no business of hooks that the user set."""
+    return tensor
 
 
 @contextlib.contextmanager

@@ -8,6 +8,10 @@ instruction, a jump target, an exception handler.
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import sys
+import types
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from stoker.bytecode import VERSION, Handler, Instruction, build
@@ -29,6 +33,8 @@ from stoker.capture.resume import (
 )
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import PreviousException
+from stoker.capture.values.function import cell_contents
+from stoker.capture.values.iterator import GeneratorValue, RunningIterator
 from stoker.capture.values.value import Lazy, Null, Value
 from stoker.errors import SkipFrame
 from stoker.guard.source import Local
@@ -44,6 +50,7 @@ CONDITIONAL = frozenset(
     ]
 )
 READS_LOCAL = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "DELETE_FAST"})
+GENERATOR = types.GeneratorType
 WITH_NULL = "Nv" if NULL_BEFORE_CALLABLE else "vN"
 
 
@@ -79,6 +86,7 @@ def leave_by_break(e: Emitter, instruction: Instruction) -> None:
     below, operands = stack[:depth], stack[depth:]
     if any(isinstance(value, PreviousException) for value in operands):
         raise SkipFrame(f"capture cannot break at {instruction.name} inside an exception handler's own bookkeeping")
+    _refuse_frame_readers(instruction, operands)
     state = _Break(e, m, frame, instruction, below, operands, [], list(frame.handled))
     e.effects()
     _keep_cells(state)
@@ -92,6 +100,23 @@ def leave_by_break(e: Emitter, instruction: Instruction) -> None:
     if instruction.name in READS_LOCAL and instruction.value not in frame.locals:
         _unbind(state, instruction.value)
     _run(state)
+
+
+FRAME_READERS = {eval, exec, locals, vars, dir, super, sys._getframe, inspect.currentframe, inspect.stack}
+
+
+def _refuse_frame_readers(instruction: Instruction, operands: list[Value]) -> None:
+    """A call that looks at its caller's frame would see the replacement code's."""
+    if not instruction.name.startswith("CALL"):
+        return
+    for value in operands:
+        real = getattr(value, "real", None)
+        if isinstance(real, Callable) and _hashable(real) and real in FRAME_READERS:  # type: ignore[arg-type]
+            raise SkipFrame(f"{real.__name__}() looks at the frame of the function that calls it")
+
+
+def _hashable(real: object) -> bool:
+    return type(real).__hash__ is not None
 
 
 def _with_dead_markers_replaced(frame: Frame) -> list[Value]:
@@ -140,7 +165,7 @@ def _keep_stack(s: _Break) -> None:
 
 def _place_locals(s: _Break) -> None:
     """Give live locals a name that resume calls load; parameters are never overwritten, since sources read them."""
-    live = _live(s, s.instruction) | frozenset(_leading(s))
+    live = _live(s, s.instruction) | frozenset(_leading(s)) | _kept_alive(s)
     parameters = s.m.request.code.co_varnames[: len(s.m.request.bound)]
     for name in sorted(live):
         value = s.frame.locals.get(name)
@@ -205,12 +230,28 @@ def _native(s: _Break) -> tuple[Code, str]:
         before += [Instruction("PRECALL", i.value)] if HAS_PRECALL else []
         return [*before, _copy(i)], VALUE_MARK
     if i.name == "RERAISE":
+        error = s.operands[-1]
+        if error.source is None:
+            return [Instruction("RAISE_VARARGS", 1, positions=getattr(error, "positions", None))], ""
         return [Instruction("RERAISE", 0, positions=i.positions)], ""
+    if i.name == "LOAD_DEREF" and i.value not in s.m.request.code.co_freevars:
+        return _read_cell(s), VALUE_MARK
     if i.name == "LOAD_METHOD" or (i.name == "LOAD_ATTR" and i.flag):
         return [Instruction("LOAD_ATTR", i.value, positions=i.positions)], WITH_NULL
     if i.name == "LOAD_GLOBAL" and i.flag:
         return [Instruction("LOAD_GLOBAL", i.value, positions=i.positions)], WITH_NULL
     return [_copy(i)], VALUE_MARK * results_count(i, jump=False)
+
+
+def _read_cell(s: _Break) -> Code:
+    """LOAD_DEREF of a cell that the replacement code has as a plain local."""
+    name = s.instruction.value
+    free = name in s.frame.program.origin.code.co_freevars
+    arguments = [build.load_fast(f"__cell_{name}"), build.load_const(name), build.load_const(free)]
+    code = build.call(build.load_const(cell_contents), *arguments)
+    for part in code:
+        part.positions = s.instruction.positions
+    return code
 
 
 def _copy(i: Instruction) -> Instruction:
@@ -266,7 +307,9 @@ def _continue_in_handler(s: _Break) -> None:
 
 def _resume(s: _Break, target: int, marks: str, stack_names: list[str]) -> None:
     origin = s.frame.program.origin
-    live = tuple(sorted(name for name in origin.live_locals[target] if name in s.frame.locals or _stored_by(s, name)))
+    wanted = origin.live_locals[target] | _kept_alive(s)
+    deleted = s.instruction.value if s.instruction.name == "DELETE_FAST" else None
+    live = tuple(sorted(name for name in wanted if name in s.frame.locals and name != deleted))
     leading = _leading(s)
     live = tuple(name for name in live if name not in leading)
     continuation = Continuation(origin, target, marks, live, leading)
@@ -289,9 +332,15 @@ def _leading(s: _Break) -> tuple[str, ...]:
     return first if "__class__" in code.co_freevars and code.co_argcount and first[0] in s.frame.locals else ()
 
 
-def _stored_by(s: _Break, name: str) -> bool:
-    """May the instruction that runs natively itself bind this local? None that can break does."""
-    return False
+def _kept_alive(s: _Break) -> frozenset[str]:
+    """Locals that hold generators: even unused, they are closed only when the function returns."""
+    found = set()
+    for name in s.frame.program.origin.code.co_varnames:
+        value = s.frame.locals.get(name)
+        known = value.forced or value if type(value) is Lazy else value
+        if isinstance(known, (GeneratorValue, RunningIterator)) or isinstance(getattr(known, "real", None), GENERATOR):
+            found.add(name)
+    return frozenset(found)
 
 
 def _closure(names: tuple[str, ...]) -> Code:

@@ -10,6 +10,7 @@ Requirements:
 
 from __future__ import annotations
 
+import functools
 import itertools
 import linecache
 import types
@@ -238,7 +239,7 @@ class TorchModes:
             self.saved.append(lambda d=device, e=enabled: torch.set_autocast_enabled(d, e))
             self.saved.append(lambda d=device, k=kind: torch.set_autocast_dtype(d, k))
         for get, set_ in torch_private.ATTENTION_SWITCHES.values():
-            self.saved.append(lambda s=set_, on=get(): s(on))
+            self.saved.append(functools.partial(set_, get()))
         self.inference = inference
         return self
 

@@ -331,8 +331,10 @@ class Protocol:
             frame.push(NULL)
 
     def super_of(self: Machine, cls: Value, receiver: Value) -> Value:
-        start = receiver.constant() if isinstance(receiver, ClassValue) else receiver.python_type()
-        return SuperValue(self.constant_of(cls, "super()"), receiver, start)
+        after = self.constant_of(cls, "super()")
+        bound_to_class = isinstance(receiver, ClassValue) and issubclass(receiver.real, after)
+        start = receiver.constant() if bound_to_class else receiver.python_type()
+        return SuperValue(after, receiver, start, bound_to_class)
 
     def current_exception(self: Machine) -> Value | None:
         frame: Frame | None = self.current

@@ -100,7 +100,7 @@ def _suspended_code(frame: Frame, live: tuple[str, ...]) -> types.CodeType:
     wait = [
         *build.load_const(None),
         dataclasses.replace(waiting, offset=None),
-        Instruction("RESUME", 1, handler=waiting.handler),
+        Instruction("RESUME", target.value, handler=waiting.handler),
     ]
     prefix = [*opening, *restore, *wait, Instruction("JUMP", target)]
     for instruction in prefix:

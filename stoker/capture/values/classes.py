@@ -99,8 +99,8 @@ class ClassValue(ObjectValue):
 class SuperValue(Value):
     """`super()`: attribute lookup that starts after a class in another's method resolution order."""
 
-    def __init__(self, after: type, receiver: Value, start: type) -> None:
-        self.after, self.receiver, self.start = after, receiver, start
+    def __init__(self, after: type, receiver: Value, start: type, bound_to_class: bool) -> None:
+        self.after, self.receiver, self.start, self.bound_to_class = after, receiver, start, bound_to_class
 
     def python_type(self) -> type:
         return super
@@ -113,9 +113,9 @@ class SuperValue(Value):
             if name in vars(cls):
                 raw = vars(cls)[name]
                 m.guard_class_attribute(cls, name)
-                if isinstance(self.receiver, ClassValue) and not isinstance(raw, (types.FunctionType, classmethod)):
+                if self.bound_to_class and not isinstance(raw, (types.FunctionType, classmethod)):
                     return m.bind_to_class(raw, self.receiver)
-                if isinstance(self.receiver, ClassValue) and isinstance(raw, types.FunctionType):
+                if self.bound_to_class and isinstance(raw, types.FunctionType):
                     return m.wrap_object(raw)
                 return m.bind(raw, self.receiver, self.start)
         m.raise_(AttributeError, f"'super' object has no attribute '{name}'")

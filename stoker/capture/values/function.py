@@ -40,6 +40,7 @@ class CellValue(Value):
 
     def __init__(self, contents: Value | None, source: Source | None = None, root_name: str | None = None) -> None:
         self.contents, self.source, self.root_name = contents, source, root_name
+        self.was_empty = contents is EMPTY
 
     def python_type(self) -> type:
         return types.CellType
@@ -71,12 +72,25 @@ class CellValue(Value):
             e.store_attribute(self, "cell_contents", self.contents)
 
     def write_back(self, e: Emitter) -> None:
+        if self.contents is None and self.was_empty:
+            return
         if self.root_name is not None:
             e.store_free(self.root_name, self.contents)
         elif self.contents is None:
             e.delete_attribute(self, "cell_contents")
         else:
             e.store_attribute(self, "cell_contents", self.contents)
+
+
+def cell_contents(cell: types.CellType, name: str, free: bool) -> Any:
+    """What LOAD_DEREF gives, or raises."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        kind, where = (NameError, " in enclosing scope") if free else (UnboundLocalError, "")
+        words = "free" if free else "local"
+        message = f"cannot access {words} variable '{name}' where it is not associated with a value{where}"
+    raise kind(message)
 
 
 class FunctionValue(ObjectValue):
