@@ -69,16 +69,8 @@ def fake_kernel_context(get: Callable[[], object]) -> AbstractContextManager[obj
 is_scripting = torch.jit.is_scripting
 is_tracing = torch.jit.is_tracing
 script_annotate = torch.jit.annotate
+
 # For stoker.autograd.
-
-
-def function_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
-    """`apply` of an autograd function without the Python above it (for functorch, default arguments). 2.11, 2.13."""
-    return super(torch.autograd.Function, function).apply  # type: ignore[misc, no-any-return]
-
-
-functorch_is_active = torch._C._are_functorch_transforms_active
-"""Is a torch.func transform running? Then autograd functions must go through their own `apply`. 2.11, 2.13."""
 
 current_autograd_node = torch._C._current_autograd_node
 """The autograd node whose backward runs at this moment, for the sequence number of the forward operator. 2.11, 2.13."""

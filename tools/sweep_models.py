@@ -59,11 +59,16 @@ def transformers_model(kind: str) -> tuple[torch.nn.Module, dict[str, Any]]:
     if hasattr(config, "layer_types"):
         settings["layer_types"] = None
     config = AutoConfig.for_model(kind, **settings)
+    with torch.device("meta"):
+        refuse_large(AutoModel.from_config(config))
     model = AutoModel.from_config(config)
-    size = sum(p.numel() for p in model.parameters())
-    if size > 60_000_000:
-        raise ValueError(f"{size:,} parameters: it does not get small")
     return model, inputs_of(model, config)
+
+
+def refuse_large(model: torch.nn.Module, limit: int = 25_000_000) -> None:
+    size = sum(p.numel() for p in model.parameters())
+    if size > limit:
+        raise ValueError(f"{size:,} parameters: it does not get small")
 
 
 def inputs_of(model: torch.nn.Module, config: Any) -> dict[str, Any]:
@@ -85,10 +90,9 @@ def inputs_of(model: torch.nn.Module, config: Any) -> dict[str, Any]:
 def timm_model(name: str) -> tuple[torch.nn.Module, dict[str, Any]]:
     import timm
 
+    with torch.device("meta"):
+        refuse_large(timm.create_model(name, pretrained=False))
     model = timm.create_model(name, pretrained=False)
-    size = sum(p.numel() for p in model.parameters())
-    if size > 60_000_000:
-        raise ValueError(f"{size:,} parameters")
     channels, height, width = model.default_cfg["input_size"]
     return model, {"x": torch.randn(2, channels, min(height, 224), min(width, 224))}
 
@@ -98,23 +102,25 @@ def stub_torchvision() -> None:
     if "torchvision" in sys.modules:
         return
 
+    class AnyClass(type):
+        def __getattr__(cls, name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return name
+
     class Anything(types.ModuleType):
         def __getattr__(self, name: str) -> Any:
             if name.startswith("__"):
                 raise AttributeError(name)
-            return type(name, (), {})
+            return AnyClass(name, (), {})
 
-    for name in (
-        "",
-        ".transforms",
-        ".transforms.functional",
-        ".ops",
-        ".ops.misc",
-        ".models",
-        ".datasets",
-        ".models.feature_extraction",
-    ):
-        sys.modules[f"torchvision{name}"] = Anything(f"torchvision{name}")
+    parts = "transforms transforms.functional ops ops.misc models datasets models.feature_extraction".split()
+    for name in ["torchvision", *(f"torchvision.{part}" for part in parts)]:
+        sys.modules[name] = Anything(name)
+        parent, _, child = name.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], child, sys.modules[name])
+
 
 
 def flat(value: Any, found: list[torch.Tensor]) -> list[torch.Tensor]:

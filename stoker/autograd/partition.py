@@ -26,12 +26,12 @@ Chooser = Callable[[Joint], Sequence[Node]]
 
 @dataclass(frozen=True)
 class Parts:
-    """The two halves. `tensors` and `sizes` count what the forward keeps; `reached_by` names, for each gradient, its
-    tangents."""
+    """The two halves. `kept` are the tensors, and `sizes` counts the integers, that the forward keeps; `reached_by` names,
+    for each gradient, its tangents."""
 
     forward: GraphModule
     backward: GraphModule
-    tensors: int
+    kept: tuple[Node, ...]
     sizes: int
     tangents: tuple[int, ...]
     gradients: tuple[int, ...]
@@ -106,7 +106,7 @@ def split(joint: Joint, choose: Chooser) -> Parts:
     return Parts(
         forward,
         backward,
-        len(tensors),
+        tuple(tensors),
         len(sizes),
         tuple(p for p, _ in tangents),
         tuple(i for i, _ in gradients),

@@ -125,6 +125,7 @@ class Policy:
 
 ENTERED_FILES = (
     f"{STOKER}/capture/polyfill",
+    f"{TORCH}/__init__.py",
     f"{TORCH}/_jit_internal.py",
     f"{TORCH}/_tensor.py",
     f"{TORCH}/_utils.py",

@@ -54,6 +54,7 @@ class Frames:
     def on_miss(self, code: types.CodeType, function: Any, bound: list[Any], failures: list[tuple[Any, int]]) -> Any:
         refusal = self.policy.refuse_root(code)
         if refusal is not None:
+            record(Event("skip", code.co_qualname, f"{code.co_filename}:{code.co_firstlineno}", refusal))
             return _C.SKIP
         with _compiling:
             return self.compile_frame(Request(code, function, bound), failures)

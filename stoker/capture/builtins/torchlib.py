@@ -166,6 +166,13 @@ def check(m: Machine, condition: Value, message: Value | None = None) -> Value:
     return NONE
 
 
+@handles(torch._assert)
+def assert_(m: Machine, condition: Value, message: Value) -> Value:
+    if not condition.truth(m):
+        m.raise_(AssertionError, message)
+    return NONE
+
+
 @handles(typing.cast)
 def cast(m: Machine, kind: Value, value: Value) -> Value:
     return value
