@@ -117,3 +117,6 @@ ATTENTION_SWITCHES = {
     if name.startswith("_set_sdp_use_")
 }
 """Which attention kernels may be chosen: (getter, setter) by name; what torch.nn.attention.sdpa_kernel uses. 2.11, 2.13."""
+
+top_saved_tensors_hooks = torch._C._autograd._top_saved_tensors_default_hooks
+"""The innermost hooks that torch.autograd.graph.saved_tensors_hooks has set, or None. 2.11, 2.13."""

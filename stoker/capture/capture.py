@@ -17,7 +17,7 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.fx import GraphModule, Node
 
-from stoker import _C
+from stoker import _C, torch_private
 from stoker.bytecode import assemble, build
 from stoker.capture import builtins as _fills_the_tables  # noqa: F401
 from stoker.capture.emit import Emitter
@@ -68,7 +68,7 @@ def capture(
     for _ in range(MAXIMUM_RESTARTS):
         state = _C.torch_state()
         machine = Machine(request, policy, history, dynamic)
-        with TorchModes(), closing_scopes(machine), room_for_recursion(), saved_tensors_hooks(_same, _same):
+        with TorchModes(), closing_scopes(machine), room_for_recursion(), _no_saved_tensors_hooks():
             try:
                 stop = machine.evaluate(steps)
                 return finish(machine, stop, compile_graph, state)
@@ -86,6 +86,11 @@ def capture(
 def _same(tensor: torch.Tensor) -> torch.Tensor:
     """Fake tensors that autograd saves while capturing are no business of hooks that the user set."""
     return tensor
+
+
+def _no_saved_tensors_hooks() -> contextlib.AbstractContextManager[Any]:
+    active = torch_private.top_saved_tensors_hooks(False) is not None
+    return saved_tensors_hooks(_same, _same) if active else contextlib.nullcontext()
 
 
 @contextlib.contextmanager

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 Code = list[Instruction]
+HEAP_TYPE = 1 << 9
 
 
 class Emitter:
@@ -179,12 +180,21 @@ class Emitter:
         cls = Constant(value.cls)
         if isinstance(value, ExceptionValue):
             self.call_function(value.cls.__new__, [cls, *value.storage.raw_elements()])  # type: ignore[union-attr]
+            self.init_exception(value)
         elif value.storage is None:
             self.call_function(object.__new__, [cls])
         else:
             self.new_with_storage(value, cls)
         self.name_top(value)
         self.fill_instance(value)
+
+    def init_exception(self, value: ExceptionValue) -> None:
+        """With the exception on the stack: exceptions written in C take fields from their arguments in `__init__`."""
+        base = next(cls for cls in value.cls.__mro__ if not cls.__flags__ & HEAP_TYPE)
+        if base.__init__ is BaseException.__init__ or value.storage is None:
+            return
+        self.name_top(value)
+        self.method_call(value, base.__init__, value.storage.raw_elements())  # type: ignore[attr-defined]
 
     def new_with_storage(self, value: InstanceValue, cls: Value) -> None:
         storage = value.storage

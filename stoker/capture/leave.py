@@ -11,7 +11,6 @@ import dataclasses
 import inspect
 import sys
 import types
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from stoker.bytecode import VERSION, Handler, Instruction, build
@@ -32,8 +31,8 @@ from stoker.capture.resume import (
     resume_function,
 )
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.instance import PreviousException
 from stoker.capture.values.function import cell_contents
+from stoker.capture.values.instance import PreviousException
 from stoker.capture.values.iterator import GeneratorValue, RunningIterator
 from stoker.capture.values.value import Lazy, Null, Value
 from stoker.errors import SkipFrame
@@ -94,7 +93,8 @@ def leave_by_break(e: Emitter, instruction: Instruction) -> None:
     _place_locals(state)
     for exception in state.handled:
         e.load(exception)
-        e.code += enter_handler() if exception.source is not None else _raise_anew(state, exception)
+        known = exception.source is not None and getattr(exception, "positions", None) is None
+        e.code += enter_handler() if known else _raise_anew(state, exception)
     for operand in operands:
         e.load(operand)
     if instruction.name in READS_LOCAL and instruction.value not in frame.locals:
@@ -102,7 +102,8 @@ def leave_by_break(e: Emitter, instruction: Instruction) -> None:
     _run(state)
 
 
-FRAME_READERS = {eval, exec, locals, vars, dir, super, sys._getframe, inspect.currentframe, inspect.stack}
+FRAME_READERS = (eval, exec, locals, vars, dir, super, sys._getframe, inspect.currentframe, inspect.stack)
+FRAME_READER_NAMES = frozenset({"locals", "vars", "dir", "eval", "exec"})
 
 
 def _refuse_frame_readers(instruction: Instruction, operands: list[Value]) -> None:
@@ -111,12 +112,8 @@ def _refuse_frame_readers(instruction: Instruction, operands: list[Value]) -> No
         return
     for value in operands:
         real = getattr(value, "real", None)
-        if isinstance(real, Callable) and _hashable(real) and real in FRAME_READERS:  # type: ignore[arg-type]
-            raise SkipFrame(f"{real.__name__}() looks at the frame of the function that calls it")
-
-
-def _hashable(real: object) -> bool:
-    return type(real).__hash__ is not None
+        if any(real is reader for reader in FRAME_READERS):
+            raise SkipFrame(f"{real.__name__}() looks at the frame of the function that calls it")  # type: ignore[union-attr]
 
 
 def _with_dead_markers_replaced(frame: Frame) -> list[Value]:
@@ -234,6 +231,12 @@ def _native(s: _Break) -> tuple[Code, str]:
         if error.source is None:
             return [Instruction("RAISE_VARARGS", 1, positions=getattr(error, "positions", None))], ""
         return [Instruction("RERAISE", 0, positions=i.positions)], ""
+    if i.name in READS_LOCAL:
+        return [dataclasses.replace(_copy(i), value=s.places.get(i.value, i.value))], VALUE_MARK * results_count(
+            i, jump=False
+        )
+    if i.name == "DELETE_DEREF" and i.value not in s.m.request.code.co_freevars:
+        return build.load_fast(f"__cell_{i.value}") + build.delete_attr("cell_contents"), ""
     if i.name == "LOAD_DEREF" and i.value not in s.m.request.code.co_freevars:
         return _read_cell(s), VALUE_MARK
     if i.name == "LOAD_METHOD" or (i.name == "LOAD_ATTR" and i.flag):
@@ -333,9 +336,12 @@ def _leading(s: _Break) -> tuple[str, ...]:
 
 
 def _kept_alive(s: _Break) -> frozenset[str]:
-    """Locals that hold generators: even unused, they are closed only when the function returns."""
+    """Unused locals that stay: all where the code asks for `locals()`; else generators, closed only when it returns."""
+    code = s.frame.program.origin.code
+    if not FRAME_READER_NAMES.isdisjoint(code.co_names):
+        return frozenset(name for name in code.co_varnames if name in s.frame.locals)
     found = set()
-    for name in s.frame.program.origin.code.co_varnames:
+    for name in code.co_varnames:
         value = s.frame.locals.get(name)
         known = value.forced or value if type(value) is Lazy else value
         if isinstance(known, (GeneratorValue, RunningIterator)) or isinstance(getattr(known, "real", None), GENERATOR):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import types
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stoker.bytecode import Instruction, build, encode, reachable
 from stoker.capture.values.constant import Constant
@@ -35,8 +35,12 @@ def emit_generator(e: Emitter, generator: GeneratorValue) -> None:
         _emit_pending(e, generator.frame)
 
 
-def _finished() -> types.GeneratorType:
-    made = (nothing for nothing in ())
+def _nothing() -> Any:
+    yield from ()
+
+
+def _finished() -> Any:
+    made = _nothing()
     made.close()
     return made
 
@@ -81,7 +85,7 @@ def _emit_suspended(e: Emitter, generator: GeneratorValue) -> None:
     e.code += build.call(build.load_const(_start), build.call(function, *(e.detached(value) for value in arguments)))
 
 
-def _start(made: types.GeneratorType) -> types.GeneratorType:
+def _start(made: Any) -> Any:
     next(made)
     return made
 

@@ -53,7 +53,7 @@ class Text:
         return Constant(self.run_real(format, self.plain(value, "formatting"), spec))
 
     def convert_value(self: Machine, value: Value, conversion: int) -> Value:
-        function = {1: str, 2: repr, 3: ascii}[conversion]
+        function: Any = {1: str, 2: repr, 3: ascii}[conversion]
         if isinstance(value, InstanceValue):
             found = value.special(self, "__str__" if conversion == 1 else "__repr__")
             if found is not None:

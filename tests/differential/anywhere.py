@@ -10,9 +10,10 @@ import contextlib
 from collections.abc import Iterator
 from unittest import mock
 
+from harness import Program, Runner, compare
+
 import stoker
 import stoker.capture.capture
-from harness import Program, Runner, compare
 from stoker.bytecode import decode
 from stoker.capture.machine import Steps
 from stoker.errors import Break

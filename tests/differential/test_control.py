@@ -1,4 +1,7 @@
-"""Exceptions, pattern matching, and context managers."""
+"""Exceptions, pattern matching, and context managers.
+
+PYTEST_DONT_REWRITE: the asserts of programs are what is tested.
+"""
 
 from __future__ import annotations
 

@@ -44,6 +44,7 @@ def _copied(m: Machine, value: Value, special: str, part, known: Memo) -> Value:
     def register(made: Value) -> None:
         known[id(value)] = (made, value)
 
+    made: Value
     match value:
         case TensorValue():
             if special == "__copy__":
@@ -51,7 +52,7 @@ def _copied(m: Machine, value: Value, special: str, part, known: Memo) -> Value:
             made = _copied_tensor(m, value)
             register(made)
         case ListValue():
-            made: Value = ListValue([])
+            made = ListValue([])
             register(made)
             made._elements.extend(part(e) for e in value.elements(m))  # type: ignore[attr-defined]
         case TupleValue():

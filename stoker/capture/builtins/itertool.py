@@ -129,8 +129,13 @@ _pooled(itertools.permutations)
 _pooled(itertools.combinations)
 _pooled(itertools.combinations_with_replacement)
 
-if hasattr(itertools, "batched"):
+_batched = getattr(itertools, "batched", None)  # from 3.12
 
-    @handles(itertools.batched)
-    def batched(m: Machine, iterable: Value, n: Value) -> Value:
-        return _polyfilled(m, itertools.batched, iteration.batched, [m.iterate(iterable), n])
+
+def batched(m: Machine, iterable: Value, n: Value) -> Value:
+    assert _batched is not None
+    return _polyfilled(m, _batched, iteration.batched, [m.iterate(iterable), n])
+
+
+if _batched is not None:
+    handles(_batched)(batched)

@@ -16,7 +16,7 @@ import torch
 from stoker.capture.builtin import EXCEPTION_METHODS, handles, on_object, pure, special
 from stoker.capture.values.classes import ClassValue, SuperValue
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.function import BuiltinMethod, BuiltinValue, FunctionValue, MethodValue, PartialValue
+from stoker.capture.values.function import EMPTY, BuiltinMethod, BuiltinValue, FunctionValue, MethodValue, PartialValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue, ObjectValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.reference import IdentityValue, ThreadIdentity
@@ -357,8 +357,13 @@ def vars_(m: Machine, *args: Value) -> Value:
     if args:
         return args[0].attribute(m, "__dict__")
     frame = m.current
-    names = {name: (Constant(name), m.force(value)) for name, value in frame.locals.items()}
-    return DictValue(names)  # type: ignore[arg-type]
+    code = frame.program.origin.code
+    found = {name: m.force(frame.locals[name]) for name in code.co_varnames if name in frame.locals}
+    for name in (*code.co_cellvars, *code.co_freevars):
+        contents = frame.cells[name].contents if name in frame.cells else None
+        if contents is not None and contents is not EMPTY:
+            found[name] = frame.cells[name].get(m)
+    return DictValue({name: (Constant(name), value) for name, value in found.items()})
 
 
 @handles(dir)
