@@ -1,0 +1,179 @@
+// What generated kernels include: types, conversions, and math that compilers vectorize.
+//
+// Each function is branch-free, so that a loop around it becomes vector code. Rounding is exact where eager's is: the compiler
+// gets -ffp-contract=off, and a fused multiply-add is written out where it is meant.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
+namespace {
+
+using float16 = _Float16;
+
+struct bfloat16 {
+  uint16_t bits;
+};
+
+template <class To, class From>
+inline To bit_cast(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  __builtin_memcpy(&to, &from, sizeof(To));
+  return to;
+}
+
+inline float widen(bfloat16 x) { return bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
+
+inline bfloat16 narrow(float x) {
+  const uint32_t bits = bit_cast<uint32_t>(x);
+  const uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+  return bfloat16{static_cast<uint16_t>(x != x ? 0x7FC0 : rounded)};
+}
+
+// Conversion between any two element types.
+template <class To, class From>
+struct Convert {
+  static inline To from(From x) { return static_cast<To>(x); }
+};
+template <class From>
+struct Convert<bool, From> {
+  static inline bool from(From x) { return x != From(0); }
+};
+template <class To>
+struct Convert<To, bfloat16> {
+  static inline To from(bfloat16 x) { return Convert<To, float>::from(widen(x)); }
+};
+template <class From>
+struct Convert<bfloat16, From> {
+  static inline bfloat16 from(From x) { return narrow(static_cast<float>(x)); }
+};
+template <>
+struct Convert<bfloat16, bfloat16> {
+  static inline bfloat16 from(bfloat16 x) { return x; }
+};
+template <>
+struct Convert<bool, bfloat16> {
+  static inline bool from(bfloat16 x) { return widen(x) != 0; }
+};
+template <>
+struct Convert<float16, double> {
+  static inline float16 from(double x) { return static_cast<float16>(static_cast<float>(x)); }
+};
+template <class To, class From>
+inline To convert(From x) { return Convert<To, From>::from(x); }
+
+// Choosing keeps bfloat16 out of arithmetic.
+template <class T>
+inline T choose(bool condition, T yes, T no) { return condition ? yes : no; }
+inline bfloat16 choose(bool condition, bfloat16 yes, bfloat16 no) {
+  return bfloat16{condition ? yes.bits : no.bits};
+}
+
+// A comparison with NaN is false, so the other operand is kept only when it is a number.
+template <class T>
+inline T maximum(T a, T b) { return (a > b || a != a) ? a : b; }
+template <class T>
+inline T minimum(T a, T b) { return (a < b || a != a) ? a : b; }
+
+inline int64_t floor_div(int64_t a, int64_t b) {
+  const int64_t q = a / b;
+  return q - ((a % b != 0) & ((a < 0) != (b < 0)));
+}
+inline int64_t floor_mod(int64_t a, int64_t b) {
+  const int64_t r = a % b;
+  return r + ((r != 0) & ((r < 0) != (b < 0)) ? b : 0);
+}
+
+// Integer division as eager does it; dividing by zero is undefined there and 0 here.
+template <class T>
+inline T truncate_divide(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) return std::trunc(a / b);
+  else return b == 0 ? T(0) : static_cast<T>(a / b);
+}
+template <class T>
+inline T floor_divide(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    const T mod = std::fmod(a, b);
+    T div = (a - mod) / b;
+    div = (mod != 0 && (b < 0) != (mod < 0)) ? div - T(1) : div;
+    T whole = std::floor(div);
+    whole = div - whole > T(0.5) ? whole + T(1) : whole;
+    const T result = div != 0 ? whole : std::copysign(T(0), a / b);
+    return b == 0 ? a / b : result;
+  } else if (b == 0) {
+    return T(0);
+  } else {
+    const T q = static_cast<T>(a / b);
+    return static_cast<T>(q - ((a % b != 0) & ((a < 0) != (b < 0))));
+  }
+}
+template <class T>
+inline T remainder_of(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    const T mod = std::fmod(a, b);
+    return (mod != 0 && (b < 0) != (mod < 0)) ? mod + b : mod;
+  } else {
+    if (b == 0) return T(0);
+    const T mod = static_cast<T>(a % b);
+    return static_cast<T>((mod != 0 && (b < 0) != (mod < 0)) ? mod + b : mod);
+  }
+}
+template <class T>
+inline T fmod_of(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) return std::fmod(a, b);
+  else return b == 0 ? T(0) : static_cast<T>(a % b);
+}
+template <class T>
+inline T sign_of(T x) {
+  if constexpr (std::is_same_v<T, bool>) return x;
+  else return x != x ? x : static_cast<T>((x > T(0)) - (x < T(0)));
+}
+
+inline float fma(float a, float b, float c) {
+#ifdef __FMA__
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+// 2^n for whole n between -126 and 127.
+inline float power_of_two(int32_t n) { return bit_cast<float>((n + 127) << 23); }
+
+inline float exp_of(float x) {
+  const float clamped = x < -104.0f ? -104.0f : (x > 89.0f ? 89.0f : x);
+  const float shifted = fma(clamped, 1.44269504f, 12582912.0f);
+  const int32_t n = bit_cast<int32_t>(shifted) - 0x4B400000;
+  const float whole = shifted - 12582912.0f;
+  float r = fma(whole, -0.693145752f, clamped);
+  r = fma(whole, -1.42860677e-6f, r);
+  float p = 1.38409413e-3f;
+  p = fma(p, r, 8.37481581e-3f);
+  p = fma(p, r, 4.16682698e-2f);
+  p = fma(p, r, 1.66664720e-1f);
+  p = fma(p, r, 4.99999851e-1f);
+  p = fma(p, r, 1.0f);
+  p = fma(p, r, 1.0f);
+  const int32_t half = n >> 1;
+  const float result = p * power_of_two(half) * power_of_two(n - half);
+  return x != x ? x : result;
+}
+inline double exp_of(double x) { return std::exp(x); }
+
+template <class T> inline T sigmoid_of(T x) { return T(1) / (T(1) + exp_of(-x)); }
+#define STOKER_LIBRARY(name) \
+  template <class T> inline T name##_of(T x) { return std::name(x); }
+STOKER_LIBRARY(exp2) STOKER_LIBRARY(expm1) STOKER_LIBRARY(log) STOKER_LIBRARY(log2) STOKER_LIBRARY(log10)
+STOKER_LIBRARY(log1p) STOKER_LIBRARY(sin) STOKER_LIBRARY(cos) STOKER_LIBRARY(tan) STOKER_LIBRARY(asin)
+STOKER_LIBRARY(acos) STOKER_LIBRARY(atan) STOKER_LIBRARY(sinh) STOKER_LIBRARY(cosh) STOKER_LIBRARY(tanh)
+STOKER_LIBRARY(asinh) STOKER_LIBRARY(acosh) STOKER_LIBRARY(atanh) STOKER_LIBRARY(erf) STOKER_LIBRARY(erfc)
+STOKER_LIBRARY(lgamma)
+#undef STOKER_LIBRARY
+
+}  // namespace
