@@ -3,26 +3,34 @@
     import stoker
     model = stoker.compile(model)
 
-Reading order of the package: api, frame, bytecode, guard, capture, fake, shape. See docs/layout.md.
+Reading order of the package: docs/layout.md follows a call through it.
 """
 
 from stoker.api import (
     allow_in_graph,
+    aot,
     compile,
+    default_backend,
     disable,
-    is_compiling,
+    explain,
     mark_dynamic,
     mark_static,
     reset,
 )
 from stoker.backends import list_backends, register_backend
+from stoker.log import events
+from stoker.marks import is_compiling
 from stoker.options import Options
 
 __all__ = [
     "Options",
     "allow_in_graph",
+    "aot",
     "compile",
+    "default_backend",
     "disable",
+    "events",
+    "explain",
     "is_compiling",
     "list_backends",
     "mark_dynamic",

@@ -14,13 +14,15 @@ from typing import Any, TypeVar
 
 import torch
 
-from stoker import _C, log
+from stoker import _C, autograd, log
 from stoker.backends import Backend, checked, look_up
 from stoker.capture.policy import Policy
+from stoker.debug.explain import Explanation, explain_call
 from stoker.errors import BadArgument, NotCallable
 from stoker.frame import Frames
 from stoker.options import Options, resolve
 
+DEFAULT_BACKEND = "eager"
 F = TypeVar("F", bound=Callable[..., Any])
 _frames: weakref.WeakSet[Frames] = weakref.WeakSet()
 
@@ -28,7 +30,7 @@ _frames: weakref.WeakSet[Frames] = weakref.WeakSet()
 def compile(
     model: Any = None,
     *,
-    backend: str | Backend = "eager",
+    backend: str | Backend = DEFAULT_BACKEND,
     mode: str | None = None,
     options: Options | dict[str, Any] | None = None,
     dynamic: bool | None = None,
@@ -52,9 +54,7 @@ def compile(
         )
     if not callable(model):
         raise NotCallable(model)
-    frames = Frames(
-        checked(name, function), dynamic=dynamic, fullgraph=fullgraph, version_limit=settings.version_limit
-    )
+    frames = Frames(checked(name, function), dynamic=dynamic, fullgraph=fullgraph, version_limit=settings.version_limit)
     _frames.add(frames)
     return _wrap(model, frames)
 
@@ -71,7 +71,7 @@ def _wrap(model: Any, frames: Frames) -> Any:
         return _compiled_class(model, frames)
     if isinstance(model, functools.partial):
         return functools.partial(_wrap(model.func, frames), *model.args, **model.keywords)
-    call = getattr(type(model), "__call__", None)
+    call = vars(type(model)).get("__call__") or getattr(type(model), "__call__", None)  # noqa: B004
     if isinstance(call, types.FunctionType):
         return _C.Compiled(types.MethodType(call, model), frames.compiler)
 
@@ -92,6 +92,37 @@ def _compiled_class(cls: type, frames: Frames) -> Any:
 
         return construct
     raise NotCallable(cls)
+
+
+def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
+    """Call a function or module once under capture, compiling nothing, and tell what happened."""
+    if not callable(function):
+        raise NotCallable(function)
+    name, backend = look_up("eager")
+    frames = Frames(checked(name, backend), dynamic=None, fullgraph=False, version_limit=Options().version_limit)
+    target = function._call_impl if isinstance(function, torch.nn.Module) else function
+    return explain_call(_wrap(target, frames), frames.captured, args, kwargs)
+
+
+def aot(
+    fw_compiler: Callable[..., Any],
+    bw_compiler: Callable[..., Any] | None = None,
+    partition_fn: Any = "min-cut",
+    decompositions: Any = None,
+) -> Backend:
+    """A back end out of two functions that compile functional ATen graphs: `(graph_module, fake_inputs) -> callable`."""
+
+    def backend(graph_module: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
+        return autograd.aot(
+            graph_module,
+            example_inputs,
+            forward_compiler=fw_compiler,
+            backward_compiler=bw_compiler,
+            partition=partition_fn,
+            decompositions=decompositions,
+        )
+
+    return backend
 
 
 def disable(function: Any = None, *, recursive: bool = True) -> Any:
@@ -125,11 +156,6 @@ def allow_in_graph(function: F) -> F:
     return function
 
 
-def is_compiling() -> bool:
-    """True in code that is being captured, False when it runs in Python."""
-    return False
-
-
 def reset() -> None:
     """Forget every compiled version; the next calls compile anew."""
     for frames in _frames:
@@ -158,3 +184,8 @@ def _mark(tensor: torch.Tensor, attribute: str, index: int | list[int] | tuple[i
             raise BadArgument(f"dimension {dimension} of a tensor with {tensor.dim()} dimensions.")
         marks.add(dimension % tensor.dim())
     setattr(tensor, attribute, marks)
+
+
+def default_backend() -> Backend:
+    """The back end that `compile` uses when none is named."""
+    return look_up(DEFAULT_BACKEND)[1]

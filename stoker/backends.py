@@ -10,6 +10,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
+from stoker.autograd import aot_eager
 from stoker.errors import BackendFailed, BadArgument, UnknownBackend
 
 Backend = Callable[[GraphModule, list[Any]], Callable[..., Any]]
@@ -59,3 +60,6 @@ def checked(name: str, backend: Backend) -> Backend:
 def eager(graph_module: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     """Run the captured graph with eager PyTorch: no compilation, for looking at capture alone."""
     return graph_module.forward
+
+
+register_backend(aot_eager, name="aot_eager")

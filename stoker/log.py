@@ -36,7 +36,14 @@ def record(event: Event, *, level: int = logging.DEBUG) -> None:
         first = key not in _told
         _told.add(key)
     if first:
-        logger.log(level, "%s: %s (%s)%s", event.kind, event.subject, event.location, f": {event.reason}" if event.reason else "")
+        logger.log(
+            level,
+            "%s: %s (%s)%s",
+            event.kind,
+            event.subject,
+            event.location,
+            f": {event.reason}" if event.reason else "",
+        )
 
 
 def events(kind: str | None = None) -> list[Event]:

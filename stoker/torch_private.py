@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
+import torch.fx._lazy_graph_module
 from torch.autograd import Variable
 from torch.utils._python_dispatch import TorchDispatchMode as _TorchDispatchMode
 
@@ -60,3 +62,39 @@ def registered_fake_kernel(qualified_name: str) -> Callable[..., object] | None:
 def fake_kernel_context(get: Callable[[], object]) -> AbstractContextManager[object]:
     """What `torch.library.get_ctx()` answers inside a fake kernel. 2.13: `torch._library.fake_impl`."""
     return torch._library.fake_impl.set_ctx_getter(get)
+
+
+# Asked by libraries' Python code while it is captured; capture answers without calling them. Public, but of a namespace
+# that the rest of our code does not name. 2.11, 2.13.
+is_scripting = torch.jit.is_scripting
+is_tracing = torch.jit.is_tracing
+script_annotate = torch.jit.annotate
+# For stoker.autograd.
+
+
+def function_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
+    """`apply` of an autograd function without the Python above it (for functorch, default arguments). 2.11, 2.13."""
+    return super(torch.autograd.Function, function).apply  # type: ignore[misc, no-any-return]
+
+
+functorch_is_active = torch._C._are_functorch_transforms_active
+"""Is a torch.func transform running? Then autograd functions must go through their own `apply`. 2.11, 2.13."""
+
+current_autograd_node = torch._C._current_autograd_node
+"""The autograd node whose backward runs at this moment, for the sequence number of the forward operator. 2.11, 2.13."""
+
+next_sequence_number = torch.autograd._get_sequence_nr
+"""The number that the next autograd node of this thread will get. 2.11, 2.13."""
+
+has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
+"""Has an operator, by name, a kernel for a device: tells what eager runs from what it takes apart. 2.11, 2.13."""
+
+LazyGraphModule = torch.fx._lazy_graph_module._LazyGraphModule
+"""A GraphModule that writes its Python code when first called: compilers that only read the graph never pay. 2.13."""
+
+
+def write_code(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """The module with its Python code written, so that its `forward` is the code itself. 2.13."""
+    if isinstance(module, LazyGraphModule):
+        module.real_recompile()
+    return module

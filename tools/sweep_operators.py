@@ -2,8 +2,8 @@
 
     python tools/sweep_operators.py [--dtype float32] [--samples 8] [--only name] [--decompose]
 
-For each sample: forward values and gradients of the function, and of its in-place form, eager against compiled, bit for bit
-(within rounding with --decompose). A sample that eager itself refuses is skipped.
+For each sample: forward values and gradients of the function, and of its in-place form, eager against compiled, bit
+for bit (within rounding with --decompose). A sample that eager itself refuses is skipped.
 """
 
 from __future__ import annotations
@@ -113,13 +113,23 @@ def difference(found: Any, expected: Any, exact: bool) -> str:
                 return f"a {kind} has other metadata"
             if kind == "value" and a.layout is torch.strided and a.numel() > 1 and real_strides(a) != real_strides(b):
                 return f"a {kind} has other strides"
-            tolerance: dict[str, Any] = {"rtol": 0, "atol": 0} if exact else {"rtol": 1e-4, "atol": 1e-4}
-            try:
-                torch.testing.assert_close(a, b, equal_nan=True, **tolerance)
-            except AssertionError as error:
-                if exact and kind == "gradient" and torch.allclose(a, b, equal_nan=True):
-                    return "rounding"
-                return f"a {kind} differs: " + " ".join(str(error).split("\n")[2:5])[:100]
+            if wrong := unequal(a, b, exact):
+                return wrong if wrong == "rounding" else f"a {kind} differs: {wrong}"
+    return ""
+
+
+def unequal(a: torch.Tensor, b: torch.Tensor, exact: bool) -> str:
+    """'' when equal (close, unless `exact`), 'rounding' when close but not equal, else in what way they differ."""
+    try:
+        torch.testing.assert_close(a, b, equal_nan=True, **({} if exact else {"rtol": 1e-4, "atol": 1e-4}))
+    except AssertionError as error:
+        return " ".join(str(error).split("\n")[2:5])[:100]
+    if not exact:
+        return ""
+    try:
+        torch.testing.assert_close(a, b, equal_nan=True, rtol=0, atol=0)
+    except AssertionError:
+        return "rounding"
     return ""
 
 
@@ -163,33 +173,37 @@ def verdict(row: dict[str, int]) -> str:
     return "fail"
 
 
-def write_page(path: Path, dtype: str, rows: dict[str, Any]) -> None:
-    count = Counter(verdict(row) for row in rows.values())
+def write_page(path: Path, found: dict[str, dict[str, Any]]) -> None:
     lines = [
-        f"# Operators through aot_eager ({dtype})",
+        "# Operators through aot_eager",
         "",
-        "Written by tools/sweep_operators.py from OpInfo's samples: forward, gradients, in-place forms, bit for bit.",
+        "Written by tools/sweep_operators.py from OpInfo's samples: forward, gradients, in-place forms, eager against",
+        "compiled, bit for bit. *Rounding*: close, not equal; eager's gradient formula takes another path for tensor",
+        "subclasses, or its in-place kernel rounds differently. *As captured*: shapes depend on data, or memory is",
+        "exchanged; the graph runs as it was captured.",
+        "*Skipped*: no sample that eager takes.",
         "",
-        f"{count['pass']} pass bit for bit, {count['rounding']} up to rounding (eager's gradient formula asks whether a tensor is "
-        f"a subclass, and takes another path), {count['eager']} run as captured (their shapes depend on data, or they change memory), "
-        f"{count['fail']} fail, {count['skip']} have no sample that eager takes.",
-        "",
-        "| operator | verdict | reasons |",
-        "|---|---|---|",
+        "| type | pass | rounding | as captured | fail | skipped |",
+        "|---|---|---|---|---|---|",
     ]
-    for name, row in sorted(rows.items()):
-        if verdict(row) in ("fail", "eager", "rounding"):
-            reasons = "; ".join(f"{k} ({v})" for k, v in row.items() if k not in ("", "skip")).replace("|", "/")
-            lines.append(f"| {name} | {verdict(row)} | {reasons} |")
+    for dtype, rows in found.items():
+        count = Counter(verdict(row) for row in rows.values())
+        numbers = [count[k] for k in ("pass", "rounding", "eager", "fail", "skip")]
+        lines.append(f"| {dtype} | " + " | ".join(map(str, numbers)) + " |")
+    lines += ["", "| operator | type | verdict | reasons |", "|---|---|---|---|"]
+    for dtype, rows in found.items():
+        for name, row in sorted(rows.items()):
+            if verdict(row) in ("fail", "eager", "rounding"):
+                reasons = "; ".join(f"{k} ({v})" for k, v in row.items() if k not in ("", "skip")).replace("|", "/")
+                lines.append(f"| {name} | {dtype} | {verdict(row)} | {reasons} |")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(lines) + "\n")
-    path.with_suffix(".json").write_text(json.dumps(rows, indent=1, sort_keys=True) + "\n")
-    print(dict(count))
+    path.with_suffix(".json").write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--dtype", default="float32", help="names of types, separated by commas")
     parser.add_argument("--samples", type=int, default=8)
     parser.add_argument("--only")
     parser.add_argument("--decompose", action="store_true")
@@ -199,9 +213,12 @@ def main() -> None:
     options: dict[str, Any] = {}
     if given.decompose:
         options["decompositions"] = importlib.import_module("stoker.decompose").table()
-    rows = sweep(getattr(torch, given.dtype), given.samples, given.only, options, not given.decompose)
-    if not given.only:
-        write_page(given.to, given.dtype, rows)
+    found: dict[str, dict[str, Any]] = {}
+    for dtype in given.dtype.split(","):
+        found[dtype] = sweep(getattr(torch, dtype), given.samples, given.only, options, not given.decompose)
+        print(dtype, dict(Counter(verdict(row) for row in found[dtype].values())), flush=True)
+        if not given.only:
+            write_page(given.to, found)
 
 
 if __name__ == "__main__":

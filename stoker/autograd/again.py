@@ -3,8 +3,8 @@
 In:  what a training call noted of its inputs, and gradients of its results.
 Out: gradients of its inputs that can be differentiated in turn.
 
-Right or refused: an input that was overwritten since, and that the gradients depend on, is an error, as it is in eager; random
-operators draw the same numbers again, from the generator's state at the first call.
+Right or refused: an input that was overwritten since, and that the gradients depend on, is an error, as it is in
+eager; random operators draw the same numbers again, from the generator's state at the first call.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import torch
 
 from stoker import torch_private
 from stoker.autograd.outcome import Computed, Rebuilt
+from stoker.autograd.partition import ancestors
 
 if TYPE_CHECKING:
     from stoker.autograd.runtime import Training
@@ -33,7 +34,8 @@ class Snapshot:
 
 
 def snapshot(training: Training, inputs: tuple[Any, ...]) -> Snapshot:
-    """Note what `differentiate_again` will need. Inputs that are written are not held as they are: that would be a cycle."""
+    """Note what `differentiate_again` will need. Inputs that are written are not held as they are: that would be a
+    cycle."""
     if training.joint.writes:
         written = {w.index for w in training.joint.writes}
         inputs = tuple(x.detach() if i in written else x for i, x in enumerate(inputs))
@@ -53,7 +55,7 @@ def differentiate_again(
         if joint.gradients[index] is not None or _matters(training, index):
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace operation: an "
-                f"input of shape {list(value.shape)} of a compiled graph was overwritten, and create_graph=True needs it."
+                f"input of shape {list(value.shape)} of a compiled graph was overwritten; create_graph=True needs it."
             )
     with torch.enable_grad(), _random_state(taken.random_state):
         given = tuple(x.clone() if i in written else x for i, x in enumerate(taken.inputs))
@@ -76,8 +78,6 @@ def differentiate_again(
 
 def _matters(training: Training, index: int) -> bool:
     """Do the gradients depend on this input?"""
-    from stoker.autograd.partition import ancestors
-
     needed = ancestors(g for g in training.joint.gradients if g is not None)
     return training.joint.inputs[index] in needed
 

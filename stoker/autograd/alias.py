@@ -3,21 +3,25 @@
 In:  fake tensors that share `FakeStorage`, and the view operators that made one from another.
 Out: for each tensor the node that holds its present content, however often its memory was written through other names.
 
-A storage has a root tensor; every other tensor on it is a chain of views from that root. Writing through one name computes
-the root's new content by the inverse of each view (`stoker.autograd.inverse`), and counts a version. A name that is read at
-an older version replays its chain. So after tracing nothing in the graph writes, and nothing depends on what shares memory.
+A storage has a root tensor; every other tensor on it is a chain of views from that root. Writing through one name
+computes the root's new content by the inverse of each view (`stoker.autograd.inverse`), and counts a version. A name
+that is read at an older version replays its chain. So after tracing nothing in the graph writes, and nothing depends
+on what shares memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
 import torch
 from torch.fx import Node
 
 from stoker.autograd.inverse import View, inverse
 from stoker.fake import FakeStorage, FakeTensor
 from stoker.fake.meta import Meta
+from stoker.shape.symnode import expr_of
 
 Emit = Callable[..., Node]
 """`emit(operator, *args, **kwargs)`: a new node of the graph, arguments being nodes and plain values."""
@@ -104,11 +108,27 @@ class AliasTable:
         storage = alias.storage
         storage.version += 1
         for place, content in [*chain, (alias, value)]:
-            place.node, place.version = content, storage.version
+            place.node = content
+            place.version = storage.version if _laid_out(content, place) else _STALE
 
     def fit(self, node: Node, alias: Alias) -> Node:
-        """The same content with exactly the metadata of the place, so that views replay on it."""
+        """The same content with the type and sizes of the place; at a root also with its strides, so that views
+        replay."""
         have, want = node.meta["val"].meta, alias.meta
-        if have.dtype is want.dtype and have.sizes == want.sizes and have.strides == want.strides:
+        same = have.dtype is want.dtype and equal_sizes(have.sizes, want.sizes) and have.device == want.device
+        if same and (alias.parent is not None or equal_sizes(have.strides, want.strides)):
             return node
         return self._emit(torch.ops.aten.copy.default, self.content(alias), node)
+
+
+_STALE = -1
+"""The version of a place whose content must be read back through its view: what was written is laid out differently."""
+
+
+def _laid_out(node: Node, alias: Alias) -> bool:
+    return equal_sizes(node.meta["val"].meta.strides, alias.meta.strides)
+
+
+def equal_sizes(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    """Are these the same expressions? Unlike `==` on symbolic sizes, the question leaves no guard behind."""
+    return len(a) == len(b) and all(x is y or expr_of(x) is expr_of(y) for x, y in zip(a, b))

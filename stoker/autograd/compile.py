@@ -6,20 +6,23 @@ Out: a callable with the captured program's own inputs and outputs.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch.fx import GraphModule
 
+from stoker import torch_private
 from stoker.autograd.functional import CannotTrace
 from stoker.autograd.inputs import make_inputs
 from stoker.autograd.joint import Joint, trace_joint
 from stoker.autograd.keep import min_cut
 from stoker.autograd.partition import Chooser, Parts, forward_only, is_random, split
-from stoker.autograd.runtime import Layout, Training, inference_call, training_call
+from stoker.autograd.runtime import Layout, Training, guarded_call, inference_call, training_call
 from stoker.autograd.trace import Decompositions
 from stoker.fake import DataDependent, NoMetaRule
+from stoker.log import Event, record
 
 Compiler = Callable[[GraphModule, list[Any]], Callable[..., Any]]
 
@@ -38,17 +41,20 @@ def aot(
     grad = torch.is_grad_enabled()
     with torch.inference_mode(False), torch.set_grad_enabled(grad):
         try:
-            inputs = make_inputs(graph_module, example_inputs, grad=grad)
+            inputs = make_inputs(graph_module, example_inputs)
             joint = trace_joint(graph_module, inputs, decompositions, grad=grad)
-        except (CannotTrace, DataDependent, NoMetaRule):
+        except (CannotTrace, DataDependent, NoMetaRule) as error:
+            location = str(graph_module.meta.get("location", "?"))
+            record(Event("as captured", "autograd", location, str(error)), level=logging.INFO)
             return graph_module
         if not joint.differentiable:
             module = forward_only(joint)
-            return inference_call(joint, forward_compiler(module, fake_inputs(module)))
+            call = inference_call(joint, forward_compiler(module, fake_inputs(module)))
+            return guarded_call(joint, call, graph_module)
         parts = split(joint, _chooser(partition, memory_budget))
         forward = forward_compiler(parts.forward, fake_inputs(parts.forward))
         backward = (backward_compiler or forward_compiler)(parts.backward, fake_inputs(parts.backward))
-    return training_call(_training(joint, parts, forward, backward, graph_module))
+    return guarded_call(joint, training_call(_training(joint, parts, forward, backward, graph_module)), graph_module)
 
 
 def aot_eager(graph_module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
@@ -58,7 +64,7 @@ def aot_eager(graph_module: GraphModule, example_inputs: Sequence[Any]) -> Calla
 
 def run_eagerly(module: GraphModule, inputs: list[Any]) -> Callable[..., Any]:
     """The compiler that compiles nothing."""
-    return module.forward
+    return torch_private.write_code(module).forward
 
 
 def fake_inputs(module: GraphModule) -> list[Any]:

@@ -1,10 +1,11 @@
 """Operators that write, as operators that compute: `x.add_(y)` is `add(x, y)` and x holding the result from there on.
 
 In:  a writing operator, its arguments, and the trace it is part of.
-Out: nodes that compute what would be written; the alias table told who holds it; the written tensors as eager returns them.
+Out: nodes that compute what would be written; the alias table told who holds it; the written tensors as eager returns
+     them.
 
-The functional form is ATen's own where it has one. An operator without one (a custom operator, a rare ATen one) becomes a
-single node that runs it on copies: `run_on_copies`.
+The functional form is ATen's own where it has one. An operator without one (a custom operator, a rare ATen one)
+becomes a single node that runs it on copies: `run_on_copies`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Node
 
+from stoker.autograd.alias import equal_sizes
 from stoker.autograd.inverse import View
 from stoker.fake import FakeTensor
 from stoker.fake.foreign import tensors_in
@@ -28,7 +30,8 @@ aten = torch.ops.aten
 
 Rewrite = Callable[..., Any]
 REWRITES: dict[Any, Rewrite] = {}
-"""Operators whose functional form is not found by name: those that write without saying so, and those that change metadata."""
+"""Operators whose functional form is not found by name: those that write without saying so, and those that change
+metadata."""
 
 
 class CannotTrace(RuntimeError):
@@ -116,7 +119,8 @@ def _resized(trace: Trace, target: FakeTensor, content: Node) -> None:
 
 
 def run_on_copies(func: Any, written: tuple[int, ...], *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-    """Run a writing operator on copies of the arguments at `written`; the copies, then the results that are not they."""
+    """Run a writing operator on copies of the arguments at `written`; the copies, then the results that are not
+    they."""
     copies = list(args)
     for position in written:
         copies[position] = _copy(args[position])
@@ -133,7 +137,9 @@ def _copy(value: Any) -> Any:
     return aten.clone.default(value)
 
 
-def _by_copies(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[FakeTensor]) -> Any:
+def _by_copies(
+    trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[FakeTensor]
+) -> Any:
     arguments = func._schema.arguments
     positional = list(args)
     names = [a.name for a in arguments]
@@ -186,12 +192,18 @@ def _copy_(trace: Trace, func: Any, target: Any, source: Any, non_blocking: bool
     target, source = trace.to_fakes((target, source))
     refuse_overlap(func, (target, source), {})
     result = trace.mode.propagate(func, (target, source, non_blocking), {})
-    have, want = source.meta, target.meta
-    if have.dtype is want.dtype and have.sizes == want.sizes and have.strides == want.strides and have.device == want.device:
+    if _alike(source, target):
         trace.aliases.write(target, trace.read(source))
     else:
         trace.aliases.write(target, trace.emit(aten.copy.default, trace.read(target), trace.read(source)))
     return result
+
+
+def _alike(a: FakeTensor, b: FakeTensor) -> bool:
+    """Is the content of one, as it is, what the other could hold?"""
+    if a.meta.dtype is not b.meta.dtype or a.meta.device != b.meta.device:
+        return False
+    return equal_sizes(a.meta.sizes, b.meta.sizes) and equal_sizes(a.meta.strides, b.meta.strides)
 
 
 @_rewrites("native_batch_norm.default")
@@ -208,7 +220,17 @@ def _batch_norm(
     return tuple(results)
 
 
-@_rewrites("t_.default", "transpose_.default", "squeeze_.default", "squeeze_.dim", "squeeze_.dims", "unsqueeze_.default")
+@_rewrites("native_batch_norm_backward.default")
+def _batch_norm_backward(trace: Trace, func: Any, *args: Any) -> Any:
+    """In training it takes the running statistics without reading them; the graph need not keep them for it."""
+    if args[7]:
+        args = (*args[:3], None, None, *args[5:])
+    return trace.record(func, args, {})
+
+
+@_rewrites(
+    "t_.default", "transpose_.default", "squeeze_.default", "squeeze_.dim", "squeeze_.dims", "unsqueeze_.default"
+)
 def _move(trace: Trace, func: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
     """A view of itself takes the tensor's place."""
     target = trace.to_fakes(target)
@@ -228,8 +250,14 @@ def _detach_(trace: Trace, func: Any, target: Any) -> Any:
     return target
 
 
-@_rewrites("resize_.default", "resize_as_.default", "set_.source_Tensor", "set_.default", "set_.source_Storage",
-           "set_.source_Storage_storage_offset", "as_strided_.default")
+@_rewrites(
+    "resize_.default",
+    "resize_as_.default",
+    "set_.source_Tensor",
+    "set_.default",
+    "set_.source_Storage",
+    "set_.source_Storage_storage_offset",
+)
 def _refuse(trace: Trace, func: Any, *args: Any, **kwargs: Any) -> Any:
     raise CannotTrace(f"{func} gives a tensor other memory")
 

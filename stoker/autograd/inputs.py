@@ -1,9 +1,9 @@
 """The fake inputs of a trace: what autograd and aliasing must know of the real ones.
 
 In:  a captured graph, its example inputs, and the fakes that capture made of them, where it did.
-Out: `Inputs`: fakes in memory of their own, leaves where the real ones are leaves, and for each the leaf whose gradient is
-     the input's. An input that is not a leaf enters through an autograd node, so that writing to it is as legal as in eager
-     and the gradient of what it held at the start can still be asked for.
+Out: `Inputs`: fakes in memory of their own, leaves where the real ones are leaves, and for each the leaf whose
+     gradient is the input's. An input that is not a leaf enters through an autograd node, so that writing to it is as
+     legal as in eager and the gradient of what it held at the start can still be asked for.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class Inputs:
                     raise CannotTrace("an input is written, and another input shares its memory")
 
 
-def make_inputs(captured: GraphModule, examples: Sequence[Any], *, grad: bool) -> Inputs:
+def make_inputs(captured: GraphModule, examples: Sequence[Any]) -> Inputs:
     """Fake inputs for a captured graph."""
     placeholders = [n for n in captured.graph.nodes if n.op == "placeholder"]
     given = [node.meta.get("example_value") for node in placeholders]
     mode = next((v.memory.mode for v in given if isinstance(v, FakeTensor)), None) or FakeMode()
     values, leaves, memories = [], [], []
     for example, known in zip(examples, given):
-        value, leaf = _enter(mode, example, known, grad)
+        value, leaf = _enter(mode, example, known)
         values.append(value)
         leaves.append(leaf)
         memories.append(value.memory if isinstance(value, FakeTensor) else None)
@@ -59,7 +59,7 @@ def make_inputs(captured: GraphModule, examples: Sequence[Any], *, grad: bool) -
     return Inputs(mode, names, tuple(values), tuple(memories), tuple(leaves), _overlaps(examples))
 
 
-def _enter(mode: FakeMode, example: Any, known: Any, grad: bool) -> tuple[Any, FakeTensor | None]:
+def _enter(mode: FakeMode, example: Any, known: Any) -> tuple[Any, FakeTensor | None]:
     """An input as the program sees it, and the leaf that stands for it."""
     if not isinstance(example, torch.Tensor):
         return (example if known is None else known), None
@@ -95,9 +95,18 @@ def _overlaps(examples: Sequence[Any]) -> tuple[frozenset[int], ...]:
             low = example.storage_offset() * example.element_size()
             reach = sum((s - 1) * t for s, t in zip(example.shape, example.stride())) + 1
             key = example.untyped_storage()._cdata
-            spans.setdefault(key, []).append((index, low, low + reach * example.element_size()))
+            spans.setdefault(key, []).append((index, int(low), int(low + reach * example.element_size())))
     pairs = []
     for group in spans.values():
         for position, (i, low, high) in enumerate(group):
             pairs += [frozenset((i, j)) for j, start, end in group[:position] if start < high and low < end]
     return tuple(pairs)
+
+
+def shares_written(inputs: Sequence[Any], written: frozenset[int]) -> bool:
+    """Does an input at one of these positions share memory with another input?"""
+    keys = [x.untyped_storage()._cdata if isinstance(x, torch.Tensor) else None for x in inputs]
+    present = [k for k in keys if k is not None]
+    if len(set(present)) == len(present):
+        return False
+    return any(not written.isdisjoint(pair) for pair in _overlaps(inputs))

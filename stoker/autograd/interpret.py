@@ -26,7 +26,7 @@ def run_captured(captured: GraphModule, inputs: Sequence[Any], trace: Trace) -> 
         if node.op == "output":
             outputs = args[0]
             return tuple(outputs) if isinstance(outputs, (list, tuple)) else (outputs,)
-        trace.location = node.meta.get("location", node.stack_trace)
+        trace.places.enter(node.meta.get("location", node.stack_trace), node.meta.get("recompute", False))
         values[node] = _run(captured, node, args, kwargs)
     return ()
 

@@ -3,8 +3,8 @@
 In:  a view operator with its arguments.
 Out: nodes: the view of another base (`replay`), or the base with the view's content replaced (`inverse`).
 
-The table below is by operator; a view it does not name is written through `as_strided_scatter`, which can express all views
-of one element type. tests/unit/autograd/test_inverse.py writes through every operator of the table.
+The table below is by operator; a view it does not name is written through `as_strided_scatter`, which can express all
+views of one element type. tests/unit/autograd/test_inverse.py writes through every operator of the table.
 """
 
 from __future__ import annotations
@@ -26,16 +26,19 @@ aten = torch.ops.aten
 
 
 SAME_VALUE = frozenset({aten.alias.default, aten.detach.default, aten.lift_fresh.default})
-"""Views of the whole as it is: of autograd's concern, or memory's. In a functional graph their result is their argument."""
+"""Views of the whole as it is: of autograd's concern, or memory's. In a functional graph their result is their
+argument."""
 
 
 PHYSICAL = {aten._conj.default: aten._conj_physical.default, aten._neg_view.default: aten.neg.default}
-"""Views that mark their elements to be conjugated or negated when read. A fake tensor has no such mark, so the graph computes."""
+"""Views that mark their elements to be conjugated or negated when read. A fake tensor has no such mark, so the graph
+computes."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`operator(base, *args, **kwargs)`, and which of its results, if it makes several. `grad` is the grad mode it ran under."""
+    """`operator(base, *args, **kwargs)`, and which of its results, if it makes several. `grad` is the grad mode it ran
+    under."""
 
     operator: Any
     args: tuple[Any, ...]

@@ -3,11 +3,13 @@
 In:  a captured graph, and fake inputs (`stoker.autograd.inputs`).
 Out: `Joint`: the graph, which results it has, what becomes of them after a call, and the gradients.
 
-The program runs on fake tensors under autograd; then the engine runs backward on them. Both are written down by one `Trace`.
+The program runs on fake tensors under autograd; then the engine runs backward on them. Both are written down by one
+`Trace`.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,12 +19,12 @@ from torch.fx import Graph, GraphModule, Node
 
 from stoker import torch_private
 from stoker.autograd.alias import Alias
+from stoker.autograd.functional import CannotTrace
 from stoker.autograd.inputs import Inputs
 from stoker.autograd.interpret import run_captured
 from stoker.autograd.outcome import Computed, Fixed, Given, Move, Outcome, Rebuilt, Step, Write
-from stoker.autograd.functional import CannotTrace
 from stoker.autograd.trace import Decompositions, Trace
-from stoker.fake import FakeStorage, FakeTensor
+from stoker.fake import DataDependent, FakeStorage, FakeTensor, NoMetaRule
 from stoker.fake.meta import meta_of
 from stoker.fake.tensor import make_fake
 
@@ -31,7 +33,8 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 @dataclass(frozen=True)
 class Joint:
-    """The whole program. `results` are nodes; `tangents` has a placeholder, or None, for each; `gradients` one for each input."""
+    """The whole program. `results` are nodes; `tangents` has a placeholder, or None, for each; `gradients` one for
+    each input."""
 
     graph: Graph
     constants: dict[str, torch.Tensor]
@@ -45,7 +48,7 @@ class Joint:
 
     @property
     def differentiable(self) -> bool:
-        return any(g is not None for g in self.gradients)
+        return any(t is not None for t in self.tangents)
 
 
 def trace_joint(captured: GraphModule, inputs: Inputs, decompositions: Decompositions | None, *, grad: bool) -> Joint:
@@ -59,6 +62,8 @@ def trace_joint(captured: GraphModule, inputs: Inputs, decompositions: Decomposi
         outputs = run_captured(captured, inputs.values, trace)
     inputs.check_written(trace.aliases)
     results = _Results(trace)
+    given = [n.meta["val"] for n in trace.graph.nodes if n.op in ("placeholder", "get_attr")]
+    results.taken.update(v.memory for v in given if isinstance(v, FakeTensor))
     with torch.no_grad(), trace:
         writes = _writes(trace, inputs, history, results)
         outcomes = tuple(_outcomes(trace, inputs, outputs, results))
@@ -78,23 +83,23 @@ class _Results:
     nodes: list[Node] = field(default_factory=list)
     asked: list[Node] = field(default_factory=list)
     tensors: list[FakeTensor | None] = field(default_factory=list)
+    taken: set[Any] = field(default_factory=set)
+    """The memory of inputs, constants and results so far."""
 
     def add(self, node: Node, tensor: FakeTensor | None) -> int:
-        """A result's position. One that would share memory with an input or another result is copied: values are separate."""
+        """A result's position. One that would share memory with an input or another result is copied: values are
+        separate."""
         for position, known in enumerate(self.tensors):
             if known is tensor and self.asked[position] is node:
                 return position
         self.asked.append(node)
-        memory = getattr(node.meta["val"], "memory", None)
-        if memory is not None and memory in self._taken():
-            node = self.trace.emit(torch.ops.aten.clone.default, node)
+        if isinstance(node.meta["val"], FakeTensor):
+            if node.meta["val"].memory in self.taken:
+                node = self.trace.emit(torch.ops.aten.clone.default, node)
+            self.taken.add(node.meta["val"].memory)
         self.nodes.append(node)
         self.tensors.append(tensor)
         return len(self.nodes) - 1
-
-    def _taken(self) -> set[Any]:
-        given = [n for n in self.trace.graph.nodes if n.op in ("placeholder", "get_attr")]
-        return {getattr(n.meta["val"], "memory", None) for n in (*given, *self.nodes)}
 
     def size(self, value: Any) -> Any:
         """A symbolic size that the caller needs."""
@@ -105,7 +110,8 @@ class _Results:
 def _writes(trace: Trace, inputs: Inputs, history: list[Any], results: _Results) -> tuple[Write, ...]:
     found = []
     for index, fake in enumerate(inputs.values):
-        storage = trace.aliases.storage(inputs.memories[index]) if isinstance(fake, FakeTensor) else None
+        memory = inputs.memories[index]
+        storage = None if memory is None else trace.aliases.storage(memory)
         if storage is None or not storage.version or storage.input != index:
             continue
         seen_by_autograd = fake.requires_grad and fake.grad_fn is not history[index]
@@ -192,7 +198,9 @@ def _in_place(view: Any) -> Any:
     return packet.default if view._overloadname in ("default", "int") else getattr(packet, view._overloadname)
 
 
-def _backward(trace: Trace, inputs: Inputs, results: _Results) -> tuple[tuple[Node | None, ...], tuple[Node | None, ...]]:
+def _backward(
+    trace: Trace, inputs: Inputs, results: _Results
+) -> tuple[tuple[Node | None, ...], tuple[Node | None, ...]]:
     wanted = [(p, t) for p, t in enumerate(results.tensors) if t is not None and t.requires_grad]
     sources = [(i, leaf) for i, leaf in enumerate(inputs.leaves) if leaf is not None]
     tangents: list[Node | None] = [None] * len(results.nodes)
@@ -204,13 +212,30 @@ def _backward(trace: Trace, inputs: Inputs, results: _Results) -> tuple[tuple[No
     for position, tensor in wanted:
         fakes.append(_tangent(trace, tensor))
         tangents[position] = trace.input(f"tangent_{position}", fakes[-1])
-    with torch.autograd.set_multithreading_enabled(False), torch.no_grad(), trace:
-        found = torch_private.run_backward(
-            tuple(t for _, t in wanted), tuple(fakes), tuple(leaf for _, leaf in sources), keep_graph=True
-        )
+    with torch.autograd.set_multithreading_enabled(False), torch.no_grad(), autocast_off(), trace:
+        found = _run_backward(tuple(t for _, t in wanted), tuple(fakes), tuple(leaf for _, leaf in sources))
         for (index, _), gradient in zip(sources, found):
             gradients[index] = None if gradient is None else trace.read(gradient)
     return tuple(tangents), tuple(gradients)
+
+
+def _run_backward(results: Any, tangents: Any, leaves: Any) -> tuple[torch.Tensor | None, ...]:
+    """The engine on fakes. A program whose backward eager refuses may still run forward: it is left as captured."""
+    try:
+        return torch_private.run_backward(results, tangents, leaves, keep_graph=True)
+    except (DataDependent, NoMetaRule):
+        raise
+    except RuntimeError as error:
+        raise CannotTrace(f"its backward raises {type(error).__name__}: {error}") from error
+
+
+def autocast_off() -> contextlib.ExitStack:
+    """The backward runs in the types that the forward chose, whatever autocast says where it is traced."""
+    stack = contextlib.ExitStack()
+    for device in ("cpu", "cuda"):
+        if torch.is_autocast_enabled(device):
+            stack.enter_context(torch.autocast(device, enabled=False))
+    return stack
 
 
 def _tangent(trace: Trace, tensor: FakeTensor) -> FakeTensor:

@@ -3,9 +3,9 @@
 In:  a Joint, and a memory budget from 0 (keep as little as possible) to 1 (compute nothing expensive twice).
 Out: the nodes to keep.
 
-Values are vertices; keeping one costs its bytes; the backward's reads are the sink. Inputs are at the source, and so is every
-operator that must not run again: random ones always, expensive ones while the budget allows. The cheapest cut is the answer.
-A cost is a preference, except `UNLIMITED`, which no solution crosses.
+Values are vertices; keeping one costs its bytes; the backward's reads are the sink. Inputs are at the source, and so
+is every operator that must not run again: random ones always, expensive ones while the budget allows. The cheapest cut
+is the answer. A cost is a preference, except `UNLIMITED`, which no solution crosses.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from stoker.autograd.partition import ancestors, descendants, is_random
 _RISKY = 1 << 48
 """The cost of keeping what somebody may overwrite before the backward reads it, and eager would not have kept."""
 
-aten = torch.ops.aten
+_UNWANTED = 1 << 40
+"""The added cost of keeping what the user asked to compute again (activation checkpointing)."""
 
-_CHEAP = frozenset(
-    """
-    clone copy _to_copy full full_like zeros zeros_like ones ones_like empty empty_like new_zeros new_ones new_full new_empty
-    new_empty_strided empty_strided arange scalar_tensor where masked_fill constant_pad_nd cat stack
-    select_scatter slice_scatter diagonal_scatter as_strided_scatter tril triu fill flip
-    sym_size sym_stride sym_numel sym_storage_offset
-    """.split()
-)
+_CHEAP_NAMES = """
+clone copy _to_copy full full_like zeros zeros_like ones ones_like empty empty_like new_zeros new_ones new_full
+new_empty new_empty_strided empty_strided arange scalar_tensor where masked_fill constant_pad_nd cat stack
+select_scatter slice_scatter diagonal_scatter as_strided_scatter tril triu fill flip sym_size sym_stride sym_numel
+sym_storage_offset
+"""
+_CHEAP = frozenset(_CHEAP_NAMES.split())
 """Operators worth running twice beside those tagged pointwise and views: they only move or make elements."""
 
 
@@ -43,7 +43,8 @@ def min_cut(memory_budget: float = 1.0) -> Callable[[Joint], Sequence[Node]]:
 
     def choose(joint: Joint) -> Sequence[Node]:
         problem = _Problem(joint)
-        expensive = sorted((n for n in problem.candidates if not _is_cheap(n)), key=_bytes_of_results, reverse=True)
+        costly = [n for n in problem.candidates if not n.meta["recompute"] and not _is_cheap(n)]
+        expensive = sorted(costly, key=_bytes_of_results, reverse=True)
         kept = problem.solve(frozenset(expensive))
         if memory_budget == 1.0 or not expensive:
             return kept
@@ -106,6 +107,8 @@ class _Problem:
         cost = 1 if node.op == "placeholder" else 2 + size_bytes(node)
         if is_view(node):
             cost += 2 * size_bytes(node)
+        if node.meta["recompute"]:
+            cost += _UNWANTED
         return cost + (_RISKY if node in self.risky else 0)
 
 

@@ -34,7 +34,8 @@ class Network:
 
 
 def minimum_cut(network: Network, source: int, sink: int) -> tuple[int, list[bool]]:
-    """The weight of the cheapest cut, and for each vertex whether it is on the source's side. Uses up the network's room."""
+    """The weight of the cheapest cut, and for each vertex whether it is on the source's side. Uses up the network's
+    room."""
     total = 0
     while (levels := _levels(network, source, sink)) is not None:
         total += _saturate(network, source, sink, levels)

@@ -1,11 +1,12 @@
 """Cut a joint graph in two: what runs forward, what runs backward, and the values kept in between.
 
-In:  a `Joint`, and a chooser: a function from a Joint to the nodes to keep (`keep_all`, or `stoker.autograd.keep.min_cut`).
-Out: `Parts`: two graph modules. The forward one takes the inputs and gives results, kept tensors, kept sizes; the backward
-     one takes kept tensors, kept sizes and gradients of results, and gives gradients of inputs.
+In:  a `Joint`, and a chooser: a function from a Joint to the nodes to keep (`keep_all`, or
+     `stoker.autograd.keep.min_cut`).
+Out: `Parts`: two graph modules. The forward one takes the inputs and gives results, kept tensors, kept sizes; the
+     backward one takes kept tensors, kept sizes and gradients of results, and gives gradients of inputs.
 
-What must hold (tests/unit/autograd/test_partition.py): the backward computes a value again only from what was kept, and no
-random operator is run twice.
+What must hold (tests/unit/autograd/test_partition.py): the backward computes a value again only from what was kept,
+and no random operator is run twice.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from stoker import torch_private
 from stoker.autograd.joint import Joint
 
 Chooser = Callable[[Joint], Sequence[Node]]
@@ -24,7 +26,8 @@ Chooser = Callable[[Joint], Sequence[Node]]
 
 @dataclass(frozen=True)
 class Parts:
-    """The two halves. `tensors` and `sizes` count what the forward keeps; `reached_by` names, for each gradient, its tangents."""
+    """The two halves. `tensors` and `sizes` count what the forward keeps; `reached_by` names, for each gradient, its
+    tangents."""
 
     forward: GraphModule
     backward: GraphModule
@@ -101,7 +104,13 @@ def split(joint: Joint, choose: Chooser) -> Parts:
     late = [(p, descendants([t])) for p, t in tangents]
     reached = tuple(frozenset(p for p, reach in late if g in reach) for g in wanted)
     return Parts(
-        forward, backward, len(tensors), len(sizes), tuple(p for p, _ in tangents), tuple(i for i, _ in gradients), reached
+        forward,
+        backward,
+        len(tensors),
+        len(sizes),
+        tuple(p for p, _ in tangents),
+        tuple(i for i, _ in gradients),
+        reached,
     )
 
 
@@ -130,9 +139,9 @@ def _extract(
             copied[node] = graph.node_copy(node, copied.__getitem__)
             copied[node].meta = dict(node.meta)
     graph.output([copied[n] for n in wanted])
-    module = GraphModule(_constants(joint, needed), graph, name)
-    return module
+    return torch_private.LazyGraphModule(_constants(joint, needed), graph, name)
 
 
 def _constants(joint: Joint, needed: set[Node]) -> dict[str, Any]:
-    return {n.target: joint.constants[n.target] for n in needed if n.op == "get_attr"}
+    names = [str(n.target) for n in needed if n.op == "get_attr"]
+    return {name: joint.constants[name] for name in names}

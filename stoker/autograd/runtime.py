@@ -1,11 +1,12 @@
-"""Call compiled graphs as the program would have been called: results, writes to inputs, aliasing, and an autograd node.
+"""Call compiled graphs as the program would have been called: results, writes to inputs, aliasing, and an autograd
+node.
 
 In:  a `Joint`'s outcomes, and the compiled forward and backward.
 Out: a function of the program's inputs that returns the tuple of its outputs.
 
-A training call is one autograd node. It keeps what the partition chose through `save_for_backward`, so that saved-tensor
-hooks and the engine's version checks work. Asked for gradients of gradients, it differentiates the captured program instead
-(`stoker.autograd.again`).
+A training call is one autograd node. It keeps what the partition chose through `save_for_backward`, so that
+saved-tensor hooks and the engine's version checks work. Asked for gradients of gradients, it differentiates the
+captured program instead (`stoker.autograd.again`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from stoker.autograd.again import Snapshot, differentiate_again, snapshot
+from stoker import torch_private
+from stoker.autograd.again import differentiate_again, snapshot
+from stoker.autograd.inputs import shares_written
 from stoker.autograd.joint import Joint
 from stoker.autograd.outcome import Computed, Fixed, Given, Outcome, Rebuilt, Write
 from stoker.autograd.partition import Parts
@@ -59,10 +62,33 @@ def training_call(training: Training) -> Callable[..., tuple[Any, ...]]:
     """A call that leaves an autograd node behind."""
     finish = _finisher(training.joint)
     node = type("CompiledGraph", (_Node,), {"training": training})
-    apply = node.apply  # type: ignore[attr-defined]
-    if finish is None:
-        return lambda *inputs: apply(*inputs)
-    return lambda *inputs: finish(inputs, apply(*inputs))
+    apply = torch_private.function_apply(node)
+    transformed = torch_private.functorch_is_active
+
+    def call(*inputs: Any) -> tuple[Any, ...]:
+        if transformed():  # under vmap or torch.func.grad tensors are wrapped; the captured program takes those
+            return training.captured(*inputs)  # type: ignore[no-any-return]
+        results = apply(*inputs)
+        return results if finish is None else finish(inputs, results)  # type: ignore[no-any-return]
+
+    return call
+
+
+def guarded_call(
+    joint: Joint, call: Callable[..., tuple[Any, ...]], captured: Callable[..., Any]
+) -> Callable[..., tuple[Any, ...]]:
+    """The call, or the captured program where an input that the graph writes shares memory with another input.
+
+    The graph was traced for inputs in separate memory, and a write that others see would be lost.
+    """
+    written = frozenset(w.index for w in joint.writes)
+    if not written:
+        return call
+
+    def checked(*inputs: Any) -> tuple[Any, ...]:
+        return captured(*inputs) if shares_written(inputs, written) else call(*inputs)  # type: ignore[no-any-return]
+
+    return checked
 
 
 class _Node(torch.autograd.Function):

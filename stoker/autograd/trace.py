@@ -1,12 +1,12 @@
 """Run a program on fake tensors, and write down every ATen operator it reaches as a node of a functional graph.
 
 In:  a fake mode, decompositions, and a program run inside `with trace:` on inputs that `trace.input` made.
-Out: `trace.graph`: ATen operators only, none of which writes to an argument; `trace.read(tensor)` is the node that holds a
-     tensor's content.
+Out: `trace.graph`: ATen operators only, none of which writes to an argument; `trace.read(tensor)` is the node that
+     holds a tensor's content.
 
-The trace sits below autograd, as a dispatch mode: composite operators have taken themselves apart before, and the engine's
-backward formulas arrive as operators too. Each node has in its meta: "val", a fake tensor with the metadata of its result;
-"location", the user's line; "phase", forward or backward.
+The trace sits below autograd, as a dispatch mode: composite operators have taken themselves apart before, and the
+engine's backward formulas arrive as operators too. Each node has in its meta: "val", a fake tensor with the metadata
+of its result; "location", the user's line; "phase", forward or backward.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from stoker import torch_private
 from stoker.autograd import functional
 from stoker.autograd.alias import AliasTable
 from stoker.autograd.inverse import PHYSICAL, SAME_VALUE, View
+from stoker.autograd.places import Places
 from stoker.autograd.sizes import SizeNodes
 from stoker.fake import FakeMode, FakeTensor
 from stoker.fake.tensor import make_fake
@@ -45,8 +46,8 @@ class Trace(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-type]
         self.aliases = AliasTable(self.emit)
         self.sizes = SizeNodes(self.graph, self.note)
         self.constants: dict[str, torch.Tensor] = {}
-        self.location: Any = None
         self.phase = "forward"
+        self.places = Places()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -78,7 +79,11 @@ class Trace(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-type]
         if function is None:
             return NotImplemented
         with self:
-            return function(*args, **kwargs)
+            made = function(*args, **kwargs)
+        if made is NotImplemented and _is_composite(func, _device_type(args)):
+            with self:
+                return func.decompose(*args, **kwargs)
+        return made
 
     def record(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A node for an operator that writes nothing, and its results."""
@@ -109,8 +114,9 @@ class Trace(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-type]
     def note(self, node: Node, value: Any) -> Node:
         """Give a new node its metadata. Tensors are noted as they are at this moment: programs change theirs."""
         node.meta["val"] = _snapshot(value)
-        node.meta["location"] = self.location
+        node.meta["location"] = self.places.current(self.phase)
         node.meta["phase"] = self.phase
+        node.meta["recompute"] = self.places.recompute and self.phase == "forward"
         return node
 
     def input(self, name: str, value: Any, index: int | None = None) -> Node:
@@ -186,7 +192,7 @@ class Trace(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-type]
 
 
 _QUESTIONS = frozenset(
-    getattr(getattr(namespace, name), "default")
+    getattr(namespace, name).default
     for namespace, name in [
         (torch.ops.prim, "device"),
         (aten, "is_same_size"),
@@ -204,11 +210,12 @@ _QUESTIONS = frozenset(
 
 @functools.cache
 def _is_composite(func: Any, device_type: str) -> bool:
-    """Does eager run this operator by running others? Some have a composite form and, on some devices, a kernel as well."""
+    """Does eager run this operator by running others? Some have a composite form and, on some devices, a kernel as
+    well."""
     if not func.has_kernel_for_dispatch_key(_COMPOSITE):
         return False
     key = {"cpu": "CPU", "cuda": "CUDA"}.get(device_type)
-    return key is None or not torch_private.dispatch_has_kernel(func.name(), key)
+    return key is None or not torch_private.has_kernel(func.name(), key)
 
 
 def _device_type(args: Any) -> str:

@@ -96,6 +96,7 @@ class Attributes:
         if raised is not None:
             raise raised
         self.raise_(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+        return None
 
     def module_attribute(self: Machine, value: Value, cls: type, name: str) -> Value:
         """nn.Module's `__getattr__`: parameters, then buffers, then submodules; without interpreting its Python."""
@@ -107,6 +108,7 @@ class Attributes:
                 if member is not None:
                     return member
         self.raise_(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+        return None
 
     def bind(self: Machine, raw: Any, value: Value, cls: type) -> Value:
         """What a class attribute gives when read through an instance: the descriptor protocol."""
@@ -198,6 +200,7 @@ class Attributes:
         if name == "__doc__":
             return Constant(raw)
         value.unsupported(f"attribute {name!r}")
+        return None
 
     def bound_builtin(self: Machine, value: Value, name: str) -> Value:
         return BuiltinMethod(value, name)
@@ -226,7 +229,13 @@ class Attributes:
         if isinstance(setter, types.FunctionType):
             self.call(self.wrap_object(setter), [self.wrap_object(raw), value, new], {})
             return
-        if isinstance(value, ExceptionValue) and name in ("__cause__", "__context__", "__traceback__", "__suppress_context__", "args"):
+        if isinstance(value, ExceptionValue) and name in (
+            "__cause__",
+            "__context__",
+            "__traceback__",
+            "__suppress_context__",
+            "args",
+        ):
             value.links[name] = new
             return
         attributes = value.attributes(self) if isinstance(value, ObjectValue) else None

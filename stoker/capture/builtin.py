@@ -94,11 +94,13 @@ def apply(m: Machine, call: Callable[..., Value], function: Any, args: Arguments
     try:
         return call(*args, **kwargs)
     except TypeError as error:
-        if error.__traceback__ is not None and error.__traceback__.tb_next is not None and _fits(function, call, args, kwargs):
+        if (
+            error.__traceback__ is not None
+            and error.__traceback__.tb_next is not None
+            and _fits(function, call, args, kwargs)
+        ):
             raise
-        raise Break(
-            f"a call of `{function.__name__}`", "its arguments are not of a form that capture knows"
-        ) from error
+        raise Break(f"a call of `{function.__name__}`", "its arguments are not of a form that capture knows") from error
 
 
 def _fits(function: Any, call: Any, args: Arguments, kwargs: Keywords) -> bool:

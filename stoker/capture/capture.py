@@ -22,6 +22,7 @@ from stoker.capture.leave import leave_by_break, leave_by_return
 from stoker.capture.machine import Machine, Request, StepBreak, Steps, Stop, TorchModes
 from stoker.capture.policy import Policy
 from stoker.capture.sizes import History
+from stoker.capture.tidy import tidy
 from stoker.errors import Break, BreakReason, CaptureBug, GraphBreakError, SkipFrame
 from stoker.guard.guard import Guard, NotSameAs, TypeAttributes
 from stoker.guard.program import SizeRelations, compile_guards, slots_needed
@@ -98,7 +99,7 @@ def finish(m: Machine, stop: Stop, compile_graph: GraphCompiler, state: Any) -> 
     for source in slots_needed(guards):
         e.slot(source)
     relations = _size_relations(m, e, guards)
-    code = _assemble(m, e, e.code + tail)
+    code = _assemble(m, e, tidy(e.code + tail))
     program = compile_guards(guards, list(e.slots), relations, (state, 0))
     effects = [value.describe() for value in m.mutated.values()]
     reason = _reason(stop.reason) if stop.reason is not None else None
@@ -117,7 +118,8 @@ def _call_graph(m: Machine, e: Emitter, compile_graph: GraphCompiler, hook_stays
     outputs = [node for _, node in e.outputs.values()]
     names = [name for name, _ in e.outputs.values()]
     if not any(node.op not in ("placeholder",) for node in m.graph.nodes):
-        return _pass_inputs_through(m, e, names, outputs)
+        _pass_inputs_through(m, e, names, outputs)
+        return None
     m.graph.output(tuple(outputs))
     inputs = _used_inputs(m)
     graph_module = GraphModule(torch.nn.Module(), m.graph)

@@ -80,7 +80,9 @@ class Calls:
         assert outcome is not None
         return outcome
 
-    def resume_generator(self: Machine, generator: GeneratorValue, sent: Value | None, raised: Raised | None) -> Value | None:
+    def resume_generator(
+        self: Machine, generator: GeneratorValue, sent: Value | None, raised: Raised | None
+    ) -> Value | None:
         """Run a generator's frame to its next yield; None when it returned."""
         frame = generator.frame
         caller, self.current = self.current, frame
@@ -213,6 +215,7 @@ class Calls:
         if isinstance(target, Constant):
             return builtin.constant_method(self, target, name, args, kwargs)
         receiver.unsupported(f"method {name!r}")
+        return None
 
     def call_class(self: Machine, cls: type, args: Arguments, kwargs: Keywords) -> Value:
         """`cls(...)`: a constructor the evaluator knows, or `__new__` and `__init__`."""
@@ -251,7 +254,9 @@ class Calls:
             return ModuleValue(cls)
         storage = builtin.new_storage(self, cls, args, kwargs)
         if storage is builtin.UNKNOWN:
-            raise Break(f"construction of {cls.__qualname__}", "its base class is written in C and not known to capture")
+            raise Break(
+                f"construction of {cls.__qualname__}", "its base class is written in C and not known to capture"
+            )
         if isinstance(storage, TupleValue):
             return storage
         return InstanceValue(cls, storage=storage)
@@ -280,7 +285,11 @@ def _qualname(function: FunctionValue) -> str:
 
 def _missing(function: FunctionValue, names: list[str], kind: str) -> str:
     quoted = [f"'{name}'" for name in names]
-    listed = quoted[0] if len(quoted) == 1 else " and ".join([", ".join(quoted[:-1]) + ("," if len(quoted) > 2 else ""), quoted[-1]])
+    listed = (
+        quoted[0]
+        if len(quoted) == 1
+        else " and ".join([", ".join(quoted[:-1]) + ("," if len(quoted) > 2 else ""), quoted[-1]])
+    )
     plural = "s" if len(names) > 1 else ""
     return f"{_qualname(function)}() missing {len(names)} required {kind} argument{plural}: {listed}"
 

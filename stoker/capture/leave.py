@@ -33,7 +33,14 @@ from stoker.errors import SkipFrame
 from stoker.guard.source import Local
 
 CONDITIONAL = frozenset(
-    "POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE JUMP_IF_TRUE_OR_POP JUMP_IF_FALSE_OR_POP".split()
+    [
+        "POP_JUMP_IF_TRUE",
+        "POP_JUMP_IF_FALSE",
+        "POP_JUMP_IF_NONE",
+        "POP_JUMP_IF_NOT_NONE",
+        "JUMP_IF_TRUE_OR_POP",
+        "JUMP_IF_FALSE_OR_POP",
+    ]
 )
 READS_LOCAL = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "DELETE_FAST"})
 WITH_NULL = "Nv" if NULL_BEFORE_CALLABLE else "vN"

@@ -59,7 +59,30 @@ class Policy:
     @functools.cache
     def tensor_functions() -> frozenset[Any]:
         """Methods of torch.Tensor written in Python that are graph operators all the same."""
-        names = "split stft istft unique norm unflatten rename refine_names __rsub__ __rdiv__ __rpow__ __rmatmul__ __rfloordiv__ __rmod__ __rlshift__ __rrshift__ __contains__ lu align_to unique_consecutive __pow__ __ipow__".split()
+        names = [
+            "split",
+            "stft",
+            "istft",
+            "unique",
+            "norm",
+            "unflatten",
+            "rename",
+            "refine_names",
+            "__rsub__",
+            "__rdiv__",
+            "__rpow__",
+            "__rmatmul__",
+            "__rfloordiv__",
+            "__rmod__",
+            "__rlshift__",
+            "__rrshift__",
+            "__contains__",
+            "lu",
+            "align_to",
+            "unique_consecutive",
+            "__pow__",
+            "__ipow__",
+        ]
         found = {vars(torch.Tensor).get(name) for name in names} | {
             vars(torch._C.TensorBase).get(name) for name in names
         }
@@ -137,7 +160,9 @@ def _is_graph_function(real: Any) -> bool:
         if owner is torch._C._VariableFunctions or owner is torch._C._VariableFunctionsClass:
             return True
         module = getattr(owner, "__name__", "") if isinstance(owner, types.ModuleType) else ""
-        return id(real) in _graph_builtins() or module.startswith(("torch._C._nn", "torch._C._linalg", "torch._C._fft", "torch._C._special"))
+        return id(real) in _graph_builtins() or module.startswith(
+            ("torch._C._nn", "torch._C._linalg", "torch._C._fft", "torch._C._special")
+        )
     if isinstance(real, types.FunctionType):
         name = f"{real.__module__}.{real.__qualname__}"
         return real.__module__ in GRAPH_MODULES and name not in ENTERED and not real.__qualname__.startswith("_")

@@ -82,8 +82,7 @@ class Protocol:
             return self.constant_of(found, "indexing") if found is not None else key.unsupported("indexing")
         if isinstance(key, TensorValue):
             raise Break("indexing by a tensor", f"{key.describe()} as an index of a Python sequence depends on data")
-        found = self.constant_of(key, "indexing")
-        return found
+        return self.constant_of(key, "indexing")
 
     def integer(self: Machine, value: Value) -> int:
         found = self.index_of(value)
@@ -132,7 +131,9 @@ class Protocol:
         if folded is not None:
             return folded
         if plain != text:
-            found = self.operate(left, f"__i{SPECIAL_BINARY[plain]}__", right, lambda: left.binary(self, text, right, False))
+            found = self.operate(
+                left, f"__i{SPECIAL_BINARY[plain]}__", right, lambda: left.binary(self, text, right, False)
+            )
             if found is not None:
                 return found
         name = SPECIAL_BINARY[plain]
@@ -146,13 +147,14 @@ class Protocol:
             found = attempt()
             if found is not None:
                 return found
-        self.raise_(
-            TypeError, f"unsupported operand type(s) for {text}: '{lt.__name__}' and '{rt.__name__}'"
-        )
+        self.raise_(TypeError, f"unsupported operand type(s) for {text}: '{lt.__name__}' and '{rt.__name__}'")
+        return None
 
     def defines(self: Machine, value: Value, plain: str) -> bool:
         name = SPECIAL_BINARY[plain]
-        return any(self.class_lookup(value.python_type(), n) is not self.MISSING for n in (f"__{name}__", f"__r{name}__"))
+        return any(
+            self.class_lookup(value.python_type(), n) is not self.MISSING for n in (f"__{name}__", f"__r{name}__")
+        )
 
     def fold(self: Machine, function: Callable[..., Any], *values: Value) -> Value | None:
         """Both sides known plain data: let Python compute. None otherwise."""
@@ -160,7 +162,9 @@ class Protocol:
             return None
         return self.wrap_constant(self.run_real(function, *(value.constant() for value in values)))
 
-    def operate(self: Machine, value: Value, special: str, other: Value, known: Callable[[], Value | None]) -> Value | None:
+    def operate(
+        self: Machine, value: Value, special: str, other: Value, known: Callable[[], Value | None]
+    ) -> Value | None:
         """A special method of a Python class, or the built-in behaviour of a known kind; None is NotImplemented."""
         if isinstance(value, InstanceValue):
             found = value.special(self, special, other)
@@ -189,9 +193,8 @@ class Protocol:
                 return found
         if text in ("==", "!="):
             return Constant(self.identical(left, right) == (text == "=="))
-        self.raise_(
-            TypeError, f"'{text}' not supported between instances of '{lt.__name__}' and '{rt.__name__}'"
-        )
+        self.raise_(TypeError, f"'{text}' not supported between instances of '{lt.__name__}' and '{rt.__name__}'")
+        return None
 
     def equal(self: Machine, left: Value, right: Value) -> bool:
         return self.compare("==", left, right).truth(self)
@@ -332,9 +335,7 @@ class Protocol:
         if isinstance(manager, InstanceValue):
             found = self.special_method(manager, name)
             if found is None:
-                self.raise_(
-                    TypeError, f"'{manager.cls.__name__}' object does not support the context manager protocol"
-                )
+                self.raise_(TypeError, f"'{manager.cls.__name__}' object does not support the context manager protocol")
             return found
         return manager.attribute(self, name)
 

@@ -135,6 +135,7 @@ class Recording:
             case ObjectValue(real=real) if real is not None and not isinstance(real, types.FunctionType):
                 return real
         value.unsupported("an argument of a tensor operation")
+        return None
 
     def to_node(self: Machine, value: Value) -> Any:
         """The argument as the graph holds it."""
@@ -161,6 +162,7 @@ class Recording:
             case ObjectValue(real=real, source=source) if real is not None and source is not None:
                 return self.object_input(value, real, source)
         value.unsupported("an argument of a tensor operation")
+        return None
 
     def object_input(self: Machine, value: Value, real: Any, source: Any) -> Node:
         """An opaque object (a generator, a process group) goes into the graph as an input."""

@@ -37,7 +37,6 @@ class Continuation:
     leading: tuple[str, ...] = ()  # the first parameter, kept first where zero-argument super() may look for it
 
 
-
 def resume_function(continuation: Continuation, globals_: dict[str, Any]) -> Any:
     """The `_C.Resume` for a continuation; one code object for each, so that its compiled versions are found again."""
     program = continuation.program
@@ -54,7 +53,9 @@ def _resume_code(continuation: Continuation) -> CodeType:
     program = continuation.program
     original = program.code
     target = program.instructions[continuation.target]
-    stack_names = [f"__stack_{index}" for index, mark in enumerate(continuation.shape) if mark in (VALUE_MARK, HANDLED_MARK)]
+    stack_names = [
+        f"__stack_{index}" for index, mark in enumerate(continuation.shape) if mark in (VALUE_MARK, HANDLED_MARK)
+    ]
     argnames = (*continuation.leading, *stack_names, *continuation.locals)
     freevars = (*original.co_cellvars, *original.co_freevars)
     opening = build.open_frame((), freevars)

@@ -92,7 +92,9 @@ class Sizes:
     def is_dynamic(self, real: torch.Tensor, dim: int, size: int, changed: bool) -> bool:
         if dim in getattr(real, "_dynamo_static_indices", ()):
             return False
-        if dim in getattr(real, "_dynamo_dynamic_indices", ()) or dim in getattr(real, "_dynamo_weak_dynamic_indices", ()):
+        if dim in getattr(real, "_dynamo_dynamic_indices", ()) or dim in getattr(
+            real, "_dynamo_weak_dynamic_indices", ()
+        ):
             return size not in (0, 1)
         if self.dynamic is False or size in (0, 1):
             return False

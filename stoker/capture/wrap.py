@@ -25,7 +25,6 @@ from stoker.capture.values.function import (
     FunctionValue,
     MethodValue,
     PartialValue,
-    contents_source,
 )
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
 from stoker.capture.values.iterator import RunningIterator

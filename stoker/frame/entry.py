@@ -89,7 +89,11 @@ class Frames:
         self.captured.append(found)
         record(Event("captured", code.co_qualname, place))
         if found.reason is not None:
-            record(Event("break", code.co_qualname, found.reason.location, f"{found.reason.construct}: {found.reason.reason}"))
+            record(
+                Event(
+                    "break", code.co_qualname, found.reason.location, f"{found.reason.construct}: {found.reason.reason}"
+                )
+            )
         return _C.Entry(found.code, found.program, found.breaks, found)
 
     def give_up(self, request: Request, failures: list[tuple[Any, int]], place: str) -> Any:

@@ -48,7 +48,11 @@ def _copied(m: Machine, value: Value, special: str, part, known: Memo) -> Value:
         case TensorValue():
             if special == "__copy__":
                 value.unsupported("copy.copy()")
-            return m.call(m.wrap_object(torch.Tensor.clone), [value], {}) if value.source is None else value.unsupported("copy.deepcopy()")
+            return (
+                m.call(m.wrap_object(torch.Tensor.clone), [value], {})
+                if value.source is None
+                else value.unsupported("copy.deepcopy()")
+            )
         case ListValue():
             made: Value = ListValue([])
             register(made)

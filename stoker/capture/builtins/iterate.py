@@ -70,6 +70,7 @@ def reversed_(m: Machine, value: Value) -> Value:
     if found is not None:
         return m.call(found, [], {})
     value.unsupported("reversed()")
+    return None
 
 
 @handles(itertools.count)

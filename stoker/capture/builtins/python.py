@@ -240,6 +240,7 @@ def id_(m: Machine, value: Value) -> Value:
         m.guard_identity(value)
         return Constant(id(value.real))
     value.unsupported("id()")
+    return None
 
 
 @handles(hash)
@@ -267,7 +268,8 @@ def print_(m: Machine, *args: Value, **kwargs: Value) -> Value:
             value.constant()
         except NotConstant:
             raise Break(
-                "print()", f"it prints {value.describe()}, which is known only when the graph has run",
+                "print()",
+                f"it prints {value.describe()}, which is known only when the graph has run",
                 "print outside the compiled function, or accept the break",
             ) from None
     m.defer(BuiltinValue(builtins.print), list(args), kwargs)
@@ -303,6 +305,7 @@ def dir_(m: Machine, *args: Value) -> Value:
     if isinstance(value, ObjectValue) and value.real is not None and not value.slots:
         return ListValue([Constant(name) for name in m.run_real(dir, value.real)])
     value.unsupported("dir()")
+    return None
 
 
 @handles(functools.partial)
@@ -328,7 +331,11 @@ def _extreme(m: Machine, text: str, name: str, args: list[Value], kwargs: dict[s
         m.raise_(ValueError, f"{name}() arg is an empty sequence")
     key = kwargs.get("key")
     by_key = key is not None and not (isinstance(key, Constant) and key.value is None)
-    if all(isinstance(v, (SymbolicValue, Constant)) for v in values) and any(isinstance(v, SymbolicValue) for v in values) and not by_key:
+    if (
+        all(isinstance(v, (SymbolicValue, Constant)) for v in values)
+        and any(isinstance(v, SymbolicValue) for v in values)
+        and not by_key
+    ):
         symbolic = torch.sym_min if name == "min" else torch.sym_max
         found = m.number_of(values[0])
         for value in values[1:]:

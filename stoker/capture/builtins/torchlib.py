@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from stoker import torch_private
 from stoker.capture.builtin import handles, pure, tensor_special
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import NotConstant, Value
 from stoker.errors import Break
+from stoker.marks import is_compiling
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -26,11 +28,12 @@ TRUE, FALSE, NONE = Constant(True), Constant(False), Constant(None)
 
 # What captured code sees when it asks who runs it.
 ANSWERS: dict[Any, Any] = {
+    is_compiling: True,
     torch.compiler.is_compiling: True,
     torch.compiler.is_dynamo_compiling: True,
     torch._utils.is_compiling: True,
-    torch.jit.is_scripting: False,
-    torch.jit.is_tracing: False,
+    torch_private.is_scripting: False,
+    torch_private.is_tracing: False,
     torch._C._get_tracing_state: None,
     torch.onnx.is_in_onnx_export: False,
     torch.overrides.has_torch_function: False,
@@ -86,8 +89,6 @@ QUERIES = (
     torch.distributed.is_available,
 )
 pure(*QUERIES)
-
-
 
 
 def _info(function: Any) -> Callable[..., Value]:
@@ -170,7 +171,7 @@ def cast(m: Machine, kind: Value, value: Value) -> Value:
     return value
 
 
-@handles(torch.jit.annotate)
+@handles(torch_private.script_annotate)
 def annotate(m: Machine, kind: Value, value: Value) -> Value:
     return value
 

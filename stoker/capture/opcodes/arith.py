@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from stoker.bytecode import BINARY_OPS, Instruction
 from stoker.capture.frame import Frame
 from stoker.capture.values.constant import Constant
+from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.value import Value
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -20,7 +22,7 @@ def BINARY_OP(m: Machine, f: Frame, i: Instruction) -> None:
 def COMPARE_OP(m: Machine, f: Frame, i: Instruction) -> None:
     right, left = f.pop(), f.pop()
     found = m.compare(i.value, left, right)
-    f.push(Constant(found.truth(m)) if i.flag else found)
+    f.push(_as_bool(m, found) if i.flag else found)
 
 
 def IS_OP(m: Machine, f: Frame, i: Instruction) -> None:
@@ -50,7 +52,12 @@ def UNARY_NOT(m: Machine, f: Frame, i: Instruction) -> None:
 
 
 def TO_BOOL(m: Machine, f: Frame, i: Instruction) -> None:
-    f.push(Constant(f.pop().truth(m)))
+    f.push(_as_bool(m, f.pop()))
+
+
+def _as_bool(m: Machine, value: Value) -> Value:
+    """The bool that a jump will ask for. A tensor waits for the jump itself, so that a break comes there."""
+    return value if isinstance(value, TensorValue) else Constant(value.truth(m))
 
 
 def BINARY_SUBSCR(m: Machine, f: Frame, i: Instruction) -> None:

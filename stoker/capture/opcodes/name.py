@@ -25,9 +25,7 @@ def LOAD_CONST(m: Machine, f: Frame, i: Instruction) -> None:
 def LOAD_FAST(m: Machine, f: Frame, i: Instruction) -> None:
     found = f.locals.get(i.value)
     if found is None:
-        m.raise_(
-            UnboundLocalError, f"cannot access local variable '{i.value}' where it is not associated with a value"
-        )
+        m.raise_(UnboundLocalError, f"cannot access local variable '{i.value}' where it is not associated with a value")
     if type(found) is Lazy:
         found = f.locals[i.value] = m.force(found)
     f.push(found)
@@ -53,9 +51,7 @@ STORE_FAST_MAYBE_NULL = STORE_FAST
 
 def DELETE_FAST(m: Machine, f: Frame, i: Instruction) -> None:
     if f.locals.pop(i.value, None) is None:
-        m.raise_(
-            UnboundLocalError, f"cannot access local variable '{i.value}' where it is not associated with a value"
-        )
+        m.raise_(UnboundLocalError, f"cannot access local variable '{i.value}' where it is not associated with a value")
 
 
 def MAKE_CELL(m: Machine, f: Frame, i: Instruction) -> None:
@@ -72,9 +68,7 @@ def LOAD_DEREF(m: Machine, f: Frame, i: Instruction) -> None:
         free = i.value in f.code.co_freevars
         words = "free variable" if free else "local variable"
         message = f"cannot access {words} '{i.value}' where it is not associated with a value"
-        m.raise_(
-            NameError if free else UnboundLocalError, message + (" in enclosing scope" if free else "")
-        )
+        m.raise_(NameError if free else UnboundLocalError, message + (" in enclosing scope" if free else ""))
     f.push(found)
 
 

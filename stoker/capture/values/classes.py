@@ -59,6 +59,7 @@ class ClassValue(ObjectValue):
         if fallback is not m.MISSING:
             return m.call(m.bind(fallback, self, type(cls)), [Constant(name)], {})
         m.raise_(AttributeError, f"type object '{cls.__name__}' has no attribute '{name}'")
+        return None
 
     def set_attribute(self, m: Machine, name: str, value: Value) -> None:
         self.unsupported(f"assignment to class attribute {name!r}", "keep the state in an instance or a dict")
@@ -113,6 +114,7 @@ class SuperValue(Value):
                     return m.wrap_object(raw)
                 return m.bind(raw, self.receiver, self.start)
         m.raise_(AttributeError, f"'super' object has no attribute '{name}'")
+        return None
 
     def emit(self, e: Emitter) -> None:
         e.call_function(super, [Constant(self.after), self.receiver])

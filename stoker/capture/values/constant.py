@@ -104,6 +104,7 @@ class Constant(Value):
         if isinstance(self.value, types.GenericAlias):
             return m.call(m.wrap_object(self.value.__origin__), args, kwargs)
         m.raise_(TypeError, f"'{type(self.value).__name__}' object is not callable")
+        return None
 
     def emit(self, e: Emitter) -> None:
         e.const(self.value)

@@ -155,6 +155,7 @@ class InstanceValue(ObjectValue):
         if m.special_method(self, "__getitem__") is not None:
             return GetItemIterator(self)
         m.raise_(TypeError, f"'{self.cls.__name__}' object is not iterable")
+        return None
 
     def next(self, m: Machine) -> Value:
         try:

@@ -133,6 +133,7 @@ class DictValue(Value):
             self.store(m, key, made)
             return made
         m.raise_(KeyError, key)
+        return None
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:
         self.store(m, key, value)
@@ -274,9 +275,7 @@ def pairs_of(m: Machine, value: Value) -> list[tuple[Value, Value]]:
     for index, element in enumerate(value.items_list(m)):
         parts = element.items_list(m)
         if len(parts) != 2:
-            m.raise_(
-                ValueError, f"dictionary update sequence element #{index} has length {len(parts)}; 2 is required"
-            )
+            m.raise_(ValueError, f"dictionary update sequence element #{index} has length {len(parts)}; 2 is required")
         found.append((parts[0], parts[1]))
     return found
 
@@ -549,4 +548,3 @@ def set_of(m: Machine, value: Value) -> SetValue:
 
 def _is_none(value: Value) -> bool:
     return isinstance(value, Constant) and value.value is None
-

@@ -71,6 +71,7 @@ class SequenceValue(Value):
             TypeError,
             f"{self.python_type().__name__} indices must be integers or slices, not {key.python_type().__name__}",
         )
+        return None
 
     def like(self, elements: list[Value]) -> Value:
         raise NotImplementedError
@@ -102,6 +103,7 @@ class SequenceValue(Value):
             if element is item or m.equal(element, item):
                 return Constant(index)
         m.raise_(ValueError, f"{item.describe()} is not in {self.python_type().__name__}")
+        return None
 
     def method_count(self, m: Machine, item: Value) -> Value:
         return Constant(sum(1 for element in self.elements(m) if element is item or m.equal(element, item)))
@@ -184,6 +186,7 @@ class ListValue(SequenceValue):
                 del self._elements[index]
                 return Constant(None)
         m.raise_(ValueError, "list.remove(x): x not in list")
+        return None
 
     def method_clear(self, m: Machine) -> Value:
         m.will_mutate(self)

@@ -23,11 +23,36 @@ if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 METADATA = frozenset(
-    "dtype device layout ndim is_cuda is_cpu is_meta is_sparse is_quantized is_mkldnn is_mps is_xpu is_nested "
-    "itemsize nbytes is_sparse_csr is_xla is_mtia is_maia is_ipu is_vulkan names is_hpu is_ort is_vulkan".split()
+    [
+        "dtype",
+        "device",
+        "layout",
+        "ndim",
+        "is_cuda",
+        "is_cpu",
+        "is_meta",
+        "is_sparse",
+        "is_quantized",
+        "is_mkldnn",
+        "is_mps",
+        "is_xpu",
+        "is_nested",
+        "itemsize",
+        "nbytes",
+        "is_sparse_csr",
+        "is_xla",
+        "is_mtia",
+        "is_maia",
+        "is_ipu",
+        "is_vulkan",
+        "names",
+        "is_hpu",
+        "is_ort",
+        "is_vulkan",
+    ]
 )
-DERIVED = frozenset("T mT H mH data real imag".split())
-AUTOGRAD = frozenset("requires_grad is_leaf output_nr retains_grad _version".split())
+DERIVED = frozenset(["T", "mT", "H", "mH", "data", "real", "imag"])
+AUTOGRAD = frozenset(["requires_grad", "is_leaf", "output_nr", "retains_grad", "_version"])
 
 
 class TensorValue(Value):
@@ -73,6 +98,7 @@ class TensorValue(Value):
         if isinstance(raw, property) and raw.fget is not None and isinstance(raw.fget, types.FunctionType):
             return m.call(m.wrap_object(raw.fget), [self], {})
         self.unsupported(f"tensor attribute {name!r}")
+        return None
 
     def autograd_attribute(self, m: Machine, name: str) -> Value:
         if name == "_version":

@@ -51,7 +51,9 @@ def same(a: Any, b: Any, exact: bool, where: str) -> None:
         torch.testing.assert_close(a, b, equal_nan=True)
 
 
-def check(graph: Any, make: Callable[[], Sequence[Any]], *, exact: bool = True, grad: bool = True, **options: Any) -> None:
+def check(
+    graph: Any, make: Callable[[], Sequence[Any]], *, exact: bool = True, grad: bool = True, **options: Any
+) -> None:
     """Run the graph eagerly and compiled, each on inputs that `make` makes anew, and compare all there is to see."""
     with torch.set_grad_enabled(grad):
         compiled = aot(graph, fresh(make), forward_compiler=run_eagerly, **options)
@@ -71,7 +73,9 @@ def _compare(graph: Any, compiled: Any, make: Any, exact: bool) -> None:
         gradients: list[Any] = []
         if results and wanted:
             torch.manual_seed(5)
-            seeds = [torch.randn_like(r) if not r.is_complex() else torch.randn(r.shape, dtype=r.dtype) for r in results]
+            seeds = [
+                torch.randn_like(r) if not r.is_complex() else torch.randn(r.shape, dtype=r.dtype) for r in results
+            ]
             gradients = list(torch.autograd.grad(results, wanted, seeds, allow_unused=True))
         seen.append((outputs, inputs, gradients, sharing([*outputs, *inputs]), state))
     (e_out, e_in, e_grad, e_share, e_state), (c_out, c_in, c_grad, c_share, c_state) = seen

@@ -27,8 +27,10 @@ class Capture(TorchFunctionMode):
 
     def placeholder(self, tensor: torch.Tensor) -> Any:
         first = next(iter(self.graph.nodes), None)
-        where = self.graph.inserting_after(self._last_placeholder) if self._last_placeholder else (
-            self.graph.inserting_before(first) if first is not None else self.graph.inserting_before()
+        where = (
+            self.graph.inserting_after(self._last_placeholder)
+            if self._last_placeholder
+            else (self.graph.inserting_before(first) if first is not None else self.graph.inserting_before())
         )
         with where:
             node = self.graph.placeholder(f"input_{len(self.lifted)}")

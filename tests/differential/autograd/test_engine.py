@@ -129,6 +129,60 @@ def test_write_to_leaf_is_eagers_error() -> None:
         aot_eager(graph, [x])
 
 
+def test_inputs_that_share_memory_later() -> None:
+    def program(x: torch.Tensor, y: torch.Tensor) -> Any:
+        x.add_(1)
+        return (x + y,)
+
+    graph = torch.fx.symbolic_trace(program)
+    call = aot_eager(graph, [torch.zeros(3), torch.zeros(3)])
+    for pick in (lambda b: (b, b), lambda b: (b[:2], b[1:]), lambda b: (b[:1], b[1:2])):
+        ours, theirs = torch.arange(3.0), torch.arange(3.0)
+        assert torch.equal(call(*pick(ours))[0], program(*pick(theirs))[0])
+        assert torch.equal(ours, theirs)
+
+
+def test_backward_that_eager_refuses_is_refused_there() -> None:
+    x = leaf(3)
+
+    def program(x: torch.Tensor) -> Any:
+        y = x.exp()
+        y.add_(1)
+        return (y,)
+
+    out = aot_eager(torch.fx.symbolic_trace(program), [x])(x)[0]
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def test_autocast() -> None:
+    x, w = leaf(3, 4, dtype=torch.float32), leaf(4, 5, dtype=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        ours, theirs = compiled(two, x, w)(x, w)[0], two(x, w)[0]
+    assert ours.dtype is torch.bfloat16 and torch.equal(ours, theirs)
+    for a, b in zip(torch.autograd.grad(ours.sum(), [x, w]), torch.autograd.grad(theirs.sum(), [x, w])):
+        assert torch.equal(a, b)
+
+
+def test_under_functorch() -> None:
+    call = aot_eager(torch.fx.symbolic_trace(lambda x: (x.sin(),)), [leaf(3)])
+    x = torch.randn(2, 3)
+    assert torch.equal(torch.func.vmap(lambda row: call(row)[0])(x), x.sin())
+
+
+def test_checkpoint_marks_are_honoured() -> None:
+    from stoker.autograd.inputs import make_inputs
+    from stoker.autograd.joint import trace_joint
+    from stoker.autograd.keep import min_cut
+
+    graph = torch.fx.symbolic_trace(lambda x, w: (torch.softmax(x @ w, -1) @ w,))
+    for node in graph.graph.nodes:
+        node.meta["recompute"] = node.op.startswith("call")
+    inputs = [leaf(3, 4), leaf(4, 4)]
+    joint = trace_joint(graph, make_inputs(graph, inputs), None, grad=True)
+    assert all(n.op == "placeholder" for n in min_cut()(joint))
+
+
 def test_shape_error_is_eagers() -> None:
     graph = torch.fx.symbolic_trace(lambda x, y: (x @ y,))
     with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):

@@ -1,0 +1,1 @@
+"""Looking inside: what was captured, where and why it broke, what is guarded."""

@@ -1,0 +1,65 @@
+"""`stoker.explain`: run a function once under capture and tell what happened.
+
+In:  a function or module and the arguments of one call.
+Out: an `Explanation`: graphs, breaks with reasons and lines, guards; printing it shows the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from stoker.bytecode import render
+from stoker.errors import BreakReason
+from stoker.log import Event, events
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What one call led to."""
+
+    graphs: list[Any]
+    breaks: list[BreakReason]
+    guards: list[str]
+    codes: list[Any]
+    happened: list[Event]
+
+    @property
+    def graph_count(self) -> int:
+        return len(self.graphs)
+
+    @property
+    def break_count(self) -> int:
+        return len(self.breaks)
+
+    def __str__(self) -> str:
+        operators = [sum(n.op in ("call_function", "call_method") for n in g.graph.nodes) for g in self.graphs]
+        lines = [f"graphs: {len(self.graphs)} ({', '.join(f'{n} operators' for n in operators) or 'none'})"]
+        lines.append(f"breaks: {len(self.breaks)}")
+        for number, reason in enumerate(self.breaks, start=1):
+            lines += [f"  {number}.", reason.render()]
+        lines.append(f"guards: {len(self.guards)}")
+        lines += [f"  {text}" for text in self.guards[:40]]
+        if len(self.guards) > 40:
+            lines.append(f"  ... and {len(self.guards) - 40} more")
+        told = [e for e in self.happened if e.kind in ("skip", "recompile", "limit", "defect")]
+        lines += [f"{e.kind}: {e.subject} ({e.location}): {e.reason}" for e in told]
+        return "\n".join(lines)
+
+    def bytecode(self) -> str:
+        """The replacement code of every version, as text."""
+        return "\n\n".join(f"{code.co_qualname}:\n{render(code)}" for code in self.codes)
+
+
+def explain_call(compiled: Callable[..., Any], captured: list[Any], args: tuple, kwargs: dict[str, Any]) -> Explanation:
+    """Call, then read what the call's configuration captured meanwhile."""
+    before = len(events())
+    compiled(*args, **kwargs)
+    return Explanation(
+        graphs=[c.graph for c in captured if c.graph is not None],
+        breaks=[c.reason for c in captured if c.reason is not None],
+        guards=[guard.text for c in captured for guard in c.guards],
+        codes=[c.code for c in captured],
+        happened=events()[before:],
+    )

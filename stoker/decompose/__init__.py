@@ -1,0 +1,38 @@
+"""Many operators to few: a back end that takes these decompositions need only know the prims.
+
+>>> import torch
+>>> from stoker.decompose import table
+>>> torch.ops.aten.silu.default in table()
+True
+
+Families: `pointwise`, `activation` and its gradients, `reduce`, `norm`, `loss`, `index`, `view`. `prims` is what
+remains.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stoker.decompose import activation, index, loss, norm, pointwise, reduce, view
+from stoker.decompose.prims import PRIMS
+from stoker.decompose.registry import OURS, Table, decompose
+
+__all__ = [
+    "OURS",
+    "PRIMS",
+    "Table",
+    "activation",
+    "decompose",
+    "index",
+    "loss",
+    "norm",
+    "pointwise",
+    "reduce",
+    "table",
+    "view",
+]
+
+
+def table(without: frozenset[Any] = frozenset()) -> Table:
+    """The decompositions, less those a back end has kernels for."""
+    return Table(PRIMS, without)

@@ -1,0 +1,117 @@
+"""Losses and their gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stoker.decompose.registry import decompose, in_float
+
+NONE, MEAN, SUM = 0, 1, 2
+"""ATen's numbers for reductions."""
+
+
+def _reduced(loss: Tensor, reduction: int) -> Tensor:
+    if reduction == MEAN:
+        return loss.mean()
+    return loss.sum() if reduction == SUM else loss
+
+
+def _share(gradient: Tensor, x: Tensor, reduction: int) -> Tensor:
+    """The gradient of each element's loss."""
+    return gradient / x.numel() if reduction == MEAN else gradient
+
+
+@decompose("mse_loss.default")
+@in_float
+def mse_loss(x: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
+    return _reduced((x - target) * (x - target), reduction)
+
+
+@decompose("mse_loss_backward.default")
+@in_float
+def mse_loss_backward(gradient: Tensor, x: Tensor, target: Tensor, reduction: int) -> Tensor:
+    return 2.0 * (x - target) * _share(gradient, x, reduction)
+
+
+@decompose("smooth_l1_loss.default")
+@in_float
+def smooth_l1_loss(x: Tensor, target: Tensor, reduction: int = MEAN, beta: float = 1.0) -> Tensor:
+    distance = (x - target).abs()
+    if beta == 0:
+        return _reduced(distance, reduction)
+    return _reduced(torch.where(distance < beta, 0.5 * distance * distance / beta, distance - 0.5 * beta), reduction)
+
+
+@decompose("smooth_l1_loss_backward.default")
+@in_float
+def smooth_l1_loss_backward(gradient: Tensor, x: Tensor, target: Tensor, reduction: int, beta: float) -> Tensor:
+    away = x - target
+    share = _share(gradient, x, reduction)
+    outer = torch.sign(away) * share
+    return outer if beta == 0 else torch.where(away.abs() < beta, away * share / beta, outer)
+
+
+@decompose("huber_loss.default")
+@in_float
+def huber_loss(x: Tensor, target: Tensor, reduction: int = MEAN, delta: float = 1.0) -> Tensor:
+    distance = (x - target).abs()
+    loss = torch.where(distance <= delta, 0.5 * distance * distance, delta * (distance - 0.5 * delta))
+    return _reduced(loss, reduction)
+
+
+@decompose("binary_cross_entropy.default")
+@in_float
+def binary_cross_entropy(x: Tensor, target: Tensor, weight: Any = None, reduction: int = MEAN) -> Tensor:
+    floor = torch.full((), -100.0, dtype=x.dtype, device=x.device)
+    loss = (target - 1) * torch.maximum(torch.log1p(-x), floor) - target * torch.maximum(torch.log(x), floor)
+    return _reduced(loss if weight is None else loss * weight, reduction)
+
+
+@decompose("binary_cross_entropy_backward.default")
+@in_float
+def binary_cross_entropy_backward(
+    gradient: Tensor, x: Tensor, target: Tensor, weight: Any = None, reduction: int = MEAN
+) -> Tensor:
+    result = _share(gradient, x, reduction) * (x - target) / torch.clamp(x * (1 - x), min=1e-12)
+    return result if weight is None else result * weight
+
+
+def _class_weights(x: Tensor, safe: Tensor, weight: Any, ignored: Tensor, dim: int) -> Tensor:
+    """The weight of each target, shaped as the targets are; ignored ones weigh nothing."""
+    zero = torch.zeros((), dtype=x.dtype, device=x.device)
+    if weight is None:
+        return torch.where(ignored, zero, torch.ones((), dtype=x.dtype, device=x.device))
+    return torch.where(ignored, zero, torch.index_select(weight, 0, safe.reshape(-1)).reshape(safe.shape))
+
+
+def _nll_parts(x: Tensor, target: Tensor, weight: Any, ignore_index: int) -> tuple[int, Tensor, Tensor]:
+    dim = 0 if x.dim() < 2 else 1
+    ignored = target == ignore_index
+    safe = torch.where(ignored, torch.zeros((), dtype=target.dtype, device=target.device), target)
+    return dim, safe, _class_weights(x, safe, weight, ignored, dim)
+
+
+@decompose("nll_loss_forward.default", "nll_loss2d_forward.default")
+def nll_loss_forward(
+    x: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int
+) -> tuple[Tensor, Tensor]:
+    dim, safe, weights = _nll_parts(x, target, weight, ignore_index)
+    picked = torch.gather(x, dim, safe.unsqueeze(dim)).squeeze(dim)
+    loss = -picked * weights
+    if reduction == NONE and x.dim() > 1:
+        return loss, torch.zeros((), dtype=x.dtype, device=x.device)
+    total = weights.sum()
+    return (loss.sum() / total if reduction == MEAN else loss.sum()), total
+
+
+@decompose("nll_loss_backward.default", "nll_loss2d_backward.default")
+def nll_loss_backward(
+    gradient: Tensor, x: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int, total: Tensor
+) -> Tensor:
+    dim, safe, weights = _nll_parts(x, target, weight, ignore_index)
+    share = gradient / total if reduction == MEAN else gradient
+    values = (-weights * share).unsqueeze(dim)
+    return torch.scatter(torch.zeros_like(x, memory_format=torch.contiguous_format), dim, safe.unsqueeze(dim), values)

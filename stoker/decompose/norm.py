@@ -1,0 +1,152 @@
+"""Normalizations and their gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stoker.decompose.registry import decompose
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+@decompose("native_layer_norm.default")
+def layer_norm(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
+    dims = list(range(x.dim() - len(shape), x.dim()))
+    wide = _wide(x)
+    spread, middle = torch.var_mean(wide, dims, correction=0, keepdim=True)
+    scale = torch.rsqrt(spread + eps)
+    out = (wide - middle) * scale
+    if weight is not None:
+        out = out * weight
+    if bias is not None:
+        out = out + bias
+    kept = torch.float32 if x.device.type == "cuda" and wide.dtype is torch.float32 else x.dtype
+    return out.to(x.dtype).contiguous(), middle.to(kept), scale.to(kept)
+
+
+@decompose("native_layer_norm_backward.default")
+def layer_norm_backward(
+    gradient: Tensor, x: Tensor, shape: Any, mean: Tensor, rstd: Tensor, weight: Any, bias: Any, mask: list[bool]
+) -> tuple[Any, Any, Any]:
+    inner = list(range(x.dim() - len(shape), x.dim()))
+    outer = list(range(x.dim() - len(shape)))
+    count: Any = 1
+    for size in shape:
+        count = count * size
+    upstream, mean, rstd = _wide(gradient), _wide(mean), _wide(rstd)
+    normal = (_wide(x) - mean) * rstd
+    dx = dw = db = None
+    if mask[0]:
+        scaled = upstream * weight if weight is not None else upstream
+        total = torch.sum(scaled, inner, True)
+        along = torch.sum(scaled * normal, inner, True)
+        dx = (rstd / count * (count * scaled - total - normal * along)).to(x.dtype)
+    if mask[1] and weight is not None:
+        dw = (torch.sum(upstream * normal, outer) if outer else upstream * normal).to(weight.dtype)
+    if mask[2] and bias is not None:
+        db = (torch.sum(upstream, outer) if outer else upstream.clone()).to(bias.dtype)
+    return dx, dw, db
+
+
+def _per_channel(value: Tensor, rank: int) -> Tensor:
+    """A vector of channels, shaped to broadcast over [batch, channel, ...]."""
+    return value.view([1, -1] + [1] * (rank - 2))
+
+
+def _normalized(x: Tensor, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Normalized by the batch's own moments; then mean, scale and variance of each channel."""
+    dims = [0, *range(2, x.dim())]
+    wide = _wide(x)
+    spread, middle = torch.var_mean(wide, dims, correction=0, keepdim=False)
+    scale = torch.rsqrt(spread + eps)
+    out = (wide - _per_channel(middle, x.dim())) * _per_channel(scale, x.dim())
+    return _affine(out, weight, bias).to(x.dtype), middle, scale, spread
+
+
+@decompose("_native_batch_norm_legit_functional.default")
+def batch_norm(
+    x: Tensor, weight: Any, bias: Any, mean: Tensor, variance: Tensor, training: bool, momentum: float, eps: float
+) -> tuple[Tensor, ...]:
+    if not training or x.numel() == 0:
+        return NotImplemented  # type: ignore[return-value]
+    out, middle, scale, spread = _normalized(x, weight, bias, eps)
+    count: Any = 1
+    for dim in [0, *range(2, x.dim())]:
+        count = count * x.shape[dim]
+    unbiased = spread * (count / (count - 1)) if count != 1 else spread * float("nan")
+    new_mean = (momentum * middle + (1 - momentum) * mean).to(mean.dtype)
+    new_variance = (momentum * unbiased + (1 - momentum) * variance).to(variance.dtype)
+    return out, middle, scale, new_mean, new_variance
+
+
+def _affine(out: Tensor, weight: Any, bias: Any) -> Tensor:
+    if weight is not None:
+        out = out * _per_channel(weight, out.dim())
+    if bias is not None:
+        out = out + _per_channel(bias, out.dim())
+    return out
+
+
+@decompose("native_batch_norm.default", "_native_batch_norm_legit_no_training.default")
+def batch_norm_evaluated(x: Tensor, weight: Any, bias: Any, mean: Any, variance: Any, *rest: Any) -> tuple[Tensor, ...]:
+    if len(rest) == 3 and rest[0]:
+        return _normalized(x, weight, bias, rest[-1])[:3] if mean is None and x.numel() else NotImplemented
+    wide = _wide(x)
+    scale = torch.rsqrt(variance + rest[-1])
+    out = (wide - _per_channel(mean, x.dim())) * _per_channel(scale, x.dim())
+    empty = x.new_zeros((0,), dtype=_wide(x).dtype)
+    return _affine(out, weight, bias).to(x.dtype), empty, empty.clone()
+
+
+@decompose("native_batch_norm_backward.default")
+def batch_norm_backward(
+    gradient: Tensor,
+    x: Tensor,
+    weight: Any,
+    mean: Any,
+    variance: Any,
+    saved_mean: Any,
+    saved_scale: Any,
+    training: bool,
+    eps: float,
+    mask: list[bool],
+) -> tuple[Any, Any, Any]:
+    rank = x.dim()
+    dims = [0, *range(2, rank)]
+    upstream = _wide(gradient)
+    middle, scale = (saved_mean, saved_scale) if training else (mean, torch.rsqrt(variance + eps))
+    middle, scale = _per_channel(middle, rank), _per_channel(scale, rank)
+    normal = (_wide(x) - middle) * scale
+    db = torch.sum(upstream, dims)
+    dw = torch.sum(upstream * normal, dims)
+    dx = None
+    if mask[0]:
+        factor = scale if weight is None else scale * _per_channel(weight, rank)
+        count: Any = 1
+        for dim in dims:
+            count = count * x.shape[dim]
+        inner = upstream
+        if training:
+            inner = upstream - (_per_channel(db, rank) + normal * _per_channel(dw, rank)) / count
+        dx = (inner * factor).to(x.dtype)
+    kept = x.dtype if weight is None else weight.dtype
+    return dx, dw.to(kept) if mask[1] else None, db.to(kept) if mask[2] else None
+
+
+@decompose("native_group_norm.default")
+def group_norm(
+    x: Tensor, weight: Any, bias: Any, batch: Any, channels: Any, rest: Any, groups: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    if x.numel() == 0:
+        return NotImplemented  # type: ignore[return-value]
+    wide = _wide(x).contiguous().view(batch, groups, -1)
+    spread, middle = torch.var_mean(wide, [2], correction=0, keepdim=True)
+    scale = torch.rsqrt(spread + eps)
+    out = ((wide - middle) * scale).view(x.shape)
+    out = _affine(out, weight, bias).to(x.dtype)
+    return out, middle.view(batch, groups).to(x.dtype), scale.view(batch, groups).to(x.dtype)

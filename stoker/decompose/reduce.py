@@ -1,0 +1,122 @@
+"""Reductions that are sums, maxima and arithmetic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from stoker.decompose.registry import decompose, in_float
+
+
+def _count(x: Tensor, dims: Any) -> Any:
+    """How many elements one result is made of."""
+    total: Any = 1
+    for dim in dims or range(x.dim()):
+        total = total * (x.shape[dim] if x.dim() else 1)
+    return total
+
+
+@decompose("mean.default")
+def mean_all(x: Tensor, *, dtype: Any = None) -> Tensor:
+    return mean(x, None, False, dtype=dtype)
+
+
+@decompose("mean.dim")
+def mean(x: Tensor, dim: Any, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    wanted = dtype or x.dtype
+    total = torch.sum(x, dim if dim else list(range(x.dim())), keepdim, dtype=_wide(wanted))
+    return (total / _count(x, dim)).to(wanted)
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+
+
+@decompose("var_mean.correction")
+def var_mean(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    if x.is_complex():
+        return NotImplemented  # type: ignore[return-value]
+    dims = list(dim) if dim else list(range(x.dim()))
+    wide = x.to(_wide(x.dtype))
+    count = _count(x, dims)
+    middle = torch.sum(wide, dims, True) / count
+    away = wide - middle
+    divisor = torch.sym_max(count - (1 if correction is None else correction), 0)
+    spread = torch.sum(away * away, dims, keepdim) / divisor
+    if not keepdim:
+        middle = torch.sum(wide, dims, False) / count
+    return spread.to(x.dtype), middle.to(x.dtype)
+
+
+@decompose("var.correction")
+def var(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Tensor:
+    if x.is_complex():
+        return NotImplemented
+    return var_mean(x, dim, correction=correction, keepdim=keepdim)[0]
+
+
+@decompose("std.correction")
+def std(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Tensor:
+    if x.is_complex():
+        return NotImplemented
+    return torch.sqrt(var(x, dim, correction=correction, keepdim=keepdim))
+
+
+@decompose("std_mean.correction")
+def std_mean(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    if x.is_complex():
+        return NotImplemented  # type: ignore[return-value]
+    spread, middle = var_mean(x, dim, correction=correction, keepdim=keepdim)
+    return torch.sqrt(spread), middle
+
+
+def _softmax_type(x: Tensor, half_to_float: bool) -> torch.dtype:
+    return torch.float32 if half_to_float else x.dtype
+
+
+@decompose("_softmax.default")
+def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    wide = x.to(_wide(x.dtype))
+    if x.numel() == 0:
+        return torch.exp(wide).to(_softmax_type(x, half_to_float))
+    raised = torch.exp(wide - torch.amax(wide, [dim], True))
+    return (raised / torch.sum(raised, [dim], True)).to(_softmax_type(x, half_to_float))
+
+
+@decompose("_log_softmax.default")
+def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
+    wide = x.to(_wide(x.dtype))
+    if x.numel() == 0:
+        return wide.clone().to(_softmax_type(x, half_to_float))
+    shifted = wide - torch.amax(wide, [dim], True)
+    return (shifted - torch.log(torch.sum(torch.exp(shifted), [dim], True))).to(_softmax_type(x, half_to_float))
+
+
+@decompose("_softmax_backward_data.default")
+def softmax_backward(gradient: Tensor, output: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    wide, out = gradient.to(_wide(gradient.dtype)), output.to(_wide(output.dtype))
+    weighted = wide * out
+    return (weighted - out * torch.sum(weighted, [dim], True)).to(dtype).contiguous()
+
+
+@decompose("_log_softmax_backward_data.default")
+def log_softmax_backward(gradient: Tensor, output: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    wide, out = gradient.to(_wide(gradient.dtype)), output.to(_wide(output.dtype))
+    return (wide - torch.exp(out) * torch.sum(wide, [dim], True)).to(dtype)
+
+
+@decompose("logsumexp.default")
+@in_float
+def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    if x.numel() == 0 or not x.is_floating_point():
+        return NotImplemented
+    dims = list(dim) if dim else list(range(x.dim()))
+    top = torch.amax(x, dims, True)
+    top = torch.where(top.abs() == float("inf"), torch.zeros((), dtype=x.dtype, device=x.device), top)
+    total = torch.log(torch.sum(torch.exp(x - top), dims, True)) + top
+    if keepdim or not x.dim():
+        return total
+    kept = [s for i, s in enumerate(total.shape) if i not in {d % x.dim() for d in dims}]
+    return total.view(kept)

@@ -1,0 +1,96 @@
+"""The table of decompositions: operator to a function that computes the same by simpler operators.
+
+A decomposition is a function of the operator's own arguments. It returns NotImplemented for arguments it leaves alone.
+It runs while tracing, so what it calls is decomposed in turn; `stoker.decompose.prims` lists where that ends.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+
+Decomposition = Callable[..., Any]
+
+OURS: dict[Any, Decomposition] = {}
+"""Filled by the modules of this package."""
+
+
+def decompose(*names: str) -> Callable[[Decomposition], Decomposition]:
+    """Register for "name.overload"s of ATen; what this version of torch lacks is skipped."""
+
+    def register(function: Decomposition) -> Decomposition:
+        for name in names:
+            packet, _, overload = name.partition(".")
+            found = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
+            if found is not None:
+                OURS[found] = function
+        return function
+
+    return register
+
+
+def in_float(function: Decomposition) -> Decomposition:
+    """Compute half-precision arguments in float32 and round once, as eager's kernels do."""
+
+    @functools.wraps(function)
+    def wide(*args: Any, **kwargs: Any) -> Any:
+        dtype = next(a.dtype for a in args if isinstance(a, torch.Tensor))
+        if dtype not in (torch.float16, torch.bfloat16):
+            return function(*args, **kwargs)
+        widened = [a.float() if isinstance(a, torch.Tensor) and a.dtype is dtype else a for a in args]
+        result = function(*widened, **kwargs)
+        if isinstance(result, tuple):
+            return tuple(r if r is None else r.to(dtype) for r in result)
+        return result.to(dtype)
+
+    return wide
+
+
+class Table(Mapping[Any, Decomposition]):
+    """Our decompositions, then torch's for operators that are neither ours nor prims. Torch's are loaded when first
+    needed."""
+
+    def __init__(self, prims: frozenset[Any], without: frozenset[Any] = frozenset()) -> None:
+        self._prims, self._without = prims, without
+
+    def get(self, func: Any, default: Any = None) -> Any:
+        if func in self._without:
+            return default
+        found = OURS.get(func)
+        if found is None and func not in self._prims and _may_be_torchs(func):
+            found = _torchs().get(func)
+        return default if found is None else found
+
+    def __getitem__(self, func: Any) -> Decomposition:
+        found = self.get(func)
+        if found is None:
+            raise KeyError(func)
+        return found  # type: ignore[no-any-return]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(OURS)
+
+    def __len__(self) -> int:
+        return len(OURS)
+
+
+_LEFT_ALONE = frozenset({"bucketize", "searchsorted", "take"})
+"""Operators whose decomposition in torch reads the data of its arguments."""
+
+
+@functools.cache
+def _may_be_torchs(func: Any) -> bool:
+    """Is torch's decomposition as good as the operator? Not where it would draw other random numbers."""
+    if func.namespace != "aten" or func._schema.is_mutable or torch.Tag.nondeterministic_seeded in func.tags:
+        return False
+    return func._schema.name.removeprefix("aten::") not in _LEFT_ALONE
+
+
+@functools.cache
+def _torchs() -> Mapping[Any, Decomposition]:
+    import torch._decomp
+
+    return torch._decomp.decomposition_table
