@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from stoker.loop.interpret import allocate, fetch
+from stoker.loop.interpret import allocate, conform, fetch
 from stoker.schedule.plan import Allocate, Free, Library, Plan, Run
 from stoker.shape.expr import Symbol
 
@@ -48,8 +48,8 @@ def _run(step: Any, memory: dict[str, torch.Tensor], sizes: dict[Symbol, int], k
             arguments = fetch(step.arguments, memory, sizes)
             keywords = {name: fetch(value, memory, sizes) for name, value in step.keywords}
             result = step.operator(*arguments, **keywords)
-            for name, part in zip(step.results, result if step.several else (result,)):
+            for name, part, layout in zip(step.results, result if step.several else (result,), step.layouts):
                 if name is not None:
-                    memory[name] = part
+                    memory[name] = conform(part, layout, sizes)
         case Free():
             memory.pop(step.buffer, None)

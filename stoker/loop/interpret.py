@@ -32,7 +32,7 @@ def interpret(program: Program, inputs: Sequence[Any]) -> tuple[Any, ...]:
         if isinstance(node, Loops):
             run_loops(node, memory, sizes, program.layouts)
         else:
-            run_extern(node, memory, sizes)
+            run_extern(node, memory, sizes, program.layouts)
     return tuple(fetch(output, memory, sizes) for output in program.outputs)
 
 
@@ -66,13 +66,21 @@ def allocate(layout: Layout, sizes: Mapping[Symbol, int]) -> torch.Tensor:
     return torch.empty_strided(shape, strides, dtype=layout.dtype, device=layout.device)
 
 
-def run_extern(node: Extern, memory: Memory, sizes: Mapping[Symbol, int]) -> None:
+def run_extern(node: Extern, memory: Memory, sizes: Mapping[Symbol, int], layouts: Mapping[str, Layout]) -> None:
     arguments = fetch(node.arguments, memory, sizes)
     keywords = {name: fetch(value, memory, sizes) for name, value in node.keywords.items()}
     result = node.operator(*arguments, **keywords)
     for name, part in zip(node.writes, result if node.several else (result,)):
         if name is not None:
-            memory[name] = part
+            memory[name] = conform(part, layouts[name], sizes)
+
+
+def conform(result: torch.Tensor, layout: Layout, sizes: Mapping[Symbol, int]) -> torch.Tensor:
+    """A library's result as the program expects it: copied if its strides are not those that were foretold."""
+    strides = [evaluate(s, sizes) for s in layout.strides]
+    if all(a == b or n <= 1 for a, b, n in zip(result.stride(), strides, result.shape)) or not result.numel():
+        return result
+    return allocate(layout, sizes).copy_(result)
 
 
 def run_loops(node: Loops, memory: Memory, sizes: Mapping[Symbol, int], layouts: Mapping[str, Layout]) -> None:

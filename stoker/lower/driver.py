@@ -17,7 +17,7 @@ from stoker.fake import FakeTensor
 from stoker.loop.layout import Layout, is_dense
 from stoker.loop.node import Program, Source
 from stoker.loop.view import Computed, Stored, Tensor
-from stoker.lower import pointwise, reduce, view  # noqa: F401  (they fill the table)
+from stoker.lower import index, move, pointwise, reduce, view  # noqa: F401  (they fill the table)
 from stoker.lower.builder import Builder
 from stoker.lower.registry import LOWERINGS, Decline, Result
 from stoker.shape.expr import Expr, Symbol, constant, free_symbols

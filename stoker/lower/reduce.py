@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from stoker.loop.handler import ops
-from stoker.loop.view import Index, Stored, Tensor
+from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import compute_dtype, require_supported
 from stoker.lower.registry import Decline, Result, lower
@@ -18,7 +18,7 @@ from stoker.shape.expr import constant
 
 def reduced(
     builder: Builder, out: Result, x: Tensor, dims: Any, keepdim: bool, kind: str, prepare: Callable[[Any], Any]
-) -> Stored:
+) -> Tensor:
     """Reduce these dimensions (all, if none are named). `prepare` makes the value that is combined."""
     rank = len(x.sizes)
     given = range(rank) if dims is None or dims == [] else ([dims] if isinstance(dims, int) else dims)
@@ -35,9 +35,25 @@ def reduced(
             index[d] = at
         return prepare(x.at(tuple(index)))
 
+    if all(x.sizes[d].value == 1 for d in over):
+        return _of_one(builder, out, x, [d if keepdim else p for p, d in enumerate(kept)], len(over), kind, element)
     return builder.reduce(
         out, tuple(x.sizes[d] for d in kept), strides, tuple(x.sizes[d] for d in over), kind, element
     )
+
+
+def _of_one(
+    builder: Builder, out: Result, x: Tensor, places: list[int], over: int, kind: str, element: Callable[..., Any]
+) -> Tensor:
+    """A reduction of single elements is no reduction."""
+    inner = (constant(0),) * over
+
+    def single(at: Index) -> Any:
+        if kind.startswith("arg"):
+            return ops.constant(0, out.dtype)
+        return ops.to_dtype(element(tuple(at[p] for p in places), inner), out.dtype)
+
+    return builder.compute(out, single, [x])
 
 
 def _converted(dtype: torch.dtype) -> Callable[[Any], Any]:
@@ -45,12 +61,12 @@ def _converted(dtype: torch.dtype) -> Callable[[Any], Any]:
 
 
 @lower("sum.default", "sum.dim_IntList")
-def sum_(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Stored:
+def sum_(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     return reduced(builder, out, x, dims, keepdim, "sum", _converted(compute_dtype(out.dtype)))
 
 
 @lower("prod.default", "prod.dim_int")
-def prod(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Stored:
+def prod(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     return reduced(builder, out, x, dims, keepdim, "prod", _converted(compute_dtype(out.dtype)))
 
 
@@ -60,42 +76,42 @@ def _nonempty(x: Tensor) -> None:
 
 
 @lower("amax.default", "max.default")
-def amax(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False) -> Stored:
+def amax(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
     _nonempty(x)
     return reduced(builder, out, x, dims, keepdim, "max", _converted(compute_dtype(out.dtype)))
 
 
 @lower("amin.default", "min.default")
-def amin(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False) -> Stored:
+def amin(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
     _nonempty(x)
     return reduced(builder, out, x, dims, keepdim, "min", _converted(compute_dtype(out.dtype)))
 
 
 @lower("any.default", "any.dim", "any.dims")
-def any_(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False) -> Stored:
+def any_(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
     return _truth(builder, out, x, dims, keepdim, "any")
 
 
 @lower("all.default", "all.dim", "all.dims")
-def all_(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False) -> Stored:
+def all_(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
     return _truth(builder, out, x, dims, keepdim, "all")
 
 
-def _truth(builder: Builder, out: Result, x: Tensor, dims: Any, keepdim: bool, kind: str) -> Stored:
+def _truth(builder: Builder, out: Result, x: Tensor, dims: Any, keepdim: bool, kind: str) -> Tensor:
     if out.dtype is not torch.bool:
         raise Decline("the truth of bytes is left to the library")
     return reduced(builder, out, x, dims, keepdim, kind, _converted(torch.bool))
 
 
 @lower("argmax.default", "argmin.default")
-def argument(builder: Builder, out: Result, x: Tensor, dim: Any = None, keepdim: bool = False) -> Stored:
+def argument(builder: Builder, out: Result, x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
     _nonempty(x)
     kind = builder.origin.removeprefix("aten.").split(".")[0]
     return reduced(builder, out, x, dim, keepdim, kind, _converted(compute_dtype(x.dtype)))
 
 
 @lower("max.dim", "min.dim")
-def extreme_along(builder: Builder, out: list[Result], x: Tensor, dim: int, keepdim: bool = False) -> list[Stored]:
+def extreme_along(builder: Builder, out: list[Result], x: Tensor, dim: int, keepdim: bool = False) -> list[Tensor]:
     _nonempty(x)
     kind = builder.origin.removeprefix("aten.").split(".")[0]
     convert = _converted(compute_dtype(x.dtype))

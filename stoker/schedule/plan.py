@@ -49,6 +49,8 @@ class Library:
     arguments: tuple[Any, ...]
     keywords: tuple[tuple[str, Any], ...]
     results: tuple[str | None, ...]
+    layouts: tuple[Layout | None, ...]
+    """What the results are expected to be; one that differs is copied."""
     several: bool
 
 
@@ -87,7 +89,7 @@ def make_plan(program: Program) -> Plan:
     dtypes = {name: layout.dtype for name, layout in program.layouts.items()}
     for item in sequence:
         if isinstance(item, Extern):
-            steps.append(Library(item.operator, item.arguments, tuple(item.keywords.items()), item.writes, item.several))
+            steps.append(_library(item, program))
             continue
         call = build(item, frozenset(item.writes & wanted[item]), dtypes)
         if call.kernel not in kernels:
@@ -103,6 +105,11 @@ def make_plan(program: Program) -> Plan:
         tuple(program.outputs),
         tuple(origins),
     )
+
+
+def _library(node: Extern, program: Program) -> Library:
+    layouts = tuple(None if name is None else program.layouts[name] for name in node.writes)
+    return Library(node.operator, node.arguments, tuple(node.keywords.items()), node.writes, layouts, node.several)
 
 
 def _needed_later(program: Program, groups: Groups) -> dict[Draft | Extern, set[str]]:
