@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from torch.fx import GraphModule
 
 from stoker.autograd import aot
 from stoker.codegen.cpp.unit import kernel_name, source_of
+from stoker.codegen.executor import executor
 from stoker.codegen.host import host_program
 from stoker.decompose import table
 from stoker.loop.check import check
@@ -75,4 +77,7 @@ def compile_graph(graph_module: GraphModule, fake_inputs: list[Any], record: Rec
     with record.stage("build"):
         library = load(source)
     kernels = [getattr(library, kernel_name(number)) for number in range(len(plan.kernels))]
-    return host_program(plan, kernels)
+    record.products["host"] = host_program(plan, kernels)
+    addresses = [ctypes.cast(kernel, ctypes.c_void_p).value or 0 for kernel in kernels]
+    with record.stage("encode"):
+        return executor(plan, program.layouts, addresses)  # type: ignore[no-any-return]

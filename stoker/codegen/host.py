@@ -13,8 +13,9 @@ from typing import Any
 import torch
 
 from stoker.loop.interpret import allocate, conform, fetch
-from stoker.schedule.plan import Allocate, Free, Library, Plan, Run
-from stoker.shape.expr import Symbol
+from stoker.schedule.plan import Plan
+from stoker.schedule.step import Allocate, Free, Library, Run
+from stoker.shape.expr import Symbol, evaluate
 
 CKernel = Callable[[Any, Any], None]
 
@@ -29,11 +30,26 @@ def host_program(plan: Plan, kernels: Sequence[CKernel]) -> Callable[..., tuple[
             sizes[name] = int(given) if source.dimension is None else given.shape[source.dimension]
         memory: dict[str, torch.Tensor] = {n: v.detach() for n, v in zip(plan.inputs, inputs) if n is not None}
         memory |= {name: value.detach() for name, value in plan.constants}
+        memory |= _temporaries(plan, sizes)
         for step in plan.steps:
             _run(step, memory, sizes, kernels)
         return tuple(fetch(output, memory, sizes) for output in plan.outputs)
 
     return call
+
+
+def _temporaries(plan: Plan, sizes: dict[Symbol, int]) -> dict[str, torch.Tensor]:
+    """The arena's buffers, as tensors that share its memory."""
+    arena = torch.empty(evaluate(plan.arena.size_bytes, sizes), dtype=torch.uint8)
+    made = {}
+    for name, offset, layout in plan.arena.offsets:
+        shape, strides = [evaluate(s, sizes) for s in layout.sizes], [evaluate(s, sizes) for s in layout.strides]
+        start = evaluate(offset, sizes)
+        bytes_ = evaluate(layout.reach, sizes) * layout.dtype.itemsize
+        made[name] = arena[start : start + bytes_].view(layout.dtype).as_strided(
+            shape, strides, start // layout.dtype.itemsize
+        )
+    return made
 
 
 def _run(step: Any, memory: dict[str, torch.Tensor], sizes: dict[Symbol, int], kernels: Sequence[CKernel]) -> None:

@@ -1,4 +1,4 @@
-"""One corpus through every boundary: eager = graph = loops interpreted = plan in Python with C++ kernels."""
+"""One corpus through every boundary: eager = graph = loops interpreted = plan in Python = plan in the executor."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _compare(module: GraphModule, fakes: list[Any]) -> Callable[..., Any]:
     def call(*given: Any) -> Any:
         expected = module.forward(*given)
         result = compiled(*given)
-        for stage in (interpret(record.products["program"], given), result):
+        for stage in (interpret(record.products["program"], given), record.products["host"](*given), result):
             for mine, graph in zip(stage, expected):
                 if isinstance(graph, torch.Tensor):
                     torch.testing.assert_close(mine, graph)
