@@ -134,6 +134,7 @@ class _Lowering:
         builder = self.builder
         builder.origin = str(target)
         builder.operands = torch.fx.node.map_arg(node.args, lambda n: n.meta["val"])
+        builder.used_in_loops = all(user.target in LOWERINGS for user in node.users)
         function = LOWERINGS.get(target)
         if function is not None and out is not None:
             try:

@@ -18,14 +18,22 @@ from stoker.lower.view import dimension, slice_start
 from stoker.shape.expr import Expr, as_expr, constant
 
 
+MOST_CHOICES = 4
+"""Parts of a concatenation that are chosen from element by element instead of being written one after another."""
+CHEAP_PART = 12
+
+
 @lower("cat.default")
-def cat(builder: Builder, out: Result, tensors: list[Tensor], dim: int = 0) -> Stored:
-    """Each part is written straight to its place in the result."""
+def cat(builder: Builder, out: Result, tensors: list[Tensor], dim: int = 0) -> Tensor:
+    """Each part is written straight to its place in the result, or chosen where the result is used if parts are cheap."""
     require_supported(out.dtype, *(t.dtype for t in tensors))
     dim = dimension(dim, len(out.sizes))
     parts = [t for t in tensors if not (len(t.sizes) == 1 and t.sizes[0].value == 0)]
     if any(len(t.sizes) != len(out.sizes) for t in parts):
         raise Decline("parts of different ranks")
+    cheap = len(parts) <= MOST_CHOICES and all(isinstance(p, Stored) or p.cost <= CHEAP_PART for p in parts)
+    if cheap and builder.used_in_loops:
+        return _chosen(builder, out, parts, dim)
     whole = builder.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides))
     start = constant(0)
     for part in parts:
@@ -34,6 +42,30 @@ def cat(builder: Builder, out: Result, tensors: list[Tensor], dim: int = 0) -> S
         builder.write(part, target)
         start = start + part.sizes[dim]
     return whole
+
+
+def _chosen(builder: Builder, out: Result, parts: list[Tensor], dim: int) -> Computed:
+    """A concatenation that is not written down: the index says which part to read."""
+
+    def element(at: Index) -> Any:
+        starts = [constant(0)]
+        for part in parts:
+            starts.append(starts[-1] + part.sizes[dim])
+
+        def read(position: int) -> Any:
+            shifted = (*at[:dim], at[dim] - starts[position], *at[dim + 1 :])
+            return ops.to_dtype(parts[position].at(shifted), out.dtype)
+
+        def choose(position: int) -> Any:
+            if position == len(parts) - 1:
+                return read(position)
+            inside, beyond = less(at[dim], starts[position + 1]), at_least(at[dim], starts[position + 1])
+            rest = ops.masked(beyond, lambda: choose(position + 1), number(0, out.dtype))
+            return ops.masked(inside, lambda: read(position), rest)
+
+        return choose(0)
+
+    return builder.compute(out, element, parts, cost=3 * len(parts))
 
 
 def less(a: Expr, b: Expr) -> Any:

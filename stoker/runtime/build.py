@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 FLAGS = (
-    "-std=c++17", "-O3", "-march=native", "-fPIC", "-shared", "-fopenmp", "-fno-math-errno", "-fno-trapping-math",
+    "-std=c++17", "-O3", "-march=native", "-mprefer-vector-width=512", "-fPIC", "-shared", "-fopenmp", "-fno-math-errno", "-fno-trapping-math",
     "-ffp-contract=off", "-fno-semantic-interposition", "-fvisibility=default", "-Wno-psabi", "-w",
 )  # fmt: skip
 

@@ -22,7 +22,7 @@ from stoker.loop.body import Instruction
 from stoker.loop.index import Dimension, Dimensions, ranges_of, simplify
 from stoker.loop.text import instruction_text, short
 from stoker.schedule.draft import Draft, Member
-from stoker.schedule.tile import merge_loops
+from stoker.schedule.tile import Shape, fits_scratch, merge_loops, position_in, shape_of
 from stoker.shape.expr import Expr, Symbol, free_symbols, substitute, symbol, text
 
 Line = tuple[int, Instruction]
@@ -39,14 +39,16 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """What a code generator gets. Arguments are typed; local ones are scratch memory of one outer point."""
+    """What a code generator gets. Scratch (s0, s1, ...) is memory of one outer point: an element for each inner one."""
 
+    shape: Shape
     outer: Dimensions
     inner: Dimensions
     phases: tuple[Phase, ...]
     arguments: tuple[torch.dtype, ...]
     written: frozenset[int]
     """Which arguments it writes."""
+    scratch: tuple[torch.dtype, ...]
     sizes: int
     """How many size arguments it takes: n0, n1, ..."""
 
@@ -66,7 +68,7 @@ def build(draft: Draft, kept: frozenset[str], dtypes: Mapping[str, torch.dtype])
     assembly = _Assembly(draft, kept)
     for when, members in _timed(draft):
         assembly.phase(when, members)
-    return _canonical(draft, assembly.finish(), dtypes)
+    return _canonical(draft, assembly.finish(), kept, dtypes)
 
 
 def _timed(draft: Draft) -> list[tuple[int, list[Member]]]:
@@ -254,7 +256,7 @@ def with_expressions(i: Instruction, change: Callable[[Expr], Expr]) -> Instruct
     return i
 
 
-def _canonical(draft: Draft, phases: list[Phase], dtypes: Mapping[str, torch.dtype]) -> Call:
+def _canonical(draft: Draft, phases: list[Phase], kept: frozenset[str], dtypes: Mapping[str, torch.dtype]) -> Call:
     """Merge loops, and give loops, values, buffers and sizes names that depend on structure alone."""
     expressions = [e for p in phases for _, i in p.lines for e in index_expressions(i)]
     outer, change_outer = merge_loops(draft.outer, expressions)
@@ -264,6 +266,10 @@ def _canonical(draft: Draft, phases: list[Phase], dtypes: Mapping[str, torch.dty
     merged = {**change_outer, **change_inner}
     sizes: dict[Symbol, Expr] = {}
     buffers: dict[str, int] = {}
+    across = [i for p in phases if p.across for _, i in p.lines]
+    shape = shape_of(outer, inner, [with_expressions(i, lambda e: substitute(e, merged)) for i in across])
+    scratch = _scratch(draft, shape, phases, kept, inner, dtypes)
+    position = substitute(position_in(inner), names)
     numbers: dict[int, int] = {}
 
     def expression(expr: Expr) -> Expr:
@@ -278,17 +284,33 @@ def _canonical(draft: Draft, phases: list[Phase], dtypes: Mapping[str, torch.dty
         if i.op == "indirect":
             names[i.data[0]] = symbol(f"x{len(numbers)}")
         i = with_expressions(i, expression)
-        if i.op in ("load", "store"):
+        if i.op in ("load", "store") and i.data[0] in scratch:
+            i = replace(i, data=(f"s{scratch[i.data[0]]}", position, *i.data[2:]))
+        elif i.op in ("load", "store"):
             place = buffers.setdefault(i.data[0], len(buffers))
             i = replace(i, data=(f"a{place}", *i.data[1:]))
         return numbers[number], replace(i, arguments=tuple(numbers[a] for a in i.arguments))
 
     loops = tuple(tuple(Dimension(names[d.symbol], expression(d.size)) for d in ds) for ds in (outer, inner))
     done = tuple(Phase(p.across, tuple(line(*entry) for entry in p.lines)) for p in phases)
-    written = frozenset(int(i.data[0][1:]) for p in done for _, i in p.lines if i.op == "store")
-    kernel = Kernel(*loops, done, tuple(dtypes[b] for b in buffers), written, len(sizes))
+    stores = {i.data[0] for p in done for _, i in p.lines if i.op == "store"}
+    written = frozenset(int(name[1:]) for name in stores if name[0] == "a")
+    kept_types, scratch_types = tuple(dtypes[b] for b in buffers), tuple(dtypes[b] for b in scratch)
+    kernel = Kernel(shape, *loops, done, kept_types, written, scratch_types, len(sizes))
     origins = tuple(dict.fromkeys(m.node.origin for m in draft.members))
     return Call(kernel, tuple(buffers), tuple(sizes), origins)
+
+
+def _scratch(
+    draft: Draft, shape: Shape, phases: list[Phase], kept: frozenset[str], inner: Dimensions, dtypes: Mapping[str, torch.dtype]
+) -> dict[str, int]:
+    """Buffers that one outer point writes and reads again, and nobody else."""
+    if shape is not Shape.ROWS:
+        return {}
+    used = dict.fromkeys(i.data[0] for p in phases for _, i in p.lines if i.op in ("load", "store"))
+    local = [b for b in used if b in draft.writes and b not in kept]
+    total = sum(dtypes[b].itemsize for b in local)
+    return {b: n for n, b in enumerate(local)} if fits_scratch(inner, total) else {}
 
 
 def kernel_text(kernel: Kernel) -> str:

@@ -10,58 +10,38 @@ Three shapes, chosen by how memory is walked:
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import Enum
 
 from stoker.codegen.cpp.expression import expression
 from stoker.codegen.cpp.operation import TYPES, literal, operation
 from stoker.codegen.cpp.reduction import Accumulator, accumulator
 from stoker.codegen.writer import Writer
 from stoker.loop.body import Instruction
-from stoker.loop.index import Dimension, coefficient, count, ranges_of
+from stoker.loop.index import Dimension, count, ranges_of
 from stoker.loop.op import ELEMENTWISE
 from stoker.schedule.kernel import Kernel, Phase
-from stoker.shape.expr import Expr, constant, symbol, text
+from stoker.schedule.tile import Shape, position_in
+from stoker.shape.expr import Expr, symbol, text
 
 STRIP = 128
 """Outer points in a strip of the columns shape."""
 PARALLEL_WORK = 1 << 15
 """Additions below which threads cost more than they bring."""
 _STRIP_SYMBOL = symbol("strip")
-WHOLE_ROWS = 4
-"""With fewer outer points than this, threads share the inner loops."""
 
 
-class Shape(Enum):
-    PLAIN = "plain"
-    ROWS = "rows"
-    COLUMNS = "columns"
-    WHOLE = "whole"
+CHUNK = 4096
+"""Elements of an inner loop that are reduced together before they join the rest."""
+STRIP_CHUNK = 256
+"""The same for the rows above a strip."""
 
-
-def shape_of(kernel: Kernel) -> Shape:
-    """How a kernel's loops are best run."""
-    if not kernel.inner:
-        return Shape.PLAIN
-    if any(i.op == "reduce" and i.data.startswith("arg") for p in kernel.phases for _, i in p.lines):
-        return Shape.ROWS
-    if kernel.outer and _votes(kernel, kernel.outer[-1]) > _votes(kernel, kernel.inner[-1]):
-        return Shape.COLUMNS
-    rows = count(kernel.outer).value
-    return Shape.WHOLE if rows is not None and rows < WHOLE_ROWS else Shape.ROWS
-
-
-def _votes(kernel: Kernel, loop: Dimension) -> int:
-    """Accesses inside the inner loops that walk along memory with this loop."""
-    found = 0
-    for phase in kernel.phases:
-        if phase.across:
-            for _, i in phase.lines:
-                if i.op in ("load", "store"):
-                    stride = coefficient(i.data[1], loop.symbol)
-                    found += stride is not None and stride.value == 1
-    return found
+Reductions = list[tuple[int, Accumulator, Instruction]]
+_JOIN = {
+    "+": "{0} += {1};", "*": "{0} *= {1};", "|": "{0} |= {1};", "&": "{0} &= {1};",
+    "max": "{0} = {0} < {1} ? {1} : {0};", "min": "{0} = {0} > {1} ? {1} : {0};",
+}  # fmt: skip
 
 
 def emit(name: str, kernel: Kernel) -> str:
@@ -75,7 +55,6 @@ class _Emitter:
     def __init__(self, name: str, kernel: Kernel) -> None:
         self.name, self.kernel = name, kernel
         self.out = Writer()
-        self.shape = shape_of(kernel)
         self.ranges = ranges_of((*kernel.outer, *kernel.inner))
         self.types = {n: i.dtype for p in kernel.phases for n, i in p.lines}
         self.reduces = {n: i for p in kernel.phases for n, i in p.lines if i.op == "reduce"}
@@ -103,7 +82,7 @@ class _Emitter:
                 out.line(f"{kind} __restrict a{position} = static_cast<{kind}>(arguments[{position}]);")
             for position in range(self.kernel.sizes):
                 out.line(f"const int64_t n{position} = sizes[{position}];")
-            match self.shape:
+            match self.kernel.shape:
                 case Shape.PLAIN:
                     self.plain()
                 case Shape.ROWS:
@@ -192,6 +171,8 @@ class _Emitter:
 
     def rows(self) -> None:
         with self.shared(self.kernel.outer):
+            for position, dtype in enumerate(self.kernel.scratch):
+                self.out.line(f"alignas(64) {TYPES[dtype]} s{position}[{self.expr(count(self.kernel.inner))}];")
             for phase in self.kernel.phases:
                 if phase.across:
                     self.across(phase, threads=False)
@@ -206,7 +187,7 @@ class _Emitter:
                 else:
                     self.lines(phase)
 
-    def accumulators(self, phase: Phase) -> list[tuple[int, Accumulator, Instruction]]:
+    def accumulators(self, phase: Phase) -> Reductions:
         return [
             (n, accumulator(i.data, i.dtype, self.types[i.arguments[0]]), i) for n, i in phase.lines if i.op == "reduce"
         ]
@@ -214,31 +195,40 @@ class _Emitter:
     def across(self, phase: Phase, *, threads: bool) -> None:
         """The inner loops of one phase."""
         reductions = self.accumulators(phase)
-        clauses = ""
         for n, form, _ in reductions:
             for suffix, kind, start in form.variables:
                 self.out.line(f"{kind} v{n}_acc{suffix} = {start};")
-            clauses += "".join(f" reduction({sign}: v{n}_acc{suffix})" for sign, suffix in form.clause)
         ordered = any(not form.clause for _, form, _ in reductions)
         simd = self.vectorizable(phase) and not ordered
-        inner = self.kernel.inner
-        if threads and not ordered:
-            self.parallel("parallel for" + (" simd" if simd and len(inner) == 1 else ""), clauses)
-            if len(inner) == 1:
-                with self.loops(inner):
-                    self.lines(phase)
-            else:
-                with self.loops(inner[:-1]):
-                    self.simd(simd, clauses)
-                    with self.loops(inner[-1:]):
-                        self.lines(phase)
+        *outside, last = self.kernel.inner
+        clauses = _clauses(reductions)
+        chunked = not outside and simd and (last.size.value is None or last.size.value > CHUNK)
+        if threads and not ordered and (chunked or outside):
+            self.parallel("parallel for", clauses)
+        if chunked:
+            self.chunks(phase, last, reductions)
         else:
-            with self.loops(inner[:-1]):
+            with self.loops(tuple(outside)):
                 self.simd(simd, clauses)
-                with self.loops(inner[-1:]):
+                with self.loops((last,)):
                     self.lines(phase)
         for n, form, i in reductions:
             self.out.line(f"const {TYPES[i.dtype]} v{n} = {form.result.format(f'v{n}_acc')};")
+
+    def chunks(self, phase: Phase, last: Dimension, reductions: Reductions) -> None:
+        """A long inner loop in pieces, each reduced on its own: sums of sums lose fewer digits, and threads take pieces."""
+        out, size = self.out, self.expr(last.size)
+        with out.block(f"for (int64_t chunk = 0; chunk < {size}; chunk += {CHUNK})"):
+            out.line(f"const int64_t chunk_end = minimum<int64_t>(chunk + {CHUNK}, {size});")
+            for n, form, _ in reductions:
+                for suffix, kind, start in form.variables:
+                    out.line(f"{kind} v{n}_part{suffix} = {start};")
+            self.simd(True, _clauses(reductions, "part"))
+            with out.block(self.head(last, "chunk", "chunk_end")):
+                self.lines(phase, accumulator="part")
+            for n, form, _ in reductions:
+                for sign, suffix in form.clause:
+                    out.line(_JOIN[sign].format(f"v{n}_acc{suffix}", f"v{n}_part{suffix}"))
 
     def columns(self) -> None:
         *lead, last = self.kernel.outer
@@ -262,21 +252,47 @@ class _Emitter:
             with out.block(head):
                 self.lines(phase, strip=f"[{name} - first]")
             return
-        reductions = self.accumulators(phase)
+        self.strip_across(phase, last, self.accumulators(phase))
+
+    def strip_across(self, phase: Phase, last: Dimension, reductions: Reductions) -> None:
+        """The inner loops around a strip. Long ones run in pieces, as in `chunks`."""
+        out, name = self.out, text(last.symbol)
         for n, form, i in reductions:
-            for suffix, kind, start in form.variables:
-                out.line(f"{kind} v{n}_acc{suffix}[{STRIP}];")
-                out.line(f"for (int64_t k = 0; k < {STRIP}; ++k) v{n}_acc{suffix}[k] = {start};")
+            self.fill(n, "acc", form)
             out.line(f"{TYPES[i.dtype]} v{n}_all[{STRIP}];")
-        with self.loops(self.kernel.inner):
-            self.simd(self.vectorizable(phase))
-            with out.block(head):
-                self.lines(phase, strip=f"[{name} - first]")
+        first, *rest = self.kernel.inner
+        long = first.size.value is None or first.size.value > 2 * STRIP_CHUNK
+        pieces = reductions and long and all(form.clause for _, form, _ in reductions)
+        with contextlib.ExitStack() as stack:
+            if pieces:
+                size = self.expr(first.size)
+                head = f"for (int64_t chunk = 0; chunk < {size}; chunk += {STRIP_CHUNK})"
+                stack.enter_context(out.block(head))
+                out.line(f"const int64_t chunk_end = minimum<int64_t>(chunk + {STRIP_CHUNK}, {size});")
+                for n, form, _ in reductions:
+                    self.fill(n, "part", form)
+            bounds = ("chunk", "chunk_end") if pieces else ("0", None)
+            with out.block(self.head(first, *bounds)), self.loops(tuple(rest)):
+                self.simd(self.vectorizable(phase))
+                with out.block(self.head(last, "first", "end")):
+                    self.lines(phase, strip=f"[{name} - first]", accumulator="part" if pieces else "acc")
+            if pieces:
+                for n, form, _ in reductions:
+                    for sign, suffix in form.clause:
+                        words = _JOIN[sign].format(f"v{n}_acc{suffix}[k]", f"v{n}_part{suffix}[k]")
+                        out.line(f"for (int64_t k = 0; k < {STRIP}; ++k) {words}")
         for n, form, _ in reductions:
             result = form.result.replace("{0}_nan", f"v{n}_acc_nan[k]").replace("{0}", f"v{n}_acc[k]")
             out.line(f"for (int64_t k = 0; k < {STRIP}; ++k) v{n}_all[k] = {result};")
 
-    def lines(self, phase: Phase, strip: str = "") -> None:
+    def fill(self, number: int, name: str, form: Accumulator) -> None:
+        """The arrays of a reduction over a strip, at their start."""
+        for suffix, kind, start in form.variables:
+            array = f"v{number}_{name}{suffix}"
+            self.out.line(f"{kind} {array}[{STRIP}];")
+            self.out.line(f"for (int64_t k = 0; k < {STRIP}; ++k) {array}[k] = {start};")
+
+    def lines(self, phase: Phase, strip: str = "", accumulator: str = "acc") -> None:
         """The straight-line code of a phase. In a strip, values of other phases are elements of arrays."""
         own = {n for n, _ in phase.lines} - set(self.reduces)
 
@@ -284,17 +300,21 @@ class _Emitter:
             return f"v{number}" if not strip or number in own else f"v{number}_all{strip}"
 
         for number, i in phase.lines:
-            self.instruction(number, i, [value(a) for a in i.arguments], strip)
+            arguments = [value(a) for a in i.arguments]
+            if i.op == "reduce":
+                self.combine(number, i, arguments[0], strip, accumulator)
+            else:
+                self.instruction(number, i, arguments)
             if strip and number in self.lasting and i.op != "reduce":
                 self.out.line(f"v{number}_all{strip} = v{number};")
 
-    def instruction(self, number: int, i: Instruction, arguments: list[str], strip: str) -> None:
+    def instruction(self, number: int, i: Instruction, arguments: list[str]) -> None:
         out, kind = self.out, TYPES[i.dtype]
         match i.op:
             case "load":
                 buffer, index = i.data
                 words = f"{buffer}[{self.expr(index)}]"
-                if self.kernel.arguments[int(buffer[1:])] is not i.dtype:
+                if buffer[0] == "a" and self.kernel.arguments[int(buffer[1:])] is not i.dtype:
                     words = f"bit_cast<{kind}>({words})"
                 if arguments:
                     words = f"{arguments[0]} ? {words} : {literal(0, i.dtype)}"
@@ -311,9 +331,6 @@ class _Emitter:
                 limit = self.expr(size)
                 out.line(f"const int64_t {text(name)} = {arguments[0]} < 0 ? {arguments[0]} + ({limit}) : {arguments[0]};")
                 return
-            case "reduce":
-                self.combine(number, i, arguments[0], strip)
-                return
             case "to_dtype":
                 words = f"convert<{kind}>({arguments[0]})"
             case _:
@@ -327,25 +344,19 @@ class _Emitter:
         else:
             self.out.line(f"{place} = {value};")
 
-    def combine(self, number: int, i: Instruction, value: str, strip: str) -> None:
+    def combine(self, number: int, i: Instruction, value: str, strip: str, name: str) -> None:
         form = accumulator(i.data, i.dtype, self.types[i.arguments[0]])
-        position = self.expr(_position(self.kernel.inner))
+        position = self.expr(position_in(self.kernel.inner))
         for words in form.combine:
-            if strip:
-                words = words.replace("{0}_nan", f"v{number}_acc_nan{strip}").replace("{0}", f"v{number}_acc{strip}")
-                self.out.line(words.format(v=value, k=position))
-            else:
-                self.out.line(words.format(f"v{number}_acc", v=value, k=position))
+            words = words.replace("{0}_nan", f"v{number}_{name}_nan{strip}").replace("{0}_best", f"v{number}_{name}_best")
+            self.out.line(words.format(f"v{number}_{name}{strip}", v=value, k=position))
+
+
+def _clauses(reductions: Reductions, name: str = "acc") -> str:
+    """How OpenMP joins the lanes, or threads, of a loop."""
+    return "".join(f" reduction({sign}: v{n}_{name}{suffix})" for n, form, _ in reductions for sign, suffix in form.clause)
 
 
 def _cost(i: Instruction) -> int:
     operation = ELEMENTWISE.get(i.op)
     return operation.cost if operation is not None else int(i.op in ("load", "store"))
-
-
-def _position(inner: tuple[Dimension, ...]) -> Expr:
-    """How far the inner loops have come."""
-    total = constant(0)
-    for loop in inner:
-        total = total * loop.size + loop.symbol
-    return total
