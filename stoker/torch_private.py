@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
 
 import torch
 import torch.fx._lazy_graph_module
 from torch.autograd import Variable
+from torch.utils._device import DeviceContext as _DeviceContext
 from torch.utils._python_dispatch import TorchDispatchMode as _TorchDispatchMode
 
 make_wrapper_subclass = torch.Tensor._make_wrapper_subclass
@@ -120,3 +120,14 @@ ATTENTION_SWITCHES = {
 
 top_saved_tensors_hooks = torch._C._autograd._top_saved_tensors_default_hooks
 """The innermost hooks that torch.autograd.graph.saved_tensors_hooks has set, or None. 2.11, 2.13."""
+
+DeviceContext = _DeviceContext
+"""The torch function mode behind `with torch.device(...)` and torch.set_default_device. 2.11, 2.13."""
+
+function_modes = torch.overrides._get_current_function_mode_stack
+"""The torch function modes that are active, outermost first. 2.11, 2.13."""
+
+
+def function_transform_active() -> bool:
+    """Is a transform of torch.func (vmap, grad, ...) running. 2.11, 2.13: `torch._C._functorch`."""
+    return torch._C._functorch.peek_interpreter_stack() is not None

@@ -114,13 +114,20 @@ def stub_torchvision() -> None:
                 raise AttributeError(name)
             return AnyClass(name, (), {})
 
-    parts = "transforms transforms.functional ops ops.misc models datasets models.feature_extraction".split()
+    parts = [
+        "transforms",
+        "transforms.functional",
+        "ops",
+        "ops.misc",
+        "models",
+        "datasets",
+        "models.feature_extraction",
+    ]
     for name in ["torchvision", *(f"torchvision.{part}" for part in parts)]:
         sys.modules[name] = Anything(name)
         parent, _, child = name.rpartition(".")
         if parent:
             setattr(sys.modules[parent], child, sys.modules[name])
-
 
 
 def flat(value: Any, found: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from stoker import torch_private
 from stoker.marks import ALLOWED_IN_GRAPH
 
 TORCH = str(Path(torch.__file__).parent)
@@ -117,6 +118,14 @@ class Policy:
         if refused is not None or filename.startswith(ROOT_ALLOWED):
             return refused
         return next((reason for prefix, reason in ROOT_SKIPPED if filename.startswith(prefix)), None)
+
+    def refuse_now(self) -> str | None:
+        """Why nothing is captured at this moment, whatever the function; None if it may be."""
+        if any(not isinstance(mode, torch_private.DeviceContext) for mode in torch_private.function_modes()):
+            return "a torch function mode of the user's is active: it must see every call"
+        if torch_private.function_transform_active():
+            return "a transform of torch.func is active: its tensors are wrapped"
+        return None
 
     def is_library(self, filename: str) -> bool:
         """Does the user not care about lines of this file?"""

@@ -414,8 +414,12 @@ class Wrapping:
         elif isinstance(real, tuple):
             return self.wrap_tuple(real, source)
         elif isinstance(real, (set, frozenset)):
-            storage = SetValue({e: Constant(e) for e in set.__iter__(real)}, set, source, real)
-            self.guard(source, Holds(lambda now, was=set(real): set(now) == was, "has the same elements"))
+            kind = frozenset if isinstance(real, frozenset) else set
+            elements = list(kind.__iter__(real))  # type: ignore[arg-type]
+            if not all(is_plain(element) for element in elements):
+                return self.wrap_opaque(real, source, "a set", "holds elements that are not plain data")
+            storage = SetValue({e: Constant(e) for e in elements}, kind, source, real)
+            self.guard(source, Holds(lambda now, was=set(elements): set(now) == was, "has the same elements"))
         elif isinstance(real, (int, float, str, bytes)):
             self.guard(source, Holds(lambda now, was=real: now == was, f"== {real!r}"))
             storage = Constant(next(b for b in (int, float, str, bytes) if isinstance(real, b)).__call__(real))

@@ -56,6 +56,10 @@ class Frames:
         if refusal is not None:
             record(Event("skip", code.co_qualname, f"{code.co_filename}:{code.co_firstlineno}", refusal))
             return _C.SKIP
+        surroundings = self.policy.refuse_now()
+        if surroundings is not None:
+            record(Event("skip", code.co_qualname, f"{code.co_filename}:{code.co_firstlineno}", surroundings))
+            return _C.RUN_ONCE
         with _compiling:
             return self.compile_frame(Request(code, function, bound), failures)
 
