@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from stoker import torch_private
 from stoker.autograd.joint import Joint
 from stoker.autograd.mincut import UNLIMITED, Network, minimum_cut
 from stoker.autograd.partition import ancestors, descendants, is_random
@@ -124,7 +125,7 @@ def is_view(node: Node) -> bool:
 def _is_cheap(node: Node) -> bool:
     if node.op != "call_function":
         return True
-    if not isinstance(node.target, torch._ops.OpOverload):
+    if not isinstance(node.target, torch_private.OpOverload):
         return node.meta["val"] is not None and not isinstance(node.meta["val"], (list, tuple))
     if torch.Tag.pointwise in node.target.tags or is_view(node):
         return True

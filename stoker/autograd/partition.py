@@ -65,15 +65,15 @@ def descendants(nodes: Iterable[Node]) -> set[Node]:
 
 def is_random(node: Node) -> bool:
     """Does it draw random numbers? Then it runs exactly once, also if nobody reads the result."""
-    target = node.args[0] if node.args and isinstance(node.args[0], torch._ops.OpOverload) else node.target
-    return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
+    target = node.args[0] if node.args and isinstance(node.args[0], torch_private.OpOverload) else node.target
+    return isinstance(target, torch_private.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
 
 
 def has_effect(node: Node) -> bool:
     """Must it run though nobody reads a result?"""
     if is_random(node):
         return True
-    return isinstance(node.target, torch._ops.OpOverload) and not node.target._schema.returns
+    return isinstance(node.target, torch_private.OpOverload) and not node.target._schema.returns
 
 
 def keep_all(joint: Joint) -> list[Node]:

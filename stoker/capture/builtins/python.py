@@ -546,8 +546,8 @@ def _register_operator_module() -> None:
         handles(function)(lambda m, a, b, text=text: m.binary(text, a, b))
     for text, function in Protocol.COMPARE.items():
         handles(function)(lambda m, a, b, text=text: m.compare(text, a, b))
-    for text, function in Protocol.UNARY.items():
-        handles(function)(lambda m, a, text=text: m.unary(text, a))
+    for text, unary in Protocol.UNARY.items():
+        handles(unary)(lambda m, a, text=text: m.unary(text, a))
     handles(operator.getitem)(lambda m, a, b: m.item(a, b))
     handles(operator.not_)(lambda m, a: m.not_(a))
     handles(operator.truth)(lambda m, a: Constant(a.truth(m)))

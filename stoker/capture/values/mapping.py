@@ -26,7 +26,7 @@ class DictValue(Value):
     def __init__(
         self,
         entries: dict[Any, tuple[Value, Value]] | None = None,
-        cls: type = dict,
+        cls: type[dict] = dict,
         source: Source | None = None,
         real: dict | None = None,
         default_factory: Value | None = None,
@@ -54,7 +54,7 @@ class DictValue(Value):
                 key_value = m.wrap_key(key, self.source, index)
                 stand_in = key_value.hash_key(m)
                 place = m.dict_item(self.source, key, index)
-                self._entries[stand_in] = known.pop(stand_in, None) or (key_value, Lazy(value, place))
+                self._entries[stand_in] = known.pop(stand_in) if stand_in in known else (key_value, Lazy(value, place))
             self._entries.update(known)
         return self._entries
 

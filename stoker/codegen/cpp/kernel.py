@@ -329,7 +329,9 @@ class _Emitter:
             case "indirect":
                 name, size = i.data
                 limit = self.expr(size)
-                out.line(f"const int64_t {text(name)} = {arguments[0]} < 0 ? {arguments[0]} + ({limit}) : {arguments[0]};")
+                out.line(
+                    f"const int64_t {text(name)} = {arguments[0]} < 0 ? {arguments[0]} + ({limit}) : {arguments[0]};"
+                )
                 return
             case "to_dtype":
                 words = f"convert<{kind}>({arguments[0]})"
@@ -348,13 +350,17 @@ class _Emitter:
         form = accumulator(i.data, i.dtype, self.types[i.arguments[0]])
         position = self.expr(position_in(self.kernel.inner))
         for words in form.combine:
-            words = words.replace("{0}_nan", f"v{number}_{name}_nan{strip}").replace("{0}_best", f"v{number}_{name}_best")
+            words = words.replace("{0}_nan", f"v{number}_{name}_nan{strip}").replace(
+                "{0}_best", f"v{number}_{name}_best"
+            )
             self.out.line(words.format(f"v{number}_{name}{strip}", v=value, k=position))
 
 
 def _clauses(reductions: Reductions, name: str = "acc") -> str:
     """How OpenMP joins the lanes, or threads, of a loop."""
-    return "".join(f" reduction({sign}: v{n}_{name}{suffix})" for n, form, _ in reductions for sign, suffix in form.clause)
+    return "".join(
+        f" reduction({sign}: v{n}_{name}{suffix})" for n, form, _ in reductions for sign, suffix in form.clause
+    )
 
 
 def _cost(i: Instruction) -> int:
