@@ -350,10 +350,12 @@ bool under_functorch() {
   return keys.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode) || keys.has(c10::DispatchKey::FuncTorchDynamicLayerBackMode);
 }
 
+// Also where no gradient comes back (the 0-norm's): eager's results require one then.
 bool leaves_node(const Plan& plan, PyObject* const* inputs) {
-  return c10::GradMode::is_enabled() && std::any_of(plan.gradients.begin(), plan.gradients.end(), [&](const Gradient& g) {
-           return THPVariable_Unpack(inputs[g.input]).requires_grad();
-         });
+  if (!c10::GradMode::is_enabled()) return false;
+  for (size_t i = 0; i < plan.inputs.size(); ++i)
+    if (plan.inputs[i] != Memory::OBJECT && THPVariable_Unpack(inputs[i]).requires_grad()) return true;
+  return false;
 }
 
 bool inputs_fit(const Plan& plan, PyObject* const* inputs, size_t count) {

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from stoker.debug.explain import Explanation
     from stoker.frame import Frames
 
-DEFAULT_BACKEND = "eager"
+DEFAULT_BACKEND = "stoker"
+TAKES_OPTIONS = frozenset({"stoker", "inductor"})
 F = TypeVar("F", bound=Callable[..., Any])
 _frames: weakref.WeakSet[Frames] = weakref.WeakSet()
 
@@ -63,6 +64,8 @@ def _new_frames(name: str, backend: Backend, settings: Options, dynamic: bool | 
     """The compiler is loaded when something is to be compiled, so that importing stoker stays cheap."""
     from stoker.frame import Frames
 
+    if name in TAKES_OPTIONS:
+        backend = functools.partial(backend, options=settings)
     frames = Frames(checked(name, backend), dynamic=dynamic, fullgraph=fullgraph, version_limit=settings.version_limit)
     _frames.add(frames)
     return frames

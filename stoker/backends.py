@@ -15,7 +15,11 @@ from stoker.errors import BackendFailed, BadArgument, UnknownBackend
 
 Backend = Callable[[GraphModule, list[Any]], Callable[..., Any]]
 _backends: dict[str, Backend] = {}
-_built_in = {"aot_eager": ("stoker.autograd", "aot_eager")}
+_built_in = {
+    "aot_eager": ("stoker.autograd", "aot_eager"),
+    "stoker": ("stoker.pipeline", "compile_captured"),
+    "inductor": ("stoker.pipeline", "compile_captured"),
+}
 """Back ends that are loaded when first asked for: module and name."""
 
 

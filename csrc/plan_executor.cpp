@@ -1,0 +1,361 @@
+#include "plan_executor.h"
+
+#include "object_type.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <algorithm>
+#include <mutex>
+#include <new>
+
+namespace stoker {
+
+namespace {
+
+PyTypeObject* plan_type;
+
+struct PlanObject {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  Program program;
+};
+
+// Memory for temporaries, kept between calls and shared by all plans, because fresh memory costs page faults.
+class ArenaPool {
+ public:
+  at::Tensor take(int64_t bytes) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      auto fitting = std::find_if(idle_.begin(), idle_.end(), [&](const at::Tensor& t) { return t.numel() >= bytes; });
+      if (fitting != idle_.end()) {
+        at::Tensor found = std::move(*fitting);
+        idle_.erase(fitting);
+        return found;
+      }
+    }
+    return at::detail::empty_cpu({bytes}, at::kByte, std::nullopt, std::nullopt, std::nullopt, std::nullopt);
+  }
+
+  // Keeps the largest few; a larger one makes smaller ones useless.
+  void give(at::Tensor arena) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    idle_.push_back(std::move(arena));
+    std::sort(idle_.begin(), idle_.end(), [](const auto& a, const auto& b) { return a.numel() < b.numel(); });
+    if (idle_.size() > MOST_IDLE) idle_.erase(idle_.begin());
+  }
+
+ private:
+  static constexpr size_t MOST_IDLE = 2;
+  std::mutex mutex_;
+  std::vector<at::Tensor> idle_;
+};
+
+ArenaPool& arena_pool() {
+  static auto* pool = new ArenaPool;  // never destroyed: threads may outlive static destruction
+  return *pool;
+}
+
+struct Slot {
+  void* pointer = nullptr;
+  at::Tensor tensor;
+};
+
+int64_t floor_divide(int64_t a, int64_t b) {
+  const int64_t q = a / b;
+  return q - ((a % b != 0) && ((a < 0) != (b < 0)));
+}
+
+// One call of a plan.
+class Execution {
+ public:
+  Execution(const Program& program, PyObject* const* inputs) : program_(program), numbers_(program.numbers) {
+    slots_.resize(program.slot_count);
+    read_inputs(inputs);
+    evaluate();
+    if (program.arena_bytes != NOTHING) take_arena();
+  }
+
+  ~Execution() {
+    if (arena_.defined()) arena_pool().give(std::move(arena_));
+  }
+
+  void run() {
+    for (const Step& step : program_.steps) {
+      switch (step.kind) {
+        case Step::Kind::ALLOCATE:
+          allocate(step);
+          break;
+        case Step::Kind::RUN:
+          run_kernel(step);
+          break;
+        case Step::Kind::CALL:
+          call(step);
+          break;
+        case Step::Kind::FREE:
+          slots_[step.slot] = Slot();
+          break;
+        case Step::Kind::PYTHON:
+          call_python(step);
+          break;
+      }
+    }
+  }
+
+  PyObject* result() {
+    Ref tuple = Ref::steal(PyTuple_New(program_.outputs.size()));
+    if (!tuple) throw python_error();
+    for (size_t i = 0; i < program_.outputs.size(); ++i) {
+      PyObject* value = to_python(program_.outputs[i]);
+      if (!value) throw python_error();
+      PyTuple_SET_ITEM(tuple.get(), i, value);
+    }
+    return tuple.release();
+  }
+
+ private:
+  void read_inputs(PyObject* const* inputs) {
+    for (size_t i = 0; i < program_.input_count; ++i) {
+      const uint32_t slot = program_.inputs[i];
+      if (slot != NOTHING) hold(slot, THPVariable_Unpack(inputs[i]));
+    }
+    for (const auto& [slot, tensor] : program_.constants) hold(slot, tensor);
+    for (const Symbol& symbol : program_.symbols) {
+      if (symbol.dimension >= 0) {
+        numbers_[symbol.number] = slots_[program_.inputs[symbol.argument]].tensor.size(symbol.dimension);
+        continue;
+      }
+      const int64_t value = PyLong_AsLongLong(inputs[symbol.argument]);
+      if (value == -1 && PyErr_Occurred()) throw python_error();
+      numbers_[symbol.number] = value;
+    }
+  }
+
+  void evaluate() {
+    for (const NumberStep& step : program_.arithmetic) {
+      const int64_t a = numbers_[step.a], b = numbers_[step.b];
+      int64_t& target = numbers_[step.target];
+      switch (step.op) {
+        case NumberStep::Op::ADD:
+          target = a + b;
+          break;
+        case NumberStep::Op::MUL:
+          target = a * b;
+          break;
+        case NumberStep::Op::FLOORDIV:
+          target = b ? floor_divide(a, b) : 0;
+          break;
+        case NumberStep::Op::MOD:
+          target = b ? a - floor_divide(a, b) * b : 0;
+          break;
+        case NumberStep::Op::MIN:
+          target = std::min(a, b);
+          break;
+        case NumberStep::Op::MAX:
+          target = std::max(a, b);
+          break;
+      }
+    }
+  }
+
+  void take_arena() {
+    arena_ = arena_pool().take(numbers_[program_.arena_bytes]);
+    char* base = static_cast<char*>(arena_.data_ptr());
+    for (const auto& [slot, offset] : program_.arena) slots_[slot].pointer = base + numbers_[offset];
+  }
+
+  void hold(uint32_t slot, at::Tensor tensor) {
+    slots_[slot].pointer = tensor.numel() ? tensor.mutable_data_ptr() : nullptr;
+    slots_[slot].tensor = std::move(tensor);
+  }
+
+  c10::SmallVector<int64_t, 6> values(const NumberList& list) const {
+    c10::SmallVector<int64_t, 6> result(list.size());
+    for (size_t i = 0; i < list.size(); ++i) result[i] = numbers_[list[i]];
+    return result;
+  }
+
+  at::Tensor empty(const Expected& layout) const {
+    return at::detail::empty_strided_cpu(values(layout.sizes), values(layout.strides), layout.dtype);
+  }
+
+  void allocate(const Step& step) { hold(step.slot, empty(step.layout)); }
+
+  void run_kernel(const Step& step) {
+    c10::SmallVector<void*, 16> pointers(step.slots.size());
+    for (size_t i = 0; i < step.slots.size(); ++i) pointers[i] = slots_[step.slots[i]].pointer;
+    c10::SmallVector<int64_t, 8> sizes(step.numbers.size());
+    for (size_t i = 0; i < step.numbers.size(); ++i) sizes[i] = numbers_[step.numbers[i]];
+    step.kernel(pointers.data(), sizes.data());
+  }
+
+  at::Tensor view(const TensorView& view) const {
+    const Slot& slot = slots_[view.slot];
+    if (view.whole && slot.tensor.defined()) return slot.tensor;
+    const at::Tensor& base = slot.tensor.defined() ? slot.tensor : arena_;
+    const size_t item_bytes = c10::elementSize(view.dtype);
+    const char* start = static_cast<const char*>(base.storage().data());
+    const int64_t bytes = slot.pointer ? static_cast<const char*>(slot.pointer) - start : 0;
+    at::Tensor result = at::detail::make_tensor<at::TensorImpl>(
+        c10::Storage(base.storage()), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(view.dtype));
+    result.unsafeGetTensorImpl()->set_sizes_and_strides(
+        values(view.sizes), values(view.strides), bytes / item_bytes + numbers_[view.offset]);
+    return result;
+  }
+
+  c10::IValue value(const Argument& argument) const {
+    switch (argument.kind) {
+      case Argument::Kind::TENSOR:
+        return view(argument.view);
+      case Argument::Kind::NUMBER:
+      case Argument::Kind::SCALAR:
+        return numbers_[argument.numbers[0]];
+      case Argument::Kind::NUMBERS: {
+        const auto list = values(argument.numbers);
+        return c10::IValue(std::vector<int64_t>(list.begin(), list.end()));
+      }
+      case Argument::Kind::TENSORS: {
+        c10::List<at::Tensor> list;
+        for (const auto& part : argument.views) list.push_back(view(*part));
+        return list;
+      }
+      case Argument::Kind::OPTIONAL_TENSORS: {
+        c10::List<std::optional<at::Tensor>> list;
+        for (const auto& part : argument.views) list.push_back(part ? std::optional(view(*part)) : std::nullopt);
+        return list;
+      }
+      case Argument::Kind::CONSTANT:
+        return argument.constant;
+    }
+    return {};
+  }
+
+  void call(const Step& step) {
+    stack_.clear();
+    for (const Argument& argument : step.arguments) stack_.push_back(value(argument));
+    step.op->callBoxed(stack_);
+    for (size_t i = 0; i < step.slots.size(); ++i) {
+      if (step.slots[i] == NOTHING) continue;
+      hold(step.slots[i], conform(stack_[i].toTensor(), step.expected[i]));
+    }
+  }
+
+  // A result whose strides were not foretold is copied.
+  at::Tensor conform(at::Tensor result, const Expected& layout) const {
+    if (!result.defined() || !result.numel()) return result;
+    for (size_t i = 0; i < layout.strides.size(); ++i) {
+      if (result.size(i) > 1 && result.stride(i) != numbers_[layout.strides[i]]) return empty(layout).copy_(result);
+    }
+    return result;
+  }
+
+  PyObject* to_python(const Argument& argument) const {
+    switch (argument.kind) {
+      case Argument::Kind::TENSOR:
+        return THPVariable_Wrap(view(argument.view));
+      case Argument::Kind::NUMBER:
+      case Argument::Kind::SCALAR:
+        return PyLong_FromLongLong(numbers_[argument.numbers[0]]);
+      case Argument::Kind::NUMBERS:
+      case Argument::Kind::TENSORS:
+      case Argument::Kind::OPTIONAL_TENSORS:
+        return to_list(argument);
+      case Argument::Kind::CONSTANT:
+        return Py_NewRef(argument.object.get());
+    }
+    return nullptr;
+  }
+
+  PyObject* to_list(const Argument& argument) const {
+    const bool numbers = argument.kind == Argument::Kind::NUMBERS;
+    const size_t count = numbers ? argument.numbers.size() : argument.views.size();
+    Ref list = Ref::steal(PyList_New(count));
+    for (size_t i = 0; i < count; ++i) {
+      PyObject* part = numbers ? PyLong_FromLongLong(numbers_[argument.numbers[i]])
+                       : argument.views[i] ? THPVariable_Wrap(view(*argument.views[i]))
+                                           : Py_NewRef(Py_None);
+      PyList_SET_ITEM(list.get(), i, part);
+    }
+    return list.release();
+  }
+
+  // An operator that only Python can call.
+  void call_python(const Step& step) {
+    Ref arguments = Ref::steal(PyTuple_New(step.arguments.size()));
+    for (size_t i = 0; i < step.arguments.size(); ++i)
+      PyTuple_SET_ITEM(arguments.get(), i, to_python(step.arguments[i]));
+    Ref result = Ref::steal(PyObject_CallObject(step.function.get(), arguments.get()));
+    if (!result) throw python_error();
+    for (size_t i = 0; i < step.slots.size(); ++i) {
+      if (step.slots[i] == NOTHING) continue;
+      Ref part = step.several ? Ref::steal(PySequence_GetItem(result.get(), i)) : Ref::share(result.get());
+      if (!part) throw python_error();
+      hold(step.slots[i], conform(THPVariable_Unpack(part.get()), step.expected[i]));
+    }
+  }
+
+  const Program& program_;
+  Numbers numbers_;
+  std::vector<Slot> slots_;
+  at::Tensor arena_;
+  std::vector<c10::IValue> stack_;
+};
+
+PyObject* run_plan(PyObject* self, PyObject* const* inputs, size_t flagged, PyObject* keywords) {
+  const Program& program = reinterpret_cast<PlanObject*>(self)->program;
+  const auto count = static_cast<size_t>(PyVectorcall_NARGS(flagged));
+  if (count != program.input_count || (keywords && PyTuple_GET_SIZE(keywords)))
+    return PyErr_Format(PyExc_TypeError, "the plan takes %zu inputs, not %zu", program.input_count, count);
+  HANDLE_TH_ERRORS
+  // Everything below autograd: plans are functional, and gradients are the business of whoever calls them.
+  const c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+  Execution execution(program, inputs);
+  execution.run();
+  return execution.result();
+  END_HANDLE_TH_ERRORS
+}
+
+PyObject* plan_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
+  PyObject* description;
+  if (!PyArg_ParseTuple(arguments, "O!:Plan", &PyTuple_Type, &description)) return nullptr;
+  HANDLE_TH_ERRORS
+  Program program = build_program(description);
+  auto* self = reinterpret_cast<PlanObject*>(type->tp_alloc(type, 0));
+  if (!self) return nullptr;
+  self->vectorcall = run_plan;
+  new (&self->program) Program(std::move(program));
+  return reinterpret_cast<PyObject*>(self);
+  END_HANDLE_TH_ERRORS
+}
+
+void plan_dealloc(PyObject* object) {
+  PyTypeObject* type = Py_TYPE(object);
+  reinterpret_cast<PlanObject*>(object)->program.~Program();
+  type->tp_free(object);
+  Py_DECREF(type);
+}
+
+PyMemberDef plan_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(PlanObject, vectorcall), READONLY, nullptr},
+    {},
+};
+PyType_Slot plan_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(plan_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(plan_dealloc)},
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_members, plan_members},
+    {0, nullptr},
+};
+PyType_Spec plan_spec = {"stoker._C.Plan", sizeof(PlanObject), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, plan_slots};
+
+}  // namespace
+
+bool add_plan_types(PyObject* module) { return add_type(module, &plan_spec, &plan_type); }
+
+}  // namespace stoker

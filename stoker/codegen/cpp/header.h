@@ -1,0 +1,286 @@
+// What generated kernels include: types, conversions, and math that compilers vectorize.
+//
+// Each function is branch-free, so that a loop around it becomes vector code. Rounding is exact where eager's is: the compiler
+// gets -ffp-contract=off, and a fused multiply-add is written out where it is meant.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
+namespace {
+
+using float16 = _Float16;
+
+struct bfloat16 {
+  uint16_t bits;
+};
+
+template <class To, class From>
+inline To bit_cast(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  __builtin_memcpy(&to, &from, sizeof(To));
+  return to;
+}
+
+inline float widen(bfloat16 x) { return bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
+
+inline bfloat16 narrow(float x) {
+  const uint32_t bits = bit_cast<uint32_t>(x);
+  const uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+  return bfloat16{static_cast<uint16_t>(x != x ? 0x7FC0 : rounded)};
+}
+
+// Conversion between any two element types.
+template <class To, class From>
+struct Convert {
+  static inline To from(From x) { return static_cast<To>(x); }
+};
+template <class From>
+struct Convert<bool, From> {
+  static inline bool from(From x) { return x != From(0); }
+};
+template <class To>
+struct Convert<To, bfloat16> {
+  static inline To from(bfloat16 x) { return Convert<To, float>::from(widen(x)); }
+};
+template <class From>
+struct Convert<bfloat16, From> {
+  static inline bfloat16 from(From x) { return narrow(static_cast<float>(x)); }
+};
+template <>
+struct Convert<bfloat16, bfloat16> {
+  static inline bfloat16 from(bfloat16 x) { return x; }
+};
+template <>
+struct Convert<bool, bfloat16> {
+  static inline bool from(bfloat16 x) { return widen(x) != 0; }
+};
+template <>
+struct Convert<float16, double> {
+  static inline float16 from(double x) { return static_cast<float16>(static_cast<float>(x)); }
+};
+template <class To, class From>
+inline To convert(From x) { return Convert<To, From>::from(x); }
+
+// Choosing keeps bfloat16 out of arithmetic.
+template <class T>
+inline T choose(bool condition, T yes, T no) { return condition ? yes : no; }
+inline bfloat16 choose(bool condition, bfloat16 yes, bfloat16 no) {
+  return bfloat16{condition ? yes.bits : no.bits};
+}
+
+// A comparison with NaN is false, so the other operand is kept only when it is a number.
+template <class T>
+inline T maximum(T a, T b) { return (a > b || a != a) ? a : b; }
+template <class T>
+inline T minimum(T a, T b) { return (a < b || a != a) ? a : b; }
+
+inline int64_t floor_div(int64_t a, int64_t b) {
+  const int64_t q = a / b;
+  return q - ((a % b != 0) & ((a < 0) != (b < 0)));
+}
+inline int64_t floor_mod(int64_t a, int64_t b) {
+  const int64_t r = a % b;
+  return r + ((r != 0) & ((r < 0) != (b < 0)) ? b : 0);
+}
+
+// Integer division as eager does it; dividing by zero is undefined there and 0 here.
+template <class T>
+inline T truncate_divide(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) return std::trunc(a / b);
+  else return b == 0 ? T(0) : static_cast<T>(a / b);
+}
+template <class T>
+inline T floor_divide(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    const T mod = std::fmod(a, b);
+    T div = (a - mod) / b;
+    div = (mod != 0 && (b < 0) != (mod < 0)) ? div - T(1) : div;
+    T whole = std::floor(div);
+    whole = div - whole > T(0.5) ? whole + T(1) : whole;
+    const T result = div != 0 ? whole : std::copysign(T(0), a / b);
+    return b == 0 ? a / b : result;
+  } else if (b == 0) {
+    return T(0);
+  } else {
+    const T q = static_cast<T>(a / b);
+    return static_cast<T>(q - ((a % b != 0) & ((a < 0) != (b < 0))));
+  }
+}
+template <class T>
+inline T remainder_of(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    const T mod = std::fmod(a, b);
+    return (mod != 0 && (b < 0) != (mod < 0)) ? mod + b : mod;
+  } else {
+    if (b == 0) return T(0);
+    const T mod = static_cast<T>(a % b);
+    return static_cast<T>((mod != 0 && (b < 0) != (mod < 0)) ? mod + b : mod);
+  }
+}
+template <class T>
+inline T fmod_of(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) return std::fmod(a, b);
+  else return b == 0 ? T(0) : static_cast<T>(a % b);
+}
+template <class T>
+inline T sign_of(T x) {
+  if constexpr (std::is_same_v<T, bool>) return x;
+  else return x != x ? x : static_cast<T>((x > T(0)) - (x < T(0)));
+}
+
+inline float fma(float a, float b, float c) {
+#ifdef __FMA__
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
+// The polynomials below are minimax fits made by tools/fit_math.py; tests/unit/codegen/test_math.py holds their errors.
+
+// 2^n for whole n between -126 and 127.
+inline float power_of_two(int32_t n) { return bit_cast<float>((n + 127) << 23); }
+
+// x = n ln 2 + r with |r| <= ln 2 / 2, and e^r = 1 + r + square.
+struct Reduced {
+  float r, square;
+  int32_t n;
+};
+inline Reduced reduce_exponent(float x) {
+  const float shifted = fma(x, 1.44269504f, 12582912.0f);
+  const float whole = shifted - 12582912.0f;
+  float r = fma(whole, -0.693145752f, x);
+  r = fma(whole, -1.42860677e-6f, r);
+  float q = 0.0013950724387541413f;
+  q = fma(q, r, 0.008369024842977524f);
+  q = fma(q, r, 0.04166620224714279f);
+  q = fma(q, r, 0.166665181517601f);
+  q = fma(q, r, 0.5f);
+  return {r, q * r * r, bit_cast<int32_t>(shifted) - 0x4B400000};
+}
+
+inline float exp_of(float x) {
+  const float clamped = x < -104.0f ? -104.0f : (x > 89.0f ? 89.0f : x);
+  const Reduced part = reduce_exponent(clamped);
+  const float sum = 1.0f + part.r;
+  const float lost = part.r - (sum - 1.0f);
+  const int32_t half = part.n >> 1;
+  return (sum + (part.square + lost)) * power_of_two(half) * power_of_two(part.n - half);
+}
+// For |x| < 87: the exponent is added to the bits.
+inline float exp_moderate(float x) {
+  const Reduced part = reduce_exponent(x);
+  return bit_cast<float>(bit_cast<int32_t>(1.0f + (part.r + part.square)) + (part.n << 23));
+}
+inline double exp_of(double x) { return std::exp(x); }
+
+inline float expm1_of(float x) {
+  const float clamped = x < -20.0f ? -20.0f : (x > 88.0f ? 88.0f : x);
+  const Reduced part = reduce_exponent(clamped);
+  const float scale = power_of_two(part.n);
+  const float minus_one = part.r + part.square;
+  const float result = fma(scale, minus_one, scale - 1.0f);
+  const float large = exp_of(x);
+  return x > 87.0f ? large : (part.n == 0 ? minus_one : result);
+}
+inline double expm1_of(double x) { return std::expm1(x); }
+
+inline float tanh_of(float x) {
+  const float s = x * x;
+  float p = -0.00590586056932807f;
+  p = fma(p, s, 0.020805377513170242f);
+  p = fma(p, s, -0.05378668010234833f);
+  p = fma(p, s, 0.13331958651542664f);
+  p = fma(p, s, -0.33333298563957214f);
+  const float small = fma(p * s, x, x);
+  const float t = std::fabs(x) > 10.0f ? 10.0f : std::fabs(x);
+  const float large = 1.0f - 2.0f / (exp_moderate(2.0f * t) + 1.0f);
+  const float found = std::fabs(x) < 0.6f ? small : std::copysign(large, x);
+  return x != x ? x : found;
+}
+inline double tanh_of(double x) { return std::tanh(x); }
+
+inline float erf_of(float x) {
+  const float s = x * x;
+  float p = 8.345225069206208e-05f;
+  p = fma(p, s, -0.0008137437398545444f);
+  p = fma(p, s, 0.005200634244829416f);
+  p = fma(p, s, -0.02685927040874958f);
+  p = fma(p, s, 0.11283694207668304f);
+  p = fma(p, s, -0.37612634897232056f);
+  p = fma(p, s, 0.12837916612625122f);
+  const float small = fma(p, x, x);
+  const float t = std::fabs(x) > 3.95f ? 3.95f : std::fabs(x);
+  float q = -2.0909556042170152e-05f;
+  q = fma(q, t, 0.0004323030007071793f);
+  q = fma(q, t, -0.004160527139902115f);
+  q = fma(q, t, 0.025091497227549553f);
+  q = fma(q, t, -0.10823661834001541f);
+  q = fma(q, t, -0.6333866715431213f);
+  q = fma(q, t, -1.1294951438903809f);
+  q = fma(q, t, 0.0001705520407995209f);
+  const float large = 1.0f - exp_moderate(q);
+  const float found = std::fabs(x) < 0.93f ? small : std::copysign(large, x);
+  return x != x ? x : found;
+}
+inline double erf_of(double x) { return std::erf(x); }
+
+inline float log_of(float x) {
+  const bool tiny = x < 1.17549435e-38f;
+  const float scaled = tiny ? x * 8388608.0f : x;
+  const int32_t bits = bit_cast<int32_t>(scaled) - 0x3F3504F3;  // sqrt(1/2)
+  const float e = static_cast<float>((bits >> 23) - (tiny ? 23 : 0));
+  const float f = bit_cast<float>((bits & 0x007FFFFF) + 0x3F3504F3) - 1.0f;
+  float q = 0.06915368139743805f;
+  q = fma(q, f, -0.11789807677268982f);
+  q = fma(q, f, 0.11872976273298264f);
+  q = fma(q, f, -0.1238434836268425f);
+  q = fma(q, f, 0.14218658208847046f);
+  q = fma(q, f, -0.16669251024723053f);
+  q = fma(q, f, 0.20002226531505585f);
+  q = fma(q, f, -0.24999986588954926f);
+  q = fma(q, f, 0.3333331048488617f);
+  const float square = f * f;
+  float low = fma(q * f, square, e * 1.42860677e-6f);
+  low = fma(-0.5f, square, low);
+  float result = fma(e, 0.693145752f, f + low);
+  result = x == std::numeric_limits<float>::infinity() ? x : result;
+  result = x < 0.0f || x != x ? std::numeric_limits<float>::quiet_NaN() : result;
+  return x == 0.0f ? -std::numeric_limits<float>::infinity() : result;
+}
+inline double log_of(double x) { return std::log(x); }
+
+inline float log1p_of(float x) {
+  const float u = 1.0f + x;
+  const float lost = x - (u - 1.0f);
+  const float result = log_of(u) + lost / u;
+  return u == 1.0f ? x : (u > 3.0e38f || u <= 0.0f ? log_of(u) : result);
+}
+inline double log1p_of(double x) { return std::log1p(x); }
+
+// 1 / (1 + e), corrected by what the sum and the quotient lost.
+inline float sigmoid_of(float x) {
+  const float e = exp_of(-x);
+  const float sum = 1.0f + e;
+  const float lost = e > 1.0f ? 1.0f - (sum - e) : e - (sum - 1.0f);
+  const float r = 1.0f / sum;
+  const float missing = fma(-sum, r, 1.0f) - lost * r;
+  return e < 1e30f ? fma(r, missing, r) : r;
+}
+inline double sigmoid_of(double x) { return 1.0 / (1.0 + exp_of(-x)); }
+#define STOKER_LIBRARY(name) \
+  template <class T> inline T name##_of(T x) { return std::name(x); }
+STOKER_LIBRARY(exp2) STOKER_LIBRARY(log2) STOKER_LIBRARY(log10) STOKER_LIBRARY(sin) STOKER_LIBRARY(cos) STOKER_LIBRARY(tan) STOKER_LIBRARY(asin)
+STOKER_LIBRARY(acos) STOKER_LIBRARY(atan) STOKER_LIBRARY(sinh) STOKER_LIBRARY(cosh)
+STOKER_LIBRARY(asinh) STOKER_LIBRARY(acosh) STOKER_LIBRARY(atanh) STOKER_LIBRARY(erfc)
+STOKER_LIBRARY(lgamma)
+#undef STOKER_LIBRARY
+
+}  // namespace

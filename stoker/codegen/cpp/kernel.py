@@ -1,0 +1,362 @@
+"""A kernel as a C++ function.
+
+Three shapes, chosen by how memory is walked:
+  plain    no inner loops: outer loops in parallel, the last one as vectors
+  rows     inner loops walk along memory: threads take outer points, vectors run inside the reduction
+  columns  the last outer loop walks along memory: threads take strips of it, vectors hold neighbouring outer points, and what
+           outlives a phase is an array over the strip
+  whole    rows, but with few outer points and long inner loops: threads share each reduction
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from stoker.codegen.cpp.expression import expression
+from stoker.codegen.cpp.operation import TYPES, literal, operation
+from stoker.codegen.cpp.reduction import Accumulator, accumulator
+from stoker.codegen.writer import Writer
+from stoker.loop.body import Instruction
+from stoker.loop.index import Dimension, count, ranges_of
+from stoker.loop.op import ELEMENTWISE
+from stoker.schedule.kernel import Kernel, Phase
+from stoker.schedule.tile import Shape, position_in
+from stoker.shape.expr import Expr, symbol, text
+
+STRIP = 128
+"""Outer points in a strip of the columns shape."""
+PARALLEL_WORK = 1 << 15
+"""Additions below which threads cost more than they bring."""
+_STRIP_SYMBOL = symbol("strip")
+
+
+CHUNK = 4096
+"""Elements of an inner loop that are reduced together before they join the rest."""
+STRIP_CHUNK = 256
+"""The same for the rows above a strip."""
+
+Reductions = list[tuple[int, Accumulator, Instruction]]
+_JOIN = {
+    "+": "{0} += {1};", "*": "{0} *= {1};", "|": "{0} |= {1};", "&": "{0} &= {1};",
+    "max": "{0} = {0} < {1} ? {1} : {0};", "min": "{0} = {0} > {1} ? {1} : {0};",
+}  # fmt: skip
+
+
+def emit(name: str, kernel: Kernel) -> str:
+    """The C++ of a kernel."""
+    return _Emitter(name, kernel).function()
+
+
+class _Emitter:
+    """The state of one function being written."""
+
+    def __init__(self, name: str, kernel: Kernel) -> None:
+        self.name, self.kernel = name, kernel
+        self.out = Writer()
+        self.ranges = ranges_of((*kernel.outer, *kernel.inner))
+        self.types = {n: i.dtype for p in kernel.phases for n, i in p.lines}
+        self.reduces = {n: i for p in kernel.phases for n, i in p.lines if i.op == "reduce"}
+        self.lasting = self._lasting()
+
+    def _lasting(self) -> set[int]:
+        """Values made in one phase and used in another."""
+        made: dict[int, int] = {}
+        found: set[int] = set()
+        for position, phase in enumerate(self.kernel.phases):
+            for number, i in phase.lines:
+                made[number] = position
+                found |= {a for a in i.arguments if made[a] != position or a in self.reduces}
+        return found
+
+    def expr(self, expr: Expr) -> str:
+        return expression(expr, self.ranges)
+
+    def function(self) -> str:
+        out = self.out
+        with out.block(f'extern "C" void {self.name}(void* const* arguments, const int64_t* sizes)'):
+            for position, dtype in enumerate(self.kernel.arguments):
+                const = "" if position in self.kernel.written else "const "
+                kind = f"{const}{TYPES[dtype]}*"
+                out.line(f"{kind} __restrict a{position} = static_cast<{kind}>(arguments[{position}]);")
+            for position in range(self.kernel.sizes):
+                out.line(f"const int64_t n{position} = sizes[{position}];")
+            match self.kernel.shape:
+                case Shape.PLAIN:
+                    self.plain()
+                case Shape.ROWS:
+                    self.rows()
+                case Shape.COLUMNS:
+                    self.columns()
+                case Shape.WHOLE:
+                    self.whole()
+        return out.text()
+
+    def work(self) -> Expr:
+        """Additions in all, roughly."""
+        across = sum(_cost(i) for p in self.kernel.phases if p.across for _, i in p.lines)
+        once = sum(_cost(i) for p in self.kernel.phases if not p.across for _, i in p.lines)
+        return count(self.kernel.outer) * (count(self.kernel.inner) * across + once)
+
+    def parallel(self, kind: str, clauses: str = "") -> None:
+        """Share the loop that follows among threads, if there is work for them."""
+        work = self.work()
+        if work.value is not None:
+            if work.value > PARALLEL_WORK:
+                self.out.line(f"#pragma omp {kind} schedule(static){clauses}")
+            elif "simd" in kind:
+                self.out.line(f"#pragma omp simd{clauses}")
+            return
+        self.out.line(f"#pragma omp {kind} schedule(static){clauses} if(parallel: {self.expr(work)} > {PARALLEL_WORK})")
+
+    @contextmanager
+    def loops(self, dimensions: tuple[Dimension, ...]) -> Iterator[None]:
+        """Nested loops, in order."""
+        if not dimensions:
+            yield
+            return
+        first, *rest = dimensions
+        with self.out.block(self.head(first)), self.loops(tuple(rest)):
+            yield
+
+    def head(self, loop: Dimension, start: str = "0", end: str | None = None) -> str:
+        name = text(loop.symbol)
+        return f"for (int64_t {name} = {start}; {name} < {end or self.expr(loop.size)}; ++{name})"
+
+    @contextmanager
+    def shared(self, dimensions: tuple[Dimension, ...]) -> Iterator[None]:
+        """Loops in parallel: several become one, taken apart inside."""
+        if not dimensions:
+            with self.out.block():
+                yield
+            return
+        if len(dimensions) == 1:
+            self.parallel("parallel for")
+            with self.out.block(self.head(dimensions[0])):
+                yield
+            return
+        self.parallel("parallel for")
+        total = self.expr(count(dimensions))
+        with self.out.block(f"for (int64_t point = 0; point < {total}; ++point)"):
+            self.out.line("int64_t rest = point;")
+            for loop in reversed(dimensions[1:]):
+                size = self.expr(loop.size)
+                self.out.line(f"const int64_t {text(loop.symbol)} = rest % ({size}); rest /= ({size});")
+            self.out.line(f"const int64_t {text(dimensions[0].symbol)} = rest;")
+            yield
+
+    def plain(self) -> None:
+        (phase,) = self.kernel.phases
+        outer = self.kernel.outer
+        simd = self.vectorizable(phase)
+        if len(outer) <= 1:
+            if outer:
+                self.parallel("parallel for simd" if simd else "parallel for")
+            with self.loops(outer):
+                self.lines(phase)
+            return
+        with self.shared(outer[:-1]):
+            self.simd(simd)
+            with self.loops(outer[-1:]):
+                self.lines(phase)
+
+    def simd(self, possible: bool, clauses: str = "") -> None:
+        if possible:
+            self.out.line(f"#pragma omp simd{clauses}")
+
+    def vectorizable(self, phase: Phase) -> bool:
+        """Can iterations of the innermost loop run at once? Not if they add to computed places."""
+        return not any(i.op == "store" and i.data[2] for _, i in phase.lines)
+
+    def rows(self) -> None:
+        with self.shared(self.kernel.outer):
+            for position, dtype in enumerate(self.kernel.scratch):
+                self.out.line(f"alignas(64) {TYPES[dtype]} s{position}[{self.expr(count(self.kernel.inner))}];")
+            for phase in self.kernel.phases:
+                if phase.across:
+                    self.across(phase, threads=False)
+                else:
+                    self.lines(phase)
+
+    def whole(self) -> None:
+        with self.loops(self.kernel.outer):
+            for phase in self.kernel.phases:
+                if phase.across:
+                    self.across(phase, threads=True)
+                else:
+                    self.lines(phase)
+
+    def accumulators(self, phase: Phase) -> Reductions:
+        return [
+            (n, accumulator(i.data, i.dtype, self.types[i.arguments[0]]), i) for n, i in phase.lines if i.op == "reduce"
+        ]
+
+    def across(self, phase: Phase, *, threads: bool) -> None:
+        """The inner loops of one phase."""
+        reductions = self.accumulators(phase)
+        for n, form, _ in reductions:
+            for suffix, kind, start in form.variables:
+                self.out.line(f"{kind} v{n}_acc{suffix} = {start};")
+        ordered = any(not form.clause for _, form, _ in reductions)
+        simd = self.vectorizable(phase) and not ordered
+        *outside, last = self.kernel.inner
+        clauses = _clauses(reductions)
+        chunked = not outside and simd and (last.size.value is None or last.size.value > CHUNK)
+        if threads and not ordered and (chunked or outside):
+            self.parallel("parallel for", clauses)
+        if chunked:
+            self.chunks(phase, last, reductions)
+        else:
+            with self.loops(tuple(outside)):
+                self.simd(simd, clauses)
+                with self.loops((last,)):
+                    self.lines(phase)
+        for n, form, i in reductions:
+            self.out.line(f"const {TYPES[i.dtype]} v{n} = {form.result.format(f'v{n}_acc')};")
+
+    def chunks(self, phase: Phase, last: Dimension, reductions: Reductions) -> None:
+        """A long inner loop in pieces, each reduced on its own: sums of sums lose fewer digits, and threads take pieces."""
+        out, size = self.out, self.expr(last.size)
+        with out.block(f"for (int64_t chunk = 0; chunk < {size}; chunk += {CHUNK})"):
+            out.line(f"const int64_t chunk_end = minimum<int64_t>(chunk + {CHUNK}, {size});")
+            for n, form, _ in reductions:
+                for suffix, kind, start in form.variables:
+                    out.line(f"{kind} v{n}_part{suffix} = {start};")
+            self.simd(True, _clauses(reductions, "part"))
+            with out.block(self.head(last, "chunk", "chunk_end")):
+                self.lines(phase, accumulator="part")
+            for n, form, _ in reductions:
+                for sign, suffix in form.clause:
+                    out.line(_JOIN[sign].format(f"v{n}_acc{suffix}", f"v{n}_part{suffix}"))
+
+    def columns(self) -> None:
+        *lead, last = self.kernel.outer
+        strips = Dimension(_STRIP_SYMBOL, (last.size + (STRIP - 1)) // STRIP)
+        with self.shared((*lead, strips)):
+            out = self.out
+            out.line(f"const int64_t first = strip * {STRIP};")
+            out.line(f"const int64_t end = minimum<int64_t>(first + {STRIP}, {self.expr(last.size)});")
+            for n in sorted(self.lasting):
+                if n not in self.reduces:
+                    out.line(f"{TYPES[self.types[n]]} v{n}_all[{STRIP}];")
+            for phase in self.kernel.phases:
+                self.strip(phase, last)
+
+    def strip(self, phase: Phase, last: Dimension) -> None:
+        """One phase over a strip of outer points."""
+        out, name = self.out, text(last.symbol)
+        head = self.head(last, "first", "end")
+        if not phase.across:
+            out.line("#pragma omp simd")
+            with out.block(head):
+                self.lines(phase, strip=f"[{name} - first]")
+            return
+        self.strip_across(phase, last, self.accumulators(phase))
+
+    def strip_across(self, phase: Phase, last: Dimension, reductions: Reductions) -> None:
+        """The inner loops around a strip. Long ones run in pieces, as in `chunks`."""
+        out, name = self.out, text(last.symbol)
+        for n, form, i in reductions:
+            self.fill(n, "acc", form)
+            out.line(f"{TYPES[i.dtype]} v{n}_all[{STRIP}];")
+        first, *rest = self.kernel.inner
+        long = first.size.value is None or first.size.value > 2 * STRIP_CHUNK
+        pieces = reductions and long and all(form.clause for _, form, _ in reductions)
+        with contextlib.ExitStack() as stack:
+            if pieces:
+                size = self.expr(first.size)
+                head = f"for (int64_t chunk = 0; chunk < {size}; chunk += {STRIP_CHUNK})"
+                stack.enter_context(out.block(head))
+                out.line(f"const int64_t chunk_end = minimum<int64_t>(chunk + {STRIP_CHUNK}, {size});")
+                for n, form, _ in reductions:
+                    self.fill(n, "part", form)
+            bounds = ("chunk", "chunk_end") if pieces else ("0", None)
+            with out.block(self.head(first, *bounds)), self.loops(tuple(rest)):
+                self.simd(self.vectorizable(phase))
+                with out.block(self.head(last, "first", "end")):
+                    self.lines(phase, strip=f"[{name} - first]", accumulator="part" if pieces else "acc")
+            if pieces:
+                for n, form, _ in reductions:
+                    for sign, suffix in form.clause:
+                        words = _JOIN[sign].format(f"v{n}_acc{suffix}[k]", f"v{n}_part{suffix}[k]")
+                        out.line(f"for (int64_t k = 0; k < {STRIP}; ++k) {words}")
+        for n, form, _ in reductions:
+            result = form.result.replace("{0}_nan", f"v{n}_acc_nan[k]").replace("{0}", f"v{n}_acc[k]")
+            out.line(f"for (int64_t k = 0; k < {STRIP}; ++k) v{n}_all[k] = {result};")
+
+    def fill(self, number: int, name: str, form: Accumulator) -> None:
+        """The arrays of a reduction over a strip, at their start."""
+        for suffix, kind, start in form.variables:
+            array = f"v{number}_{name}{suffix}"
+            self.out.line(f"{kind} {array}[{STRIP}];")
+            self.out.line(f"for (int64_t k = 0; k < {STRIP}; ++k) {array}[k] = {start};")
+
+    def lines(self, phase: Phase, strip: str = "", accumulator: str = "acc") -> None:
+        """The straight-line code of a phase. In a strip, values of other phases are elements of arrays."""
+        own = {n for n, _ in phase.lines} - set(self.reduces)
+
+        def value(number: int) -> str:
+            return f"v{number}" if not strip or number in own else f"v{number}_all{strip}"
+
+        for number, i in phase.lines:
+            arguments = [value(a) for a in i.arguments]
+            if i.op == "reduce":
+                self.combine(number, i, arguments[0], strip, accumulator)
+            else:
+                self.instruction(number, i, arguments)
+            if strip and number in self.lasting and i.op != "reduce":
+                self.out.line(f"v{number}_all{strip} = v{number};")
+
+    def instruction(self, number: int, i: Instruction, arguments: list[str]) -> None:
+        out, kind = self.out, TYPES[i.dtype]
+        match i.op:
+            case "load":
+                buffer, index = i.data
+                words = f"{buffer}[{self.expr(index)}]"
+                if buffer[0] == "a" and self.kernel.arguments[int(buffer[1:])] is not i.dtype:
+                    words = f"bit_cast<{kind}>({words})"
+                if arguments:
+                    words = f"{arguments[0]} ? {words} : {literal(0, i.dtype)}"
+            case "store":
+                buffer, index, combine = i.data
+                self.store(f"{buffer}[{self.expr(index)}]", arguments[0], combine)
+                return
+            case "constant":
+                words = literal(i.data, i.dtype)
+            case "index":
+                words = f"convert<{kind}>(int64_t({self.expr(i.data)}))"
+            case "indirect":
+                name, size = i.data
+                limit = self.expr(size)
+                out.line(f"const int64_t {text(name)} = {arguments[0]} < 0 ? {arguments[0]} + ({limit}) : {arguments[0]};")
+                return
+            case "to_dtype":
+                words = f"convert<{kind}>({arguments[0]})"
+            case _:
+                words = operation(i.op, i.dtype, self.types[i.arguments[0]], arguments)
+        out.line(f"const {kind} v{number} = {words};")
+
+    def store(self, place: str, value: str, combine: str | None) -> None:
+        if combine == "add":
+            self.out.line("#pragma omp atomic")
+            self.out.line(f"{place} += {value};")
+        else:
+            self.out.line(f"{place} = {value};")
+
+    def combine(self, number: int, i: Instruction, value: str, strip: str, name: str) -> None:
+        form = accumulator(i.data, i.dtype, self.types[i.arguments[0]])
+        position = self.expr(position_in(self.kernel.inner))
+        for words in form.combine:
+            words = words.replace("{0}_nan", f"v{number}_{name}_nan{strip}").replace("{0}_best", f"v{number}_{name}_best")
+            self.out.line(words.format(f"v{number}_{name}{strip}", v=value, k=position))
+
+
+def _clauses(reductions: Reductions, name: str = "acc") -> str:
+    """How OpenMP joins the lanes, or threads, of a loop."""
+    return "".join(f" reduction({sign}: v{n}_{name}{suffix})" for n, form, _ in reductions for sign, suffix in form.clause)
+
+
+def _cost(i: Instruction) -> int:
+    operation = ELEMENTWISE.get(i.op)
+    return operation.cost if operation is not None else int(i.op in ("load", "store"))

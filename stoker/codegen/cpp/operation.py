@@ -1,0 +1,113 @@
+"""Loop operations as C++ expressions: one table, completed by tests/unit/codegen/test_operation.py."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any
+
+import torch
+
+TYPES: dict[torch.dtype, str] = {
+    torch.bool: "bool",
+    torch.uint8: "uint8_t",
+    torch.int8: "int8_t",
+    torch.int16: "int16_t",
+    torch.int32: "int32_t",
+    torch.int64: "int64_t",
+    torch.float16: "float16",
+    torch.bfloat16: "bfloat16",
+    torch.float32: "float",
+    torch.float64: "double",
+}
+
+_OPERATIONS: dict[str, str] = {
+    "add": "{0} + {1}",
+    "sub": "{0} - {1}",
+    "mul": "{0} * {1}",
+    "div": "{0} / {1}",
+    "floor_divide": "floor_divide({0}, {1})",
+    "truncate_divide": "truncate_divide({0}, {1})",
+    "remainder": "remainder_of({0}, {1})",
+    "fmod": "fmod_of({0}, {1})",
+    "neg": "-{0}",
+    "abs": "std::abs({0})",
+    "sign": "sign_of({0})",
+    "floor": "std::floor({0})",
+    "ceil": "std::ceil({0})",
+    "round": "std::nearbyint({0})",
+    "trunc": "std::trunc({0})",
+    "sqrt": "std::sqrt({0})",
+    "rsqrt": "{t}(1) / std::sqrt({0})",
+    "reciprocal": "{t}(1) / {0}",
+    "minimum": "minimum({0}, {1})",
+    "maximum": "maximum({0}, {1})",
+    "relu": "{0} < {t}(0) ? {t}(0) : {0}",
+    "pow": "std::pow({0}, {1})",
+    "atan2": "std::atan2({0}, {1})",
+    "eq": "{0} == {1}",
+    "ne": "{0} != {1}",
+    "lt": "{0} < {1}",
+    "le": "{0} <= {1}",
+    "gt": "{0} > {1}",
+    "ge": "{0} >= {1}",
+    "isnan": "{0} != {0}",
+    "isinf": "std::abs({0}) == std::numeric_limits<decltype({0} + 0)>::infinity()",
+    "bitwise_not": "~{0}",
+    "bitwise_and": "{0} & {1}",
+    "bitwise_or": "{0} | {1}",
+    "bitwise_xor": "{0} ^ {1}",
+    "where": "choose({0}, {1}, {2})",
+}
+_CALLED = """
+exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma sigmoid
+"""
+OPERATIONS: dict[str, str] = _OPERATIONS | {name: name + "_of({0})" for name in _CALLED.split()}
+
+_FOR_TYPE: dict[tuple[str, torch.dtype], str] = {
+    ("bitwise_not", torch.bool): "!{0}",
+    ("abs", torch.bool): "{0}",
+    ("abs", torch.uint8): "{0}",
+    ("abs", torch.int8): "{0} < 0 ? -{0} : {0}",
+    ("abs", torch.int16): "{0} < 0 ? -{0} : {0}",
+}
+
+VECTORIZED = frozenset("exp sigmoid log log2 log10 log1p expm1 tanh erf sin cos".split())
+"""Functions that header.h computes without calling the C library, in float."""
+
+
+def operation(name: str, dtype: torch.dtype, argument_dtype: torch.dtype, arguments: list[str]) -> str:
+    """The expression of an elementwise operation, converted to its type."""
+    form = _FOR_TYPE.get((name, argument_dtype)) or OPERATIONS[name]
+    return form.format(*arguments, t=TYPES[dtype])
+
+
+def literal(value: Any, dtype: torch.dtype) -> str:
+    """A constant, exactly."""
+    if dtype is torch.bool:
+        return "true" if value else "false"
+    if not dtype.is_floating_point:
+        if int(value) == -(2**63):
+            return "INT64_MIN"
+        return f"{TYPES[dtype]}({int(value)}LL)"
+    number = float(value)
+    kind = "double" if dtype is torch.float64 else "float"
+    if math.isnan(number):
+        return _narrowed(f"std::numeric_limits<{kind}>::quiet_NaN()", dtype)
+    if kind == "float" and not math.isinf(number):
+        number = _as_float(number)
+    if math.isinf(number):
+        sign = "-" if number < 0 else ""
+        return _narrowed(f"{sign}std::numeric_limits<{kind}>::infinity()", dtype)
+    return _narrowed(f"{kind}({number!r})", dtype)
+
+
+def _narrowed(words: str, dtype: torch.dtype) -> str:
+    return f"convert<{TYPES[dtype]}>({words})" if dtype in (torch.float16, torch.bfloat16) else words
+
+
+def _as_float(number: float) -> float:
+    try:
+        return struct.unpack("f", struct.pack("f", number))[0]  # type: ignore[no-any-return]
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf

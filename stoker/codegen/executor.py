@@ -1,0 +1,292 @@
+"""The plan as the record that the C++ executor reads.
+
+Buffers become slots, every size and offset becomes a number: a constant, a symbol read from an input, or the result of
+arithmetic that runs once per call. csrc/plan_executor.h has the same records; tests/stages holds that both agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any
+
+import torch
+
+from stoker import _C
+from stoker.loop.layout import Layout
+from stoker.loop.view import Stored
+from stoker.schedule.plan import Plan
+from stoker.schedule.step import Allocate, Free, Library, Run
+from stoker.shape.expr import Expr, Extreme, FloorDiv, Max, Min, Mod, Symbol, as_expr, atoms
+
+NOTHING = 2**32 - 1
+
+
+class Arithmetic(IntEnum):
+    """Operations on numbers, as csrc/plan_executor.h lists them."""
+
+    ADD = 0
+    MUL = 1
+    FLOORDIV = 2
+    MOD = 3
+    MIN = 4
+    MAX = 5
+
+
+class Unencodable(Exception):
+    """An argument that C++ cannot be given: the call is made from Python."""
+
+
+class Numbers:
+    """The table of numbers. Equal expressions share an entry."""
+
+    def __init__(self) -> None:
+        self.values: list[int] = []
+        self.steps: list[tuple[int, int, int, int]] = []
+        self._known: dict[Expr, int] = {}
+        self._made: dict[tuple[int, int, int], int] = {}
+
+    def new(self, value: int = 0) -> int:
+        self.values.append(value)
+        return len(self.values) - 1
+
+    def symbol(self, name: Symbol) -> int:
+        number = self._known[name] = self.new()
+        return number
+
+    def of(self, value: Expr | int) -> int:
+        """The number of an expression."""
+        expr = as_expr(value)
+        if expr not in self._known:
+            for atom in atoms(expr):
+                if atom not in self._known:
+                    self._known[atom] = self._atom(atom)
+            if expr not in self._known:
+                self._known[expr] = self._sum(expr)
+        return self._known[expr]
+
+    def _sum(self, expr: Expr) -> int:
+        if expr.is_constant:
+            return self.new(expr.offset)
+        total: int | None = None
+        for monomial, factor in expr.terms:
+            product = None if factor == 1 else self.of(factor)
+            for atom in monomial:
+                product = self._known[atom] if product is None else self._do(Arithmetic.MUL, product, self._known[atom])
+            total = product if total is None else self._do(Arithmetic.ADD, total, product)  # type: ignore[arg-type]
+        return self._do(Arithmetic.ADD, total, self.of(expr.offset)) if expr.offset else total  # type: ignore
+
+    def _atom(self, atom: Any) -> int:
+        match atom:
+            case FloorDiv():
+                return self._do(Arithmetic.FLOORDIV, self.of(atom.numerator), self.of(atom.denominator))
+            case Mod():
+                return self._do(Arithmetic.MOD, self.of(atom.numerator), self.of(atom.denominator))
+            case Extreme():
+                how = {Min: Arithmetic.MIN, Max: Arithmetic.MAX}[type(atom)]
+                first, *rest = (self.of(a) for a in atom.arguments)
+                for other in rest:
+                    first = self._do(how, first, other)
+                return first
+        raise AssertionError(f"no input tells {atom}")
+
+    def _do(self, how: Arithmetic, a: int, b: int) -> int:
+        key = (int(how), a, b)
+        if key not in self._made:
+            self._made[key] = self.new()
+            self.steps.append((int(how), self._made[key], a, b))
+        return self._made[key]
+
+
+class _Encoding:
+    def __init__(self, plan: Plan, addresses: Sequence[int]) -> None:
+        self.plan, self.addresses = plan, addresses
+        self.numbers = Numbers()
+        self.slots: dict[str, int] = {}
+        self.inputs = {name for name in plan.inputs if name}
+
+    def slot(self, name: str | None) -> int:
+        return NOTHING if name is None else self.slots.setdefault(name, len(self.slots))
+
+    def list(self, values: Sequence[Any]) -> tuple[int, ...]:
+        return tuple(self.numbers.of(v) for v in values)
+
+    def layout(self, layout: Layout | None) -> Any:
+        return None if layout is None else (layout.dtype, self.list(layout.sizes), self.list(layout.strides))
+
+    def view(self, tensor: Stored, layouts: dict[str, Layout]) -> tuple[Any, ...]:
+        layout = layouts[tensor.buffer]
+        whole = (
+            tensor.sizes == layout.sizes
+            and tensor.strides == layout.strides
+            and tensor.offset.value == 0
+            and tensor.dtype is layout.dtype
+        )
+        return (
+            self.slot(tensor.buffer), tensor.dtype, self.list(tensor.sizes), self.list(tensor.strides),
+            self.numbers.of(tensor.offset), whole,
+        )  # fmt: skip
+
+
+def executor(plan: Plan, layouts: dict[str, Layout], addresses: Sequence[int]) -> Any:
+    """A callable on the plan's inputs that runs without Python."""
+    return _C.Plan(encode(plan, layouts, addresses))
+
+
+def encode(plan: Plan, layouts: dict[str, Layout], addresses: Sequence[int]) -> tuple[Any, ...]:
+    """The description that `_C.Plan` takes."""
+    coding = _Encoding(plan, addresses)
+    symbols = tuple(
+        (coding.numbers.symbol(name), source.argument, -1 if source.dimension is None else source.dimension)
+        for name, source in plan.symbols
+    )
+    inputs = tuple(coding.slot(name) for name in plan.inputs)
+    constants = tuple((coding.slot(name), value.detach()) for name, value in plan.constants)
+    arena = tuple((coding.slot(name), coding.numbers.of(offset)) for name, offset, _ in plan.arena.offsets)
+    steps = tuple(_step(coding, step, layouts) for step in plan.steps)
+    outputs = tuple(_output(coding, value, layouts) for value in plan.outputs)
+    size = coding.numbers.of(plan.arena.size_bytes) if arena else None
+    return (
+        len(coding.slots), inputs, constants, tuple(coding.numbers.values), symbols, tuple(coding.numbers.steps), size, arena,
+        steps, outputs,
+    )  # fmt: skip
+
+
+def _output(coding: _Encoding, value: Any, layouts: dict[str, Layout]) -> tuple[str, Any]:
+    if isinstance(value, Stored):
+        view = coding.view(value, layouts)
+        if value.buffer in coding.inputs or any(value.buffer == name for name, _ in coding.plan.constants):
+            view = (*view[:-1], False)
+        return "tensor", view
+    if isinstance(value, Expr):
+        return "number", coding.numbers.of(value)
+    return "object", value
+
+
+def _step(coding: _Encoding, step: Any, layouts: dict[str, Layout]) -> tuple[Any, ...]:
+    match step:
+        case Allocate():
+            return "allocate", coding.slot(step.buffer), coding.layout(step.layout)
+        case Free():
+            return "free", coding.slot(step.buffer)
+        case Run():
+            slots = tuple(coding.slot(b) for b in step.buffers)
+            return "run", coding.addresses[step.kernel], slots, coding.list(step.sizes)
+        case Library():
+            return _library(coding, step, layouts)
+    raise AssertionError(step)
+
+
+def _library(coding: _Encoding, step: Library, layouts: dict[str, Layout]) -> tuple[Any, ...]:
+    results = tuple(coding.slot(r) for r in step.results)
+    expected = tuple(coding.layout(layout) for layout in step.layouts)
+    schema = step.operator._schema
+    try:
+        arguments = tuple(
+            _argument(coding, argument.type, value, layouts) for argument, value in zip(schema.arguments, _given(step))
+        )
+    except Unencodable:
+        return _through_python(coding, step, layouts, results, expected)
+    return "call", schema.name, schema.overload_name, arguments, results, expected, step.several
+
+
+def _given(step: Library) -> list[Any]:
+    """A value for each argument of the operator, in the schema's order."""
+    keywords = dict(step.keywords)
+    values = []
+    for position, argument in enumerate(step.operator._schema.arguments):
+        if position < len(step.arguments):
+            values.append(step.arguments[position])
+        elif argument.name in keywords:
+            values.append(keywords[argument.name])
+        elif argument.has_default_value():
+            values.append(argument.default_value)
+        else:
+            raise Unencodable
+    return values
+
+
+def _argument(coding: _Encoding, kind: Any, value: Any, layouts: dict[str, Layout]) -> tuple[str, Any]:
+    words = str(kind)
+    optional = words.startswith("Optional[")
+    if value is None:
+        return "none", None
+    if optional:
+        words = words.removeprefix("Optional[").removesuffix("]")
+    if isinstance(value, Stored):
+        return "tensor", coding.view(value, layouts)
+    if isinstance(value, Expr):
+        return "number", coding.numbers.of(value)
+    if isinstance(value, torch.dtype):
+        return "dtype", value
+    if isinstance(value, torch.device):
+        return "device", str(value)
+    if isinstance(value, (torch.layout, torch.memory_format, torch.Tensor, complex)):
+        if value is torch.strided:
+            return "none", None
+        raise Unencodable
+    if isinstance(value, (list, tuple)):
+        return _sequence(coding, words, value, layouts)
+    return _plain(words, value)
+
+
+def _plain(words: str, value: Any) -> tuple[str, Any]:
+    if isinstance(value, bool):
+        return "bool", value
+    if isinstance(value, int):
+        return ("float", float(value)) if words == "float" else ("int", value)
+    if isinstance(value, float):
+        return "float", value
+    if isinstance(value, str):
+        return "str", value
+    raise Unencodable
+
+
+def _sequence(coding: _Encoding, words: str, value: Any, layouts: dict[str, Layout]) -> tuple[str, Any]:
+    if "Optional[Tensor]" in words:
+        return "optional_tensors", tuple(None if v is None else coding.view(v, layouts) for v in value)
+    if "Tensor" in words:
+        return "tensors", tuple(coding.view(v, layouts) for v in value)
+    if words == "List[bool]":
+        return "bools", tuple(value)
+    if words == "List[float]":
+        return "floats", tuple(float(v) for v in value)
+    if words in ("List[int]", "List[SymInt]") and all(isinstance(v, (int, Expr)) for v in value):
+        return "numbers", coding.list(value)
+    raise Unencodable
+
+
+def _through_python(coding: Any, step: Library, layouts: dict[str, Layout], results: Any, expected: Any) -> tuple[Any, ...]:
+    """A call with arguments that only Python can pass: the tensors and numbers among them are filled in by the executor."""
+    found: list[Any] = []
+
+    def hole(value: Any) -> Any:
+        if isinstance(value, (Stored, Expr)):
+            found.append(value)
+            return _Hole(len(found) - 1)
+        if isinstance(value, (list, tuple)):
+            return type(value)(hole(v) for v in value)
+        return value
+
+    arguments, keywords = hole(step.arguments), {name: hole(v) for name, v in step.keywords}
+    operator = step.operator
+
+    def call(*values: Any) -> Any:
+        return operator(*_filled(arguments, values), **{n: _filled(v, values) for n, v in keywords.items()})
+
+    parts = tuple(
+        ("tensor", coding.view(v, layouts)) if isinstance(v, Stored) else ("number", coding.numbers.of(v)) for v in found
+    )
+    return "python", call, parts, results, expected, step.several
+
+
+class _Hole(int):
+    """The place of a value among those the executor passes."""
+
+
+def _filled(value: Any, values: Sequence[Any]) -> Any:
+    if isinstance(value, _Hole):
+        return values[value]
+    if isinstance(value, (list, tuple)):
+        return type(value)(_filled(v, values) for v in value)
+    return value

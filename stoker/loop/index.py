@@ -1,0 +1,130 @@
+"""Arithmetic on index expressions: simplification under ranges, coefficients, and splitting one range of loops by another.
+
+In:  expressions over loop symbols, whose ranges are known: each runs from 0 to its size less one.
+Out: simpler expressions; `Dimension` lists.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from stoker.loop.layout import product
+from stoker.shape.expr import Atom, Expr, FloorDiv, Mod, Symbol, atoms, constant, floor_divide, free_symbols, substitute
+from stoker.shape.prove import INFINITY, Interval, bounds
+
+
+class Dimension(NamedTuple):
+    """One loop: its symbol, and how often it runs."""
+
+    symbol: Symbol
+    size: Expr
+
+
+Dimensions = tuple[Dimension, ...]
+
+
+def ranges_of(dimensions: Sequence[Dimension]) -> dict[Symbol, Interval]:
+    """What is known of loop symbols, and of sizes: they are at least 0."""
+    known: dict[Symbol, Interval] = {}
+    for dimension in dimensions:
+        for size_symbol in free_symbols(dimension.size):
+            known[size_symbol] = Interval(0, INFINITY)
+    for dimension in dimensions:
+        high = bounds(dimension.size, known).high - 1
+        known[dimension.symbol] = Interval(0, max(high, 0))
+    return known
+
+
+def simplify(expr: Expr, ranges: Mapping[Symbol, Interval]) -> Expr:
+    """Drop divisions and remainders that the ranges decide."""
+    if not any(isinstance(atom, (FloorDiv, Mod)) for atom in atoms(expr)):
+        return expr
+    decided: dict[Atom, Expr] = {}
+    for atom in atoms(expr):
+        match atom:
+            case FloorDiv(numerator=a, denominator=b):
+                within = bounds(a, ranges)
+                if b.value is not None and b.value > 0 and within.low >= 0 and within.high < b.value:
+                    decided[atom] = constant(0)
+            case Mod(numerator=a, denominator=b):
+                within = bounds(a, ranges)
+                if b.value is not None and b.value > 0 and within.low >= 0 and within.high < b.value:
+                    decided[atom] = a
+    return simplify(substitute(expr, decided), ranges) if decided else expr
+
+
+@functools.lru_cache(maxsize=1 << 15)
+def coefficient(expr: Expr, symbol: Symbol) -> Expr | None:
+    """What the symbol is multiplied with, if the expression is linear in it; otherwise None."""
+    result = constant(0)
+    for monomial, number in expr.terms:
+        count = sum(1 for atom in monomial if atom is symbol)
+        inside = any(atom is not symbol and symbol in free_symbols(atom) for atom in monomial)
+        if inside or count > 1:
+            return None
+        if count == 1:
+            rest = constant(number)
+            for atom in monomial:
+                if atom is not symbol:
+                    rest = rest * atom
+            result = result + rest
+    return result
+
+
+def uses(expr: Expr, symbol: Symbol) -> bool:
+    """Does the expression depend on the symbol?"""
+    return symbol in free_symbols(expr)
+
+
+def divide_exactly(a: Expr, b: Expr) -> Expr | None:
+    """a // b if b divides a for all values, else None."""
+    if b.value == 0:
+        return None
+    quotient = floor_divide(a, b)
+    return quotient if quotient * b is a else None
+
+
+def refine(first: Sequence[Expr], second: Sequence[Expr]) -> tuple[Expr, ...] | None:
+    """The coarsest list of sizes from which both lists arise by multiplying neighbours; None if there is none."""
+    left, right = [s for s in first if s.value != 1], [s for s in second if s.value != 1]
+    out: list[Expr] = []
+    while left and right:
+        a, b = left[-1], right[-1]
+        if a is b:
+            out.append(a)
+            left.pop()
+            right.pop()
+        elif (quotient := divide_exactly(a, b)) is not None:
+            out.append(b)
+            right.pop()
+            left[-1] = quotient
+        elif (quotient := divide_exactly(b, a)) is not None:
+            out.append(a)
+            left.pop()
+            right[-1] = quotient
+        else:
+            return None
+    if left or right:
+        return None
+    return tuple(reversed(out))
+
+
+def express(sizes: Sequence[Expr], fine: Sequence[Dimension]) -> tuple[Expr, ...]:
+    """For loops of these sizes, each as an expression of the finer loops that it is the product of."""
+    result: list[Expr] = []
+    position = len(fine)
+    for size in reversed(sizes):
+        value, stride = constant(0), constant(1)
+        while stride is not size:
+            position -= 1
+            value = value + fine[position].symbol * stride
+            stride = stride * fine[position].size
+        result.append(value)
+    return tuple(reversed(result))
+
+
+def count(dimensions: Sequence[Dimension]) -> Expr:
+    """How often the innermost statement runs."""
+    return product([d.size for d in dimensions])

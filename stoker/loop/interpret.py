@@ -1,0 +1,197 @@
+"""What a lowered program means: run it with torch, one node at a time, no fusion, no generated code.
+
+A body runs once over the whole grid of its loops: an index is a tensor of indices, a load is a gather from the buffer's flat
+memory. Slow, and the reference that every later stage is compared with.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from stoker.loop.index import uses
+from stoker.loop.layout import Layout
+from stoker.loop.node import Extern, Loops, Program
+from stoker.loop.op import ELEMENTWISE
+from stoker.loop.view import Stored
+from stoker.shape.expr import Expr, Extreme, FloorDiv, Max, Mod, Symbol, atoms, evaluate
+
+Memory = dict[str, torch.Tensor]
+"""Buffers as tensors whose first element is the buffer's first."""
+
+
+def interpret(program: Program, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """The outputs of a program on real inputs."""
+    sizes = bind(program, inputs)
+    memory: Memory = {n: value for n, value in zip(program.inputs, inputs) if n is not None}
+    memory.update(program.constants)
+    for node in program.nodes:
+        if isinstance(node, Loops):
+            run_loops(node, memory, sizes, program.layouts)
+        else:
+            run_extern(node, memory, sizes, program.layouts)
+    return tuple(fetch(output, memory, sizes) for output in program.outputs)
+
+
+def bind(program: Program, inputs: Sequence[Any]) -> dict[Symbol, int]:
+    """The values of size symbols on these inputs."""
+    values: dict[Symbol, int] = {}
+    for name, source in program.symbols.items():
+        given = inputs[source.argument]
+        values[name] = int(given) if source.dimension is None else given.shape[source.dimension]
+    return values
+
+
+def fetch(value: Any, memory: Memory, sizes: Mapping[Symbol, int]) -> Any:
+    """An argument or output as torch wants it."""
+    if isinstance(value, Stored):
+        base = memory[value.buffer]
+        shape, strides = [evaluate(s, sizes) for s in value.sizes], [evaluate(s, sizes) for s in value.strides]
+        if base.dtype is not value.dtype:
+            base = base.view(value.dtype)
+        return base.as_strided(shape, strides, base.storage_offset() + evaluate(value.offset, sizes))
+    if isinstance(value, Expr):
+        return evaluate(value, sizes)
+    if isinstance(value, (list, tuple)):
+        return type(value)(fetch(v, memory, sizes) for v in value)
+    return value
+
+
+def allocate(layout: Layout, sizes: Mapping[Symbol, int]) -> torch.Tensor:
+    """Memory for a buffer."""
+    shape, strides = [evaluate(s, sizes) for s in layout.sizes], [evaluate(s, sizes) for s in layout.strides]
+    return torch.empty_strided(shape, strides, dtype=layout.dtype, device=layout.device)
+
+
+def run_extern(node: Extern, memory: Memory, sizes: Mapping[Symbol, int], layouts: Mapping[str, Layout]) -> None:
+    arguments = fetch(node.arguments, memory, sizes)
+    keywords = {name: fetch(value, memory, sizes) for name, value in node.keywords.items()}
+    result = node.operator(*arguments, **keywords)
+    for name, part in zip(node.writes, result if node.several else (result,)):
+        if name is not None:
+            memory[name] = conform(part, layouts[name], sizes)
+
+
+def conform(result: torch.Tensor, layout: Layout, sizes: Mapping[Symbol, int]) -> torch.Tensor:
+    """A library's result as the program expects it: copied if its strides are not those that were foretold."""
+    strides = [evaluate(s, sizes) for s in layout.strides]
+    if all(a == b or n <= 1 for a, b, n in zip(result.stride(), strides, result.shape)) or not result.numel():
+        return result
+    return allocate(layout, sizes).copy_(result)
+
+
+def run_loops(node: Loops, memory: Memory, sizes: Mapping[Symbol, int], layouts: Mapping[str, Layout]) -> None:
+    for name in node.writes:
+        if name not in memory:
+            memory[name] = allocate(layouts[name], sizes)
+    Grid(node, memory, sizes).run()
+
+
+class Grid:
+    """All iterations of a loop nest at once: each value is a tensor over the grid, or over its outer part."""
+
+    def __init__(self, node: Loops, memory: Memory, sizes: Mapping[Symbol, int]) -> None:
+        self.node, self.memory = node, memory
+        self.shape = [evaluate(d.size, sizes) for d in (*node.outer, *node.inner)]
+        self.outer_rank = len(node.outer)
+        self.known: dict[Any, Any] = dict(sizes)
+        for axis, dimension in enumerate((*node.outer, *node.inner)):
+            shape = [1] * len(self.shape)
+            shape[axis] = -1
+            self.known[dimension.symbol] = torch.arange(self.shape[axis]).view(shape)
+        self.values: list[Any] = []
+
+    def run(self) -> None:
+        for instruction in self.node.body:
+            arguments = [self.values[a] for a in instruction.arguments]
+            self.values.append(self.step(instruction, arguments))
+
+    def step(self, instruction: Any, arguments: list[Any]) -> Any:
+        match instruction.op:
+            case "load":
+                return self.load(*instruction.data, arguments)
+            case "store":
+                return self.store(*instruction.data, arguments[0])
+            case "constant":
+                return torch.full([1] * len(self.shape), instruction.data, dtype=instruction.dtype)
+            case "index":
+                return torch.as_tensor(self.number(instruction.data)).to(instruction.dtype)
+            case "indirect":
+                name, size = instruction.data
+                limit = self.number(size)
+                self.known[name] = torch.where(arguments[0] < 0, arguments[0] + limit, arguments[0]).long()
+                return None
+            case "reduce":
+                return self.reduce(instruction.data, arguments[0], instruction.dtype)
+            case "to_dtype":
+                return arguments[0].to(instruction.dtype)
+        return ELEMENTWISE[instruction.op].meaning(*arguments)
+
+    def number(self, expr: Expr) -> Any:
+        """An index expression on the grid."""
+        known = dict(self.known)
+
+        def total(part: Expr) -> Any:
+            result: Any = part.offset
+            for monomial, factor in part.terms:
+                product: Any = factor
+                for atom in monomial:
+                    product = product * known[atom]
+                result = result + product
+            return result
+
+        for atom in atoms(expr):
+            match atom:
+                case FloorDiv(numerator=a, denominator=b):
+                    known[atom] = total(a) // total(b)
+                case Mod(numerator=a, denominator=b):
+                    known[atom] = total(a) % total(b)
+                case Extreme():
+                    choose = torch.maximum if isinstance(atom, Max) else torch.minimum
+                    parts = [torch.as_tensor(total(a)) for a in atom.arguments]
+                    known[atom] = parts[0]
+                    for part in parts[1:]:
+                        known[atom] = choose(known[atom], part)
+        return total(expr)
+
+    def load(self, buffer: str, index: Expr, condition: list[Any]) -> Any:
+        flat = self.flat(buffer)
+        where = torch.as_tensor(self.number(index))
+        if not where.dim():
+            where = where.view([1] * len(self.shape))
+        if not condition:
+            return flat[where]
+        safe = torch.where(condition[0], where, 0)
+        if not flat.numel():
+            return torch.zeros(safe.shape, dtype=flat.dtype)
+        return torch.where(condition[0], flat[safe], torch.zeros((), dtype=flat.dtype))
+
+    def flat(self, buffer: str) -> torch.Tensor:
+        """A buffer's memory as a vector that starts at its first element."""
+        base = self.memory[buffer]
+        reach = 1 + sum((s - 1) * t for s, t in zip(base.shape, base.stride())) if base.numel() else 0
+        return base.as_strided([reach], [1], base.storage_offset())
+
+    def store(self, buffer: str, index: Expr, combine: str | None, value: torch.Tensor) -> None:
+        shape = list(self.shape)
+        if not any(uses(index, d.symbol) for d in self.node.inner):
+            shape[self.outer_rank :] = [1] * len(self.node.inner)
+        where = torch.as_tensor(self.number(index))
+        where, value = where.expand(shape).reshape(-1), value.expand(shape).reshape(-1)
+        self.flat(buffer).index_put_((where,), value, accumulate=combine == "add")
+
+    def reduce(self, kind: str, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """Over the inner dimensions, of which one element remains."""
+        outer = self.shape[: self.outer_rank]
+        rows = value.expand(self.shape).reshape([*outer, math.prod(self.shape[self.outer_rank :])])
+        match kind:
+            case "sum" | "prod":
+                result = getattr(torch, kind)(rows, -1, dtype=dtype)
+            case "max" | "min":
+                result = getattr(torch, "a" + kind)(rows, -1)
+            case _:
+                result = getattr(torch, kind)(rows, -1)
+        return result.reshape([*outer, *[1] * len(self.node.inner)])  # type: ignore[no-any-return]

@@ -1,0 +1,68 @@
+"""Where a buffer's elements lie.
+
+A buffer is a name with a `Layout`. Strides are those that eager would give, so that a view of eager is a view here. A
+flexible layout may be given other strides by the scheduler, because no one outside the program sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from stoker.shape.expr import Expr, constant
+
+Sizes = tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Type, device, sizes and strides (in elements) of a buffer."""
+
+    dtype: torch.dtype
+    device: torch.device
+    sizes: Sizes
+    strides: Sizes
+    flexible: bool = True
+
+    @property
+    def reach(self) -> Expr:
+        """Elements from the first to one past the last."""
+        total = constant(1)
+        for size, stride in zip(self.sizes, self.strides):
+            if size.value == 0:
+                return constant(0)
+            total = total + (size - 1) * stride
+        return total
+
+
+def product(sizes: Sequence[Expr]) -> Expr:
+    """The number of elements."""
+    total = constant(1)
+    for size in sizes:
+        total = total * size
+    return total
+
+
+def contiguous(sizes: Sequence[Expr]) -> Sizes:
+    """Row-major strides."""
+    strides, running = [], constant(1)
+    for size in reversed(sizes):
+        strides.append(running)
+        if size.value != 0:
+            running = running * size
+    return tuple(reversed(strides))
+
+
+def is_dense(sizes: Sequence[Expr], strides: Sequence[Expr]) -> bool:
+    """Do the elements fill a block, each once, in some order of dimensions?"""
+    left = {i for i, size in enumerate(sizes) if size.value != 1}
+    expected = constant(1)
+    while left:
+        fitting = next((i for i in left if strides[i] is expected), None)
+        if fitting is None:
+            return False
+        left.remove(fitting)
+        expected = expected * sizes[fitting]
+    return True

@@ -1,0 +1,91 @@
+"""The nodes of a lowered program: loops that compute, and calls of library operators.
+
+A program is a list of nodes in an order that runs. Each node writes buffers; a buffer has one writer, except one that was
+made for concatenation, whose parts have one each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from stoker.loop.body import Instruction
+from stoker.loop.index import Dimensions
+from stoker.loop.layout import Layout
+from stoker.loop.view import Stored
+from stoker.shape.expr import Expr, Symbol
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loops:
+    """A loop nest. With `inner` dimensions, its body reduces over them (or walks them in order, for a scan)."""
+
+    writes: tuple[str, ...]
+    outer: Dimensions
+    inner: Dimensions
+    body: tuple[Instruction, ...]
+    origin: str = ""
+    """The operators it came from."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Extern:
+    """A call of an ATen operator. Arguments hold `Stored` and `Expr` where the call has tensors and sizes."""
+
+    writes: tuple[str | None, ...]
+    operator: Any
+    arguments: tuple[Any, ...]
+    keywords: dict[str, Any]
+    several: bool
+    """Does the operator return a tuple?"""
+    aliases: bool = False
+    """May a result share memory with an argument?"""
+
+    @property
+    def origin(self) -> str:
+        return str(self.operator)
+
+
+Node = Loops | Extern
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where to read a size symbol when the program is called: a dimension of an input, or an integer input."""
+
+    argument: int
+    dimension: int | None
+
+
+@dataclass(slots=True)
+class Program:
+    """A lowered graph. Inputs and outputs in the graph's order; None marks an input that is a number."""
+
+    inputs: list[str | None] = field(default_factory=list)
+    constants: dict[str, torch.Tensor] = field(default_factory=dict)
+    layouts: dict[str, Layout] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    outputs: list[Stored | Expr | None | Any] = field(default_factory=list)
+    symbols: dict[Symbol, Source] = field(default_factory=dict)
+
+
+def tensors_in(value: Any) -> list[Stored]:
+    """The stored tensors inside an argument."""
+    if isinstance(value, Stored):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [found for part in value for found in tensors_in(part)]
+    if isinstance(value, dict):
+        return tensors_in(list(value.values()))
+    return []
+
+
+def reads(node: Node) -> tuple[str, ...]:
+    """The buffers a node reads, each once."""
+    if isinstance(node, Extern):
+        names = [t.buffer for t in tensors_in((node.arguments, node.keywords))]
+    else:
+        names = [i.data[0] for i in node.body if i.op == "load"]
+    return tuple(dict.fromkeys(names))

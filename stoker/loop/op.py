@@ -1,0 +1,103 @@
+"""The elementwise operations of loop bodies: how many arguments, which type comes out, and what each means.
+
+Arguments of one operation have one type (`where` after its condition); conversions are written out as `to_dtype`. The
+meaning is given in torch, for the interpreter; code generators have tables of their own, and tests/unit/loop/test_op.py
+holds that none misses an entry.
+
+Structural operations, which are not in this table: load, store, constant, index, indirect, reduce, to_dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import torch
+
+
+class Result(Enum):
+    """The type of a result."""
+
+    SAME = "that of the arguments"
+    BOOL = "bool"
+    SECOND = "that of the second argument"
+
+
+@dataclass(frozen=True, slots=True)
+class Elementwise:
+    """One operation. `cost` is in additions, for deciding what to compute twice."""
+
+    arity: int
+    meaning: Callable[..., Any]
+    result: Result = Result.SAME
+    cost: int = 1
+
+
+def _floor_divide(a: Any, b: Any) -> Any:
+    return torch.div(a, b, rounding_mode="floor")
+
+
+def _truncate_divide(a: Any, b: Any) -> Any:
+    return torch.div(a, b, rounding_mode="trunc")
+
+
+def _shift(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda a, b: function(a, b)
+
+
+_ARITHMETIC: dict[str, Elementwise] = {
+    "add": Elementwise(2, torch.add),
+    "sub": Elementwise(2, torch.sub),
+    "mul": Elementwise(2, torch.mul),
+    "div": Elementwise(2, torch.div, cost=4),
+    "floor_divide": Elementwise(2, _floor_divide, cost=8),
+    "truncate_divide": Elementwise(2, _truncate_divide, cost=8),
+    "remainder": Elementwise(2, torch.remainder, cost=8),
+    "fmod": Elementwise(2, torch.fmod, cost=8),
+    "neg": Elementwise(1, torch.neg),
+    "abs": Elementwise(1, torch.abs),
+    "sign": Elementwise(1, torch.sign),
+    "floor": Elementwise(1, torch.floor),
+    "ceil": Elementwise(1, torch.ceil),
+    "round": Elementwise(1, torch.round),
+    "trunc": Elementwise(1, torch.trunc),
+    "sqrt": Elementwise(1, torch.sqrt, cost=4),
+    "rsqrt": Elementwise(1, torch.rsqrt, cost=8),
+    "reciprocal": Elementwise(1, torch.reciprocal, cost=4),
+    "minimum": Elementwise(2, torch.minimum),
+    "maximum": Elementwise(2, torch.maximum),
+    "relu": Elementwise(1, torch.relu),
+}
+
+_FUNCTIONS: dict[str, Elementwise] = {
+    name: Elementwise(1, getattr(torch, name), cost=20)
+    for name in """
+        exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma
+        sigmoid
+    """.split()
+} | {
+    "pow": Elementwise(2, torch.pow, cost=40),
+    "atan2": Elementwise(2, torch.atan2, cost=30),
+}
+
+_LOGIC: dict[str, Elementwise] = {
+    "eq": Elementwise(2, torch.eq, Result.BOOL),
+    "ne": Elementwise(2, torch.ne, Result.BOOL),
+    "lt": Elementwise(2, torch.lt, Result.BOOL),
+    "le": Elementwise(2, torch.le, Result.BOOL),
+    "gt": Elementwise(2, torch.gt, Result.BOOL),
+    "ge": Elementwise(2, torch.ge, Result.BOOL),
+    "isnan": Elementwise(1, torch.isnan, Result.BOOL),
+    "isinf": Elementwise(1, torch.isinf, Result.BOOL),
+    "bitwise_not": Elementwise(1, torch.bitwise_not),
+    "bitwise_and": Elementwise(2, torch.bitwise_and),
+    "bitwise_or": Elementwise(2, torch.bitwise_or),
+    "bitwise_xor": Elementwise(2, torch.bitwise_xor),
+    "where": Elementwise(3, torch.where, Result.SECOND),
+}
+
+ELEMENTWISE: dict[str, Elementwise] = _ARITHMETIC | _FUNCTIONS | _LOGIC
+
+REDUCTIONS: tuple[str, ...] = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")

@@ -1,0 +1,143 @@
+"""The program under construction: what lowerings call to make buffers, loops and library calls.
+
+A computed tensor stays a function until something needs it in memory; `store` then writes its loops. So a chain of elementwise
+operators becomes one nest without any fusion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from stoker.loop.body import Recorder
+from stoker.loop.handler import ops, using
+from stoker.loop.index import Dimension, Dimensions, ranges_of, simplify
+from stoker.loop.layout import Layout, Sizes, contiguous, is_dense
+from stoker.loop.node import Extern, Loops, Program
+from stoker.loop.view import Computed, Index, Stored, Tensor, cost_of, reads_of
+from stoker.lower.registry import Result
+from stoker.shape.expr import constant, symbol
+
+SUPPORTED = frozenset(
+    {
+        torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
+        torch.float32, torch.float64,
+    }
+)  # fmt: skip
+"""Types that loops compute with; operators on others are library calls."""
+
+
+def loop_dimensions(prefix: str, sizes: Sequence[Any]) -> Dimensions:
+    return tuple(Dimension(symbol(f"{prefix}{d}"), size) for d, size in enumerate(sizes))
+
+
+class Builder:
+    """Collects nodes. `origin` names the operator being lowered, for the nodes it makes."""
+
+    def __init__(self) -> None:
+        self.program = Program()
+        self.origin = ""
+        self.operands: Any = ()
+        """The fake arguments of the operator being lowered, for type promotion."""
+        self.used_in_loops = False
+        """Is every use of the operator's result by an operator with a lowering?"""
+        self.declined: list[tuple[str, str]] = []
+        """Operators left to the library, and why."""
+        self._stored: dict[int, tuple[Computed, Stored]] = {}
+        self._count = 0
+
+    def new_buffer(self, layout: Layout) -> Stored:
+        name = f"b{self._count}"
+        self._count += 1
+        self.program.layouts[name] = layout
+        return Stored(name, layout.dtype, layout.device, layout.sizes, layout.strides)
+
+    def compute(
+        self, out: Result, element: Callable[[Index], Any], inputs: Sequence[Tensor] = (), cost: int = 1
+    ) -> Computed:
+        """A tensor by its element function."""
+        total = cost + cost_of(*inputs)
+        return Computed(out.dtype, out.device, out.sizes, out.strides, element, reads_of(*inputs), total)
+
+    def store(self, tensor: Tensor) -> Stored:
+        """The tensor in memory, written by loops unless it is there already."""
+        if isinstance(tensor, Stored):
+            return tensor
+        known = self._stored.get(id(tensor))
+        if known is not None:
+            return known[1]
+        strides = tensor.strides if is_dense(tensor.sizes, tensor.strides) else contiguous(tensor.sizes)
+        stored = self.new_buffer(Layout(tensor.dtype, tensor.device, tensor.sizes, strides))
+        self.write(tensor, stored)
+        self._stored[id(tensor)] = (tensor, stored)
+        return stored
+
+    def write(self, tensor: Tensor, target: Stored) -> None:
+        """Loops that write a tensor's elements to a place in memory."""
+        outer = loop_dimensions("i", target.sizes)
+        index = _loop_index(outer)
+        with using(Recorder()) as recorder:
+            value = tensor.at(index)
+            ops.store(target.buffer, target.place(index), ops.to_dtype(value, target.dtype))
+        self._add(recorder, (target.buffer,), outer, ())
+
+    def reduce(
+        self, out: Result, kept: Sizes, strides: Sizes, over: Sizes, kind: str, element: Callable[[Index, Index], Any]
+    ) -> Stored:
+        """A reduction: `element(outer, inner)` combined over the inner sizes.
+
+        The loops run over the `kept` sizes, which lie in the result at these strides.
+        """
+        outer, inner = loop_dimensions("i", kept), loop_dimensions("r", over)
+        stored = self.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides))
+        place = replace(stored, sizes=kept, strides=strides)
+        with using(Recorder()) as recorder:
+            at = _loop_index(outer)
+            value = element(at, _loop_index(inner))
+            result = ops.reduce(kind, value, torch.int64 if kind.startswith("arg") else value.dtype)
+            ops.store(stored.buffer, place.place(at), ops.to_dtype(result, out.dtype))
+        self._add(recorder, (stored.buffer,), outer, inner)
+        return stored
+
+    def _add(self, recorder: Recorder, writes: tuple[str, ...], outer: Dimensions, inner: Dimensions) -> None:
+        ranges = ranges_of((*outer, *inner))
+        body = []
+        for i in recorder.instructions:
+            match i.op:
+                case "load" | "store":
+                    i = replace(i, data=(i.data[0], simplify(i.data[1], ranges), *i.data[2:]))
+                case "index":
+                    i = replace(i, data=simplify(i.data, ranges))
+            body.append(i)
+        self.program.nodes.append(Loops(writes, outer, inner, tuple(body), self.origin))
+
+    def call(self, operator: Any, arguments: Any, keywords: Any, results: Any, *, aliases: bool = False) -> Any:
+        """A library call. `results` is the metadata of what it returns: a Result, or a sequence of Result and None."""
+        several = isinstance(results, (list, tuple))
+        made = [self._result(r) for r in (results if several else [results])]
+        arguments, keywords = self._in_memory(arguments), self._in_memory(keywords)
+        writes = tuple(m.buffer if isinstance(m, Stored) else None for m in made)
+        self.program.nodes.append(Extern(writes, operator, tuple(arguments), keywords, several, aliases))
+        return made if several else made[0]
+
+    def _result(self, result: Any) -> Any:
+        if not isinstance(result, Result):
+            return None
+        return self.new_buffer(Layout(result.dtype, result.device, result.sizes, result.strides))
+
+    def _in_memory(self, value: Any) -> Any:
+        if isinstance(value, Computed):
+            return self.store(value)
+        if isinstance(value, (list, tuple)):
+            return type(value)(self._in_memory(v) for v in value)
+        if isinstance(value, dict):
+            return {name: self._in_memory(v) for name, v in value.items()}
+        return value
+
+
+def _loop_index(dimensions: Dimensions) -> Index:
+    """The symbols of loops; a loop that runs once is at 0."""
+    return tuple(d.symbol if d.size.value != 1 else constant(0) for d in dimensions)

@@ -1,0 +1,200 @@
+"""From a functional ATen graph to a lowered program.
+
+In:  an fx graph whose nodes have fake tensors in meta["val"].
+Out: a `Program`: loops and library calls. An operator without a lowering, or whose lowering declines, is a library call.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+from torch.fx import Node as GraphNode
+
+from stoker.fake import FakeTensor
+from stoker.loop.layout import Layout, is_dense
+from stoker.loop.node import Program, Source
+from stoker.loop.view import Computed, Stored, Tensor
+from stoker.lower import index, move, pointwise, reduce, view  # noqa: F401  (they fill the table)
+from stoker.lower.builder import Builder
+from stoker.lower.registry import LOWERINGS, Decline, Result
+from stoker.shape.expr import Expr, Symbol, constant, free_symbols
+from stoker.shape.symnode import expr_of
+
+INLINE_COST = 12
+"""Computing this many additions twice is cheaper than storing and loading an element."""
+LARGEST_COST, LARGEST_READS = 600, 24
+"""A body beyond these is stored: compilers do worse on larger ones."""
+
+
+class CannotLower(Exception):
+    """The graph holds something that a program cannot express. The reason is for the user."""
+
+
+def size_of(value: Any) -> Expr:
+    """A size as an expression, with what its environment has learned."""
+    if isinstance(value, torch.SymInt):
+        node = value.node
+        return node.env.simplify(node.expr)  # type: ignore[no-any-return]
+    return constant(int(value))
+
+
+def result_of(value: Any) -> Any:
+    """The metadata of a node's value, in expressions."""
+    if isinstance(value, FakeTensor):
+        meta = value.meta
+        sizes, strides = tuple(map(size_of, meta.sizes)), tuple(map(size_of, meta.strides))
+        return Result(meta.dtype, meta.device, sizes, strides)
+    if isinstance(value, (list, tuple)):
+        return [result_of(v) for v in value]
+    return None
+
+
+def lower_graph(module: GraphModule) -> Program:
+    """Lower each node in order."""
+    lowering = _Lowering(module)
+    for node in module.graph.nodes:
+        lowering.visit(node)
+    return lowering.builder.program
+
+
+class _Lowering:
+    """The state of one graph: what each of its nodes became."""
+
+    def __init__(self, module: GraphModule) -> None:
+        self.module = module
+        self.builder = Builder()
+        self.values: dict[GraphNode, Any] = {}
+
+    def visit(self, node: GraphNode) -> None:
+        match node.op:
+            case "placeholder":
+                self.values[node] = self.placeholder(node)
+            case "get_attr":
+                self.values[node] = self.constant(node)
+            case "call_function":
+                self.values[node] = self.settle(node, self.call(node))
+            case "output":
+                self.finish(node.args[0])
+            case _:
+                raise CannotLower(f"a {node.op} node ({node})")
+
+    def placeholder(self, node: GraphNode) -> Any:
+        program, value = self.builder.program, node.meta["val"]
+        position = len(program.inputs)
+        if isinstance(value, FakeTensor):
+            name = f"input{position}"
+            program.inputs.append(name)
+            stored = self.outside(name, value)
+            for dimension, size in enumerate(value.meta.sizes):
+                self.know(size, Source(position, dimension))
+            return stored
+        program.inputs.append(None)
+        self.know(value, Source(position, None))
+        return size_of(value) if isinstance(value, torch.SymInt) else value
+
+    def know(self, size: Any, source: Source) -> None:
+        if isinstance(size, torch.SymInt):
+            expr = expr_of(size)
+            if isinstance(expr, Symbol):
+                self.builder.program.symbols.setdefault(expr, source)
+
+    def outside(self, name: str, value: FakeTensor) -> Stored:
+        """A tensor that comes from outside the program: its pointer is at its first element."""
+        result = result_of(value)
+        self.builder.program.layouts[name] = Layout(result.dtype, result.device, result.sizes, result.strides, False)
+        return Stored(name, result.dtype, result.device, result.sizes, result.strides)
+
+    def constant(self, node: GraphNode) -> Stored:
+        tensor = self.module
+        for part in str(node.target).split("."):
+            tensor = getattr(tensor, part)
+        name = f"constant{len(self.builder.program.constants)}"
+        self.builder.program.constants[name] = tensor  # type: ignore[assignment]
+        return self.outside(name, node.meta["val"])
+
+    def call(self, node: GraphNode) -> Any:
+        value, target = node.meta.get("val"), node.target
+        if isinstance(value, torch.SymInt):
+            return size_of(value)
+        if isinstance(value, (int, float, bool, torch.SymFloat, torch.SymBool)):
+            if isinstance(value, (torch.SymFloat, torch.SymBool)):
+                raise CannotLower(f"{node} is a number that depends on sizes and is not an integer")
+            return value
+        arguments = torch.fx.node.map_arg(node.args, self.values.__getitem__)
+        if target is operator.getitem:
+            return arguments[0][arguments[1]]
+        keywords = torch.fx.node.map_arg(node.kwargs, self.values.__getitem__)
+        return self.lowered(node, target, _plain(arguments), _plain(keywords), result_of(value))
+
+    def lowered(self, node: GraphNode, target: Any, arguments: Any, keywords: Any, out: Any) -> Any:
+        """By its lowering if it has one that takes these arguments, else a library call."""
+        builder = self.builder
+        builder.origin = str(target)
+        builder.operands = torch.fx.node.map_arg(node.args, lambda n: n.meta["val"])
+        builder.used_in_loops = all(user.target in LOWERINGS for user in node.users)
+        function = LOWERINGS.get(target)
+        if function is not None and out is not None:
+            try:
+                return function(builder, out, *arguments, **keywords)
+            except Decline as declined:
+                builder.declined.append((str(target), declined.reason))
+        else:
+            builder.declined.append((str(target), "it has no lowering"))
+        if not isinstance(target, torch._ops.OpOverload):
+            raise CannotLower(f"{target} is not an ATen operator")
+        shares = any(r.alias_info is not None for r in target._schema.returns)
+        return builder.call(target, arguments, keywords, out, aliases=shares)
+
+    def settle(self, node: GraphNode, value: Any) -> Any:
+        """Store what is too costly to compute at each use, or too large."""
+        if not isinstance(value, Computed):
+            return value
+        large = value.cost > LARGEST_COST or len(value.reads) > LARGEST_READS
+        if large or (len(node.users) > 1 and value.cost > INLINE_COST and value.reads):
+            return self.builder.store(value)
+        return value
+
+    def finish(self, outputs: Any) -> None:
+        program = self.builder.program
+        for output in outputs:
+            value = self.values[output] if isinstance(output, GraphNode) else output
+            if isinstance(value, (Stored, Computed)):
+                value = self.output(value, result_of(output.meta["val"]))
+            program.outputs.append(value)
+        needed = set().union(*(free_symbols(e) for e in _expressions(program)))
+        missing = needed - set(program.symbols)
+        if missing:
+            raise CannotLower(f"no input tells the sizes {sorted(str(m) for m in missing)}")
+
+    def output(self, value: Tensor, out: Result) -> Stored:
+        """An output in memory, with eager's strides."""
+        if isinstance(value, Computed) and not is_dense(out.sizes, out.strides):
+            return self._with_strides(value, out)
+        stored = self.builder.store(value)
+        same = all(s is t or n.value == 1 for n, s, t in zip(out.sizes, stored.strides, out.strides))
+        return stored if same else self._with_strides(stored, out)
+
+    def _with_strides(self, value: Tensor, out: Result) -> Stored:
+        """A copy with given strides; dimensions of stride 0 are one element, shown many times."""
+        shown = self.builder.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides, False))
+        self.builder.write(value, shown)
+        return shown
+
+
+def _plain(value: Any) -> Any:
+    """fx keeps argument lists in types of its own."""
+    if isinstance(value, dict):
+        return {name: _plain(v) for name, v in value.items()}
+    if isinstance(value, (list, tuple)) and not isinstance(value, torch.Size):
+        parts = [_plain(v) for v in value]
+        return tuple(parts) if isinstance(value, tuple) else parts
+    return value
+
+
+def _expressions(program: Program) -> list[Expr]:
+    """Every size that running the program needs."""
+    found = [e for layout in program.layouts.values() for e in (*layout.sizes, *layout.strides)]
+    return found + [o for o in program.outputs if isinstance(o, Expr)]

@@ -1,0 +1,54 @@
+"""Reading by computed indices: index, gather, embedding; and writing by them, as library calls unless they are simple."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from stoker.loop.handler import ops
+from stoker.loop.view import Index, Tensor
+from stoker.lower.builder import Builder
+from stoker.lower.operand import broadcast_index, require_supported
+from stoker.lower.registry import Decline, Result, lower
+from stoker.lower.view import dimension
+
+
+@lower("index.Tensor", "_unsafe_index.Tensor")
+def index(builder: Builder, out: Result, x: Tensor, indices: Any) -> Tensor:
+    """x[indices]: indexed dimensions are replaced by the broadcast shape of the indices, at the first of them if adjacent."""
+    given = [(d, i) for d, i in enumerate(indices) if i is not None]
+    if any(i.dtype not in (torch.int64, torch.int32) for _, i in given) or not given:
+        raise Decline("a mask chooses a number of elements that depends on data")
+    require_supported(x.dtype)
+    dims = [d for d, _ in given]
+    adjacent = dims == list(range(dims[0], dims[0] + len(dims)))
+    rank = max(len(i.sizes) for _, i in given)
+    first = dims[0] if adjacent else 0
+    shape = out.sizes[first : first + rank]
+    kept = [d for d in range(len(x.sizes)) if d not in dims]
+
+    def element(at: Index) -> Any:
+        chosen = at[first : first + rank]
+        rest = iter(at[:first] + at[first + rank :])
+        places = {d: next(rest) for d in kept}
+        for d, tensor in given:
+            value = ops.to_dtype(tensor.at(broadcast_index(chosen, tensor.sizes, shape)), torch.int64)
+            places[d] = ops.indirect(value, x.sizes[d])
+        return x.at(tuple(places[d] for d in range(len(x.sizes))))
+
+    return builder.compute(out, element, [x, *(i for _, i in given)], cost=4)
+
+
+@lower("gather.default")
+def gather(builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, sparse_grad: bool = False) -> Tensor:
+    require_supported(x.dtype)
+    if not x.sizes:
+        raise Decline("a tensor without dimensions")
+    dim = dimension(dim, len(x.sizes))
+
+    def element(at: Index) -> Any:
+        chosen = ops.indirect(ops.to_dtype(places.at(at), torch.int64), x.sizes[dim])
+        return x.at((*at[:dim], chosen, *at[dim + 1 :]))
+
+    return builder.compute(out, element, [x, places], cost=4)

@@ -1,0 +1,85 @@
+"""Operands of elementwise operators: tensors of any shape, numbers and symbolic sizes, all seen as functions of an index.
+
+Type promotion and broadcasting happen here, once, for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from stoker.loop.handler import ops
+from stoker.loop.layout import Sizes
+from stoker.loop.view import Computed, Index, Stored, Tensor
+from stoker.lower.builder import SUPPORTED, Builder
+from stoker.lower.registry import Decline, Result
+from stoker.shape.expr import Expr, constant
+
+_WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
+
+
+def compute_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The type eager computes in: half precision is widened, and rounded after each operator."""
+    return _WIDE.get(dtype, dtype)
+
+
+def is_tensor(value: Any) -> bool:
+    return isinstance(value, (Stored, Computed))
+
+
+def number(value: Any, dtype: torch.dtype) -> Any:
+    """A Python number or a size, as a value of this type."""
+    if isinstance(value, Expr):
+        return ops.to_dtype(ops.index(value, torch.int64), dtype)
+    if isinstance(value, complex):
+        raise Decline("complex numbers are left to the library")
+    if dtype is torch.bool:
+        return ops.constant(bool(value), dtype)
+    return ops.constant(float(value) if dtype.is_floating_point else int(value), dtype)
+
+
+def broadcast_index(index: Index, sizes: Sizes, out: Sizes) -> Index:
+    """The index into an operand that stretches to the sizes of the result."""
+    lead, zero = len(out) - len(sizes), constant(0)
+    return tuple(
+        zero if size.value == 1 and out[lead + d].value != 1 else index[lead + d] for d, size in enumerate(sizes)
+    )
+
+
+def loader(operand: Any, out: Sizes, dtype: torch.dtype) -> Callable[[Index], Any]:
+    """A function from an index of the result to the operand's element, in the type computed with."""
+    if not is_tensor(operand):
+        return lambda index: number(operand, dtype)
+    return lambda index: ops.to_dtype(operand.at(broadcast_index(index, operand.sizes, out)), dtype)
+
+
+def tensors_among(operands: Sequence[Any]) -> list[Tensor]:
+    return [o for o in operands if is_tensor(o)]
+
+
+def require_supported(*dtypes: torch.dtype) -> None:
+    for dtype in dtypes:
+        if dtype not in SUPPORTED:
+            raise Decline(f"{dtype} is left to the library")
+
+
+def elementwise(
+    builder: Builder,
+    out: Result,
+    operands: Sequence[Any],
+    function: Callable[..., Any],
+    compute: torch.dtype | None = None,
+    cost: int = 1,
+) -> Computed:
+    """A tensor of `function` over broadcast operands, computed in one type and rounded to the result's."""
+    compute = compute or compute_dtype(out.dtype)
+    tensors = tensors_among(operands)
+    require_supported(out.dtype, compute, *(t.dtype for t in tensors))
+    loads = [loader(o, out.sizes, compute) for o in operands]
+
+    def element(index: Index) -> Any:
+        return ops.to_dtype(function(*(load(index) for load in loads)), out.dtype)
+
+    return builder.compute(out, element, tensors, cost)

@@ -1,0 +1,194 @@
+"""Elementwise operators: tables where the loop operation has the operator's meaning, functions where it takes more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from stoker.fake.promote import result_dtype
+from stoker.loop.handler import ops
+from stoker.loop.op import ELEMENTWISE
+from stoker.loop.view import Computed, Tensor
+from stoker.lower.builder import Builder
+from stoker.lower.operand import compute_dtype, elementwise, is_tensor, loader, number, require_supported, tensors_among
+from stoker.lower.registry import LOWERINGS, Decline, Result, find, lower
+
+_UNARY = """
+neg abs sign floor ceil round trunc sqrt rsqrt reciprocal relu exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan
+sinh cosh tanh asinh acosh atanh erf erfc lgamma sigmoid
+"""
+_BINARY = """
+remainder.Tensor remainder.Scalar fmod.Tensor fmod.Scalar maximum.default minimum.default atan2.default div.Tensor div.Scalar
+"""
+_COMPARE = "eq ne lt le gt ge"
+_BITS = "bitwise_and bitwise_or bitwise_xor"
+_INTEGRAL_IDENTITY = ("floor", "ceil", "round", "trunc")
+
+
+def _operation(name: str) -> Callable[..., Any]:
+    """A loop operation, looked up when the body runs."""
+    return lambda *values: getattr(ops, name)(*values)
+
+
+def _unary(name: str) -> Callable[..., Any]:
+    def lowering(builder: Builder, out: Result, x: Tensor) -> Any:
+        if name in _INTEGRAL_IDENTITY and not out.dtype.is_floating_point:
+            return x
+        return elementwise(builder, out, [x], _operation(name), cost=ELEMENTWISE[name].cost)
+
+    return lowering
+
+
+def _binary(name: str) -> Callable[..., Any]:
+    def lowering(builder: Builder, out: Result, a: Any, b: Any) -> Any:
+        return elementwise(builder, out, [a, b], _operation(name), cost=ELEMENTWISE[name].cost)
+
+    return lowering
+
+
+def _comparison(name: str) -> Callable[..., Any]:
+    def lowering(builder: Builder, out: Result, a: Any, b: Any) -> Any:
+        common = compute_dtype(result_dtype(builder.operands[:2]))
+        return elementwise(builder, out, [a, b], _operation(name), common)
+
+    return lowering
+
+
+def _logical(name: str) -> Callable[..., Any]:
+    def lowering(builder: Builder, out: Result, *operands: Any) -> Any:
+        return elementwise(builder, out, operands, _operation(name), torch.bool)
+
+    return lowering
+
+
+def _register() -> None:
+    for name in _UNARY.split():
+        LOWERINGS[find(f"{name}.default")] = _unary(name)
+    for name in _BINARY.split():
+        if (operator := find(name)) is not None:
+            LOWERINGS[operator] = _binary(name.split(".")[0])
+    for name in _COMPARE.split():
+        for overload in ("Tensor", "Scalar"):
+            LOWERINGS[find(f"{name}.{overload}")] = _comparison(name)
+    for name in _BITS.split():
+        for overload in ("Tensor", "Scalar"):
+            LOWERINGS[find(f"{name}.{overload}")] = _binary(name)
+    for name in ("and", "or", "xor"):
+        LOWERINGS[find(f"logical_{name}.default")] = _logical(f"bitwise_{name}")
+    LOWERINGS[find("logical_not.default")] = _logical("bitwise_not")
+    LOWERINGS[find("bitwise_not.default")] = _unary("bitwise_not")
+
+
+_register()
+
+
+@lower("add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar")
+def add(builder: Builder, out: Result, a: Any, b: Any, alpha: Any = 1) -> Computed:
+    if out.dtype is torch.bool:
+        return elementwise(builder, out, [a, b], _operation("bitwise_or"))
+    name = "sub" if builder.origin.startswith("aten.sub") else "add"
+    operation = _operation(name)
+    if alpha == 1:
+        return elementwise(builder, out, [a, b], operation)
+    compute = compute_dtype(out.dtype)
+    return elementwise(builder, out, [a, b], lambda x, y: operation(x, ops.mul(y, number(alpha, compute))), cost=2)
+
+
+@lower("mul.Tensor", "mul.Scalar")
+def mul(builder: Builder, out: Result, a: Any, b: Any) -> Computed:
+    if out.dtype is torch.bool:
+        return elementwise(builder, out, [a, b], _operation("bitwise_and"))
+    return elementwise(builder, out, [a, b], _operation("mul"))
+
+
+_ROUNDED = {"floor": "floor_divide", "trunc": "truncate_divide"}
+
+
+@lower("div.Tensor_mode", "div.Scalar_mode")
+def divide_rounded(builder: Builder, out: Result, a: Any, b: Any, rounding_mode: str | None = None) -> Computed:
+    name = "div" if rounding_mode is None else _ROUNDED[rounding_mode]
+    return elementwise(builder, out, [a, b], _operation(name), cost=8)
+
+
+_POWERS: dict[float, Callable[[Any], Any]] = {
+    1: lambda x: x,
+    2: lambda x: ops.mul(x, x),
+    3: lambda x: ops.mul(ops.mul(x, x), x),
+    0.5: lambda x: ops.sqrt(x),
+    -0.5: lambda x: ops.rsqrt(x),
+    -1: lambda x: ops.reciprocal(x),
+    -2: lambda x: ops.reciprocal(ops.mul(x, x)),
+}
+"""Exponents that eager computes without a power function."""
+
+
+@lower("pow.Tensor_Scalar")
+def power_of_number(builder: Builder, out: Result, x: Tensor, exponent: Any) -> Computed:
+    special = _POWERS.get(exponent) if isinstance(exponent, (int, float)) else None
+    if special is not None and (out.dtype.is_floating_point or exponent in (1, 2, 3)):
+        return elementwise(builder, out, [x], special, cost=4)
+    return power(builder, out, x, exponent)
+
+
+@lower("pow.Tensor_Tensor", "pow.Scalar")
+def power(builder: Builder, out: Result, a: Any, b: Any) -> Computed:
+    if not out.dtype.is_floating_point:
+        raise Decline("integer powers are left to the library")
+    return elementwise(builder, out, [a, b], _operation("pow"), cost=40)
+
+
+@lower("clamp.default", "clamp.Tensor")
+def clamp(builder: Builder, out: Result, x: Tensor, low: Any = None, high: Any = None) -> Computed:
+    bounds = [b for b in (low, high) if b is not None]
+
+    def function(value: Any, *limits: Any) -> Any:
+        given = iter(limits)
+        if low is not None:
+            value = ops.maximum(value, next(given))
+        return ops.minimum(value, next(given)) if high is not None else value
+
+    return elementwise(builder, out, [x, *bounds], function, cost=2)
+
+
+@lower("where.self")
+def where(builder: Builder, out: Result, condition: Tensor, a: Any, b: Any) -> Computed:
+    tensors = tensors_among([condition, a, b])
+    require_supported(out.dtype, *(t.dtype for t in tensors))
+    test = loader(condition, out.sizes, torch.bool)
+    yes, no = loader(a, out.sizes, out.dtype), loader(b, out.sizes, out.dtype)
+    return builder.compute(out, lambda index: ops.where(test(index), yes(index), no(index)), tensors)
+
+
+@lower("isnan.default", "isinf.default")
+def classify(builder: Builder, out: Result, x: Tensor) -> Computed:
+    if not x.dtype.is_floating_point:
+        return elementwise(builder, out, [], lambda: ops.constant(False, torch.bool))
+    name = builder.origin.removeprefix("aten.").split(".")[0]
+    return elementwise(builder, out, [x], _operation(name), compute_dtype(x.dtype))
+
+
+@lower("_to_copy.default", "clone.default", "lift_fresh_copy.default")
+def copy(builder: Builder, out: Result, x: Tensor, **options: Any) -> Any:
+    require_supported(out.dtype, x.dtype)
+    if x.device != out.device:
+        raise Decline("a copy between devices is left to the library")
+    return elementwise(builder, out, [x], lambda value: value, x.dtype)
+
+
+@lower("full.default", "full_like.default")
+def full(builder: Builder, out: Result, shape_or_like: Any, value: Any, **options: Any) -> Computed:
+    require_supported(out.dtype)
+    if is_tensor(value):
+        raise Decline("the fill value is a tensor")
+    return builder.compute(out, lambda index: number(value, out.dtype), cost=0)
+
+
+@lower("arange.start_step", "arange.default", "arange.start")
+def arange(builder: Builder, out: Result, start: Any, end: Any = None, step: Any = 1, **options: Any) -> Computed:
+    if end is None:
+        start, end = 0, start
+    if out.dtype.is_floating_point or isinstance(start, float) or isinstance(step, float):
+        raise Decline("a range of floats is left to the library")
+    return builder.compute(out, lambda index: ops.to_dtype(ops.index(index[0] * step + start, torch.int64), out.dtype))

@@ -1,0 +1,119 @@
+"""Reductions over any set of dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from stoker.loop.handler import ops
+from stoker.loop.view import Index, Tensor
+from stoker.lower.builder import Builder
+from stoker.lower.operand import compute_dtype, require_supported
+from stoker.lower.registry import Decline, Result, lower
+from stoker.lower.view import dimension
+from stoker.shape.expr import constant
+
+
+def reduced(
+    builder: Builder, out: Result, x: Tensor, dims: Any, keepdim: bool, kind: str, prepare: Callable[[Any], Any]
+) -> Tensor:
+    """Reduce these dimensions (all, if none are named). `prepare` makes the value that is combined."""
+    rank = len(x.sizes)
+    given = range(rank) if dims is None or dims == [] else ([dims] if isinstance(dims, int) else dims)
+    over = sorted({dimension(d, rank) for d in given}) if rank else []
+    kept = [d for d in range(rank) if d not in over]
+    strides = tuple(out.strides[d] if keepdim else out.strides[p] for p, d in enumerate(kept))
+    require_supported(out.dtype, x.dtype)
+
+    def element(outer: Index, inner: Index) -> Any:
+        index: list[Any] = [constant(0)] * rank
+        for at, d in zip(outer, kept):
+            index[d] = at
+        for at, d in zip(inner, over):
+            index[d] = at
+        return prepare(x.at(tuple(index)))
+
+    if all(x.sizes[d].value == 1 for d in over):
+        return _of_one(builder, out, x, [d if keepdim else p for p, d in enumerate(kept)], len(over), kind, element)
+    return builder.reduce(
+        out, tuple(x.sizes[d] for d in kept), strides, tuple(x.sizes[d] for d in over), kind, element
+    )
+
+
+def _of_one(
+    builder: Builder, out: Result, x: Tensor, places: list[int], over: int, kind: str, element: Callable[..., Any]
+) -> Tensor:
+    """A reduction of single elements is no reduction."""
+    inner = (constant(0),) * over
+
+    def single(at: Index) -> Any:
+        if kind.startswith("arg"):
+            return ops.constant(0, out.dtype)
+        return ops.to_dtype(element(tuple(at[p] for p in places), inner), out.dtype)
+
+    return builder.compute(out, single, [x])
+
+
+def _converted(dtype: torch.dtype) -> Callable[[Any], Any]:
+    return lambda value: ops.to_dtype(value, dtype)
+
+
+@lower("sum.default", "sum.dim_IntList")
+def sum_(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    return reduced(builder, out, x, dims, keepdim, "sum", _converted(compute_dtype(out.dtype)))
+
+
+@lower("prod.default", "prod.dim_int")
+def prod(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    return reduced(builder, out, x, dims, keepdim, "prod", _converted(compute_dtype(out.dtype)))
+
+
+def _nonempty(x: Tensor) -> None:
+    if any(size.value == 0 for size in x.sizes):
+        raise Decline("nothing to choose from: the library raises the right error")
+
+
+@lower("amax.default", "max.default")
+def amax(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
+    _nonempty(x)
+    return reduced(builder, out, x, dims, keepdim, "max", _converted(compute_dtype(out.dtype)))
+
+
+@lower("amin.default", "min.default")
+def amin(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
+    _nonempty(x)
+    return reduced(builder, out, x, dims, keepdim, "min", _converted(compute_dtype(out.dtype)))
+
+
+@lower("any.default", "any.dim", "any.dims")
+def any_(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
+    return _truth(builder, out, x, dims, keepdim, "any")
+
+
+@lower("all.default", "all.dim", "all.dims")
+def all_(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
+    return _truth(builder, out, x, dims, keepdim, "all")
+
+
+def _truth(builder: Builder, out: Result, x: Tensor, dims: Any, keepdim: bool, kind: str) -> Tensor:
+    if out.dtype is not torch.bool:
+        raise Decline("the truth of bytes is left to the library")
+    return reduced(builder, out, x, dims, keepdim, kind, _converted(torch.bool))
+
+
+@lower("argmax.default", "argmin.default")
+def argument(builder: Builder, out: Result, x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+    _nonempty(x)
+    kind = builder.origin.removeprefix("aten.").split(".")[0]
+    return reduced(builder, out, x, dim, keepdim, kind, _converted(compute_dtype(x.dtype)))
+
+
+@lower("max.dim", "min.dim")
+def extreme_along(builder: Builder, out: list[Result], x: Tensor, dim: int, keepdim: bool = False) -> list[Tensor]:
+    _nonempty(x)
+    kind = builder.origin.removeprefix("aten.").split(".")[0]
+    convert = _converted(compute_dtype(x.dtype))
+    values = reduced(builder, out[0], x, [dim], keepdim, kind, convert)
+    return [values, reduced(builder, out[1], x, [dim], keepdim, f"arg{kind}", convert)]

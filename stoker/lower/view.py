@@ -1,0 +1,177 @@
+"""Views: no copies, only other indices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from stoker.loop import view
+from stoker.loop.layout import Sizes
+from stoker.loop.view import Computed, Index, Stored, Tensor
+from stoker.lower.builder import Builder
+from stoker.lower.registry import Decline, Result, lower
+from stoker.shape.expr import Expr, as_expr, constant
+
+
+def dimension(dim: int, rank: int) -> int:
+    """A dimension counted from the front."""
+    return dim % rank if rank else 0
+
+
+@lower("permute.default")
+def permute(builder: Builder, out: Result, x: Tensor, dims: Any) -> Tensor:
+    return view.permute(x, [dimension(d, len(x.sizes)) for d in dims])
+
+
+@lower("t.default")
+def transpose_matrix(builder: Builder, out: Result, x: Tensor) -> Tensor:
+    return view.permute(x, range(len(x.sizes))[::-1])
+
+
+@lower("transpose.int")
+def transpose(builder: Builder, out: Result, x: Tensor, a: int, b: int) -> Tensor:
+    order = list(range(len(x.sizes)))
+    if order:
+        a, b = dimension(a, len(order)), dimension(b, len(order))
+        order[a], order[b] = order[b], order[a]
+    return view.permute(x, order)
+
+
+@lower("expand.default")
+def expand(builder: Builder, out: Result, x: Tensor, size: Any, implicit: bool = False) -> Tensor:
+    return view.expand(x, out.sizes)
+
+
+@lower("unsqueeze.default")
+def unsqueeze(builder: Builder, out: Result, x: Tensor, dim: int) -> Tensor:
+    dim = dimension(dim, len(out.sizes))
+    return view.unsqueeze(x, dim, out.strides[dim])
+
+
+@lower("squeeze.default", "squeeze.dim", "squeeze.dims")
+def squeeze(builder: Builder, out: Result, x: Tensor, dims: Any = None) -> Tensor:
+    rank = len(x.sizes)
+    if dims is None:
+        chosen = range(rank)
+    else:
+        chosen = [dimension(d, rank) for d in ([dims] if isinstance(dims, int) else dims)]  # type: ignore[assignment]
+    gone = [d for d in chosen if d < rank and x.sizes[d].value == 1]
+    if rank - len(gone) != len(out.sizes):
+        raise Decline("which dimensions have one element depends on symbols")
+    return view.squeeze(x, gone)
+
+
+@lower("alias.default", "detach.default", "lift_fresh.default", "lift.default")
+def same(builder: Builder, out: Result, x: Tensor) -> Tensor:
+    return x
+
+
+@lower("select.int")
+def select(builder: Builder, out: Result, x: Tensor, dim: int, at: Any) -> Tensor:
+    dim = dimension(dim, len(x.sizes))
+    place = as_expr(at)
+    if place.value is None:
+        raise Decline("the sign of the index depends on symbols")
+    return view.select(x, dim, place if place.value >= 0 else place + x.sizes[dim])
+
+
+@lower("slice.Tensor")
+def slice_(builder: Builder, out: Result, x: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Tensor:
+    dim = dimension(dim, len(x.sizes))
+    first = slice_start(start, x.sizes[dim])
+    return view.narrow(x, dim, first, out.sizes[dim], as_expr(step))
+
+
+def slice_start(start: Any, size: Expr) -> Expr:
+    """Where a slice begins: from the end if negative, within the dimension."""
+    first = as_expr(0 if start is None else start)
+    if first.value is None:
+        return first
+    if first.value < 0:
+        first = first + size
+    if first.value is not None and size.value is not None:
+        return constant(min(max(first.value, 0), size.value))
+    return first
+
+
+@lower("split.Tensor", "split_with_sizes.default")
+def split(builder: Builder, out: list[Result], x: Tensor, sizes: Any, dim: int = 0) -> list[Tensor]:
+    dim = dimension(dim, len(x.sizes))
+    parts, start = [], constant(0)
+    for result in out:
+        parts.append(view.narrow(x, dim, start, result.sizes[dim], constant(1)))
+        start = start + result.sizes[dim]
+    return parts
+
+
+@lower("unbind.int")
+def unbind(builder: Builder, out: list[Result], x: Tensor, dim: int = 0) -> list[Tensor]:
+    dim = dimension(dim, len(x.sizes))
+    return [view.select(x, dim, constant(at)) for at in range(len(out))]
+
+
+@lower("view.default", "_unsafe_view.default", "reshape.default")
+def reshape(builder: Builder, out: Result, x: Tensor, size: Any) -> Tensor:
+    return reshaped(builder, x, out.sizes, out.strides)
+
+
+def reshaped(builder: Builder, x: Tensor, sizes: Sizes, strides: Sizes) -> Tensor:
+    """The same elements in another shape. Merging dimensions of a computed tensor would cost divisions: it is stored."""
+    if x.sizes == sizes:
+        return x
+    if isinstance(x, Computed):
+        base = view.split_map(x.sizes, sizes)
+        if base is not None:
+            return view.remap(x, sizes, strides, base)
+        x = builder.store(x)
+    found = view.reshape_strides(x.sizes, x.strides, sizes)
+    if found is not None:
+        return replace(x, sizes=sizes, strides=found)
+    return _by_division(x, sizes, strides)
+
+
+def _by_division(x: Stored, sizes: Sizes, strides: Sizes) -> Computed:
+    """A view that strides cannot express: the linear position is taken apart again."""
+
+    def base(index: Index) -> Index:
+        position = constant(0)
+        for i, size in zip(index, sizes):
+            position = position * size + i
+        result: list[Expr] = []
+        for size in reversed(x.sizes):
+            result.append(position % size)
+            position = position // size
+        return tuple(reversed(result))
+
+    return Computed(
+        x.dtype, x.device, sizes, strides, lambda index: x.at(base(index)), frozenset({x.buffer}), cost=4
+    )
+
+
+@lower("diagonal.default")
+def diagonal(builder: Builder, out: Result, x: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    rank = len(x.sizes)
+    a, b = dimension(dim1, rank), dimension(dim2, rank)
+    kept = [d for d in range(rank) if d not in (a, b)]
+    row, column = max(-offset, 0), max(offset, 0)
+
+    def base(index: Index) -> Index:
+        result: list[Any] = [None] * rank
+        for position, d in enumerate(kept):
+            result[d] = index[position]
+        result[a], result[b] = index[-1] + row, index[-1] + column
+        return tuple(result)
+
+    if isinstance(x, Stored):
+        strides = (*(x.strides[d] for d in kept), x.strides[a] + x.strides[b])
+        return replace(x, sizes=out.sizes, strides=strides, offset=x.offset + x.strides[a] * row + x.strides[b] * column)
+    return view.remap(x, out.sizes, out.strides, base)
+
+
+@lower("view.dtype")
+def view_dtype(builder: Builder, out: Result, x: Tensor, dtype: torch.dtype) -> Tensor:
+    if dtype.itemsize != x.dtype.itemsize:
+        raise Decline("the elements change size")
+    return replace(builder.store(x), dtype=dtype)

@@ -1,0 +1,83 @@
+"""The stages of the back end, in order, each timed and dumpable.
+
+    captured graph -> autograd (decompose) -> passes -> lower -> check -> schedule -> generate -> build -> execute
+
+`compile_captured` is the back end "stoker"; `compile_graph` compiles one functional graph, forward or backward.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch.fx import GraphModule
+
+from stoker.autograd import aot
+from stoker.codegen.cpp.unit import kernel_name, source_of
+from stoker.codegen.executor import executor
+from stoker.codegen.host import host_program
+from stoker.decompose import table
+from stoker.loop.check import check
+from stoker.lower.driver import lower_graph
+from stoker.lower.extern import LIBRARY
+from stoker.options import Options
+from stoker.runtime.build import load
+from stoker.schedule.plan import make_plan
+
+Compiled = Callable[..., tuple[Any, ...]]
+
+
+@dataclass(slots=True)
+class Record:
+    """What one compilation made, stage by stage, and how long each took in seconds."""
+
+    products: dict[str, Any] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+def compile_captured(graph_module: GraphModule, example_inputs: list[Any], options: Options | None = None) -> Compiled:
+    """The default back end: autograd ahead of time, then loops."""
+    options = options or Options()
+    return aot(
+        graph_module,
+        example_inputs,
+        forward_compiler=compile_graph,
+        decompositions=decompositions(),
+        memory_budget=options.memory_budget,
+    )
+
+
+def decompositions() -> Any:
+    """The decompositions this back end takes: all but those of operators whose library kernel is better."""
+    return table(LIBRARY)
+
+
+def compile_graph(graph_module: GraphModule, fake_inputs: list[Any], record: Record | None = None) -> Compiled:
+    """Compile a functional ATen graph."""
+    record = record or Record()
+    with record.stage("lower"):
+        program = record.products["program"] = lower_graph(graph_module)
+    if os.environ.get("STOKER_STRICT"):
+        check(program)
+    with record.stage("schedule"):
+        plan = record.products["plan"] = make_plan(program)
+    with record.stage("generate"):
+        source = record.products["source"] = source_of(plan)
+    with record.stage("build"):
+        library = load(source)
+    kernels = [getattr(library, kernel_name(number)) for number in range(len(plan.kernels))]
+    record.products["host"] = host_program(plan, kernels)
+    addresses = [ctypes.cast(kernel, ctypes.c_void_p).value or 0 for kernel in kernels]
+    with record.stage("encode"):
+        return executor(plan, program.layouts, addresses)  # type: ignore[no-any-return]

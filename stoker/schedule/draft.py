@@ -1,0 +1,229 @@
+"""A draft: loop nests that will be one kernel, expressed in common loops.
+
+A draft has outer loops and, if it reduces, inner loops. A member runs over both (a reduction, or elementwise work on what is
+reduced), or over the outer ones alone (work on reduced values). `align` finds common loops for two drafts: it splits loops at
+common divisors, and follows the strides of a buffer that one writes and the other reads when their orders differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from stoker.loop.body import Instruction
+from stoker.loop.index import Dimension, Dimensions, coefficient, count, express, refine
+from stoker.loop.node import Loops
+from stoker.shape.expr import Expr, Symbol, constant, free_symbols, substitute, symbol
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Member:
+    """A node inside a draft: its loop symbols as expressions of the draft's."""
+
+    position: int
+    """Where the node stands in the program."""
+    node: Loops
+    place: Mapping[Symbol, Expr]
+    across: bool
+    """Does it run over the inner loops?"""
+
+    def index(self, expr: Expr) -> Expr:
+        """An index of the node in the draft's loops."""
+        return substitute(expr, self.place)  # type: ignore[arg-type]
+
+    @property
+    def reduces(self) -> bool:
+        return bool(self.node.inner)
+
+
+Access = tuple[str, Expr]
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """Members in program order, and their common loops."""
+
+    members: tuple[Member, ...]
+    outer: Dimensions
+    inner: Dimensions
+
+    @cached_property
+    def loads(self) -> frozenset[Access]:
+        return frozenset(
+            (i.data[0], m.index(i.data[1])) for m in self.members for i in m.node.body if i.op == "load"
+        )
+
+    @cached_property
+    def stores(self) -> frozenset[Access]:
+        return frozenset(
+            (i.data[0], m.index(i.data[1])) for m in self.members for i in m.node.body if i.op == "store"
+        )
+
+    @cached_property
+    def reads(self) -> frozenset[str]:
+        return frozenset(name for name, _ in self.loads)
+
+    @cached_property
+    def writes(self) -> frozenset[str]:
+        return frozenset(name for name, _ in self.stores)
+
+    @cached_property
+    def length(self) -> int:
+        return sum(len(m.node.body) for m in self.members)
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        return tuple(m.position for m in self.members)
+
+
+def draft_of(position: int, node: Loops) -> Draft:
+    """A node alone, its outer loops in the order of the memory it writes."""
+    order = _by_stride(node.outer, _store(node).data[1])
+    outer = _named("i", [d.size for d in order])
+    inner = _named("r", [d.size for d in node.inner if d.size.value != 1])
+    place = dict(zip((d.symbol for d in order), (d.symbol for d in outer)))
+    kept = [d for d in node.inner if d.size.value != 1]
+    place |= dict(zip((d.symbol for d in kept), (d.symbol for d in inner)))
+    return Draft((Member(position, node, place, bool(node.inner)),), outer, inner)  # type: ignore[arg-type]
+
+
+def _store(node: Loops) -> Instruction:
+    return next(i for i in reversed(node.body) if i.op == "store")
+
+
+def _named(prefix: str, sizes: Sequence[Expr]) -> Dimensions:
+    return tuple(Dimension(symbol(f"{prefix}{n}"), size) for n, size in enumerate(sizes))
+
+
+def _by_stride(dimensions: Dimensions, index: Expr) -> list[Dimension]:
+    """Without loops that run once, slowest first; the order of loops with unknown strides is kept."""
+    kept = [d for d in dimensions if d.size.value != 1]
+    strides = [coefficient(index, d.symbol) for d in kept]
+    numbers = [_weight(s) for s in strides]
+    if any(n is None for n in numbers):
+        return kept
+    order = sorted(range(len(kept)), key=lambda k: -numbers[k])  # type: ignore[operator]
+    return [kept[k] for k in order]
+
+
+_TYPICAL = 64
+"""What a symbolic size counts as when strides are compared."""
+
+
+def _weight(stride: Expr | None) -> int | None:
+    if stride is None:
+        return None
+    total = stride.offset
+    for monomial, factor in stride.terms:
+        total += factor * _TYPICAL ** len(monomial)
+    return total
+
+
+def align(first: Draft, second: Draft) -> tuple[Draft, Draft] | None:
+    """Both drafts over the same loops, or None if there are none."""
+    for follow in (False, True):
+        other = _following(first, second) if follow else second
+        if other is None:
+            return None
+        found = _aligned(first, other)
+        if found is not None and (follow or _agree(*found)):
+            return found
+    return None
+
+
+def _agree(first: Draft, second: Draft) -> bool:
+    """Does the second read what the first wrote at the same indices?"""
+    shared = first.writes & second.reads
+    return all(access in first.stores for access in second.loads if access[0] in shared)
+
+
+def _following(first: Draft, second: Draft) -> Draft | None:
+    """The second with its outer loops in the order of the memory it shares with the first."""
+    shared = first.writes & second.reads
+    index = next((i for name, i in second.loads if name in shared), None)
+    if index is None:
+        return None
+    order = _by_stride(second.outer, index)
+    if tuple(order) == second.outer or len(order) != len(second.outer):
+        return None
+    outer = _named("i", [d.size for d in order])
+    return _renamed(second, {d.symbol: n.symbol for d, n in zip(order, outer)}, outer, second.inner)
+
+
+def _renamed(draft: Draft, names: Mapping[Symbol, Expr], outer: Dimensions, inner: Dimensions) -> Draft:
+    members = tuple(
+        replace(m, place={s: substitute(e, names) for s, e in m.place.items()})  # type: ignore[arg-type]
+        for m in draft.members
+    )
+    return Draft(members, outer, inner)
+
+
+def _aligned(first: Draft, second: Draft) -> tuple[Draft, Draft] | None:
+    if first.inner and second.inner:
+        outer = _refined(first.outer, second.outer)
+        inner = _refined(first.inner, second.inner)
+        if outer is None or inner is None:
+            return None
+        return _over(first, outer, inner), _over(second, outer, inner)
+    if not first.inner and not second.inner:
+        outer = _refined(first.outer, second.outer)
+        return None if outer is None else (_over(first, outer, ()), _over(second, outer, ()))
+    plain, reducing = (second, first) if first.inner else (first, second)
+    found = _with_reduction(plain, reducing)
+    if found is None:
+        return None
+    return found if plain is first else (found[1], found[0])
+
+
+def _with_reduction(plain: Draft, reducing: Draft) -> tuple[Draft, Draft] | None:
+    """A draft without inner loops runs over a reduction's outer loops, or over all of them."""
+    if count(plain.outer) is count(reducing.outer):
+        outer = _refined(plain.outer, reducing.outer)
+        if outer is None:
+            return None
+        return _over(plain, outer, reducing.inner), _over(reducing, outer, reducing.inner)
+    if count(plain.outer) is not count(reducing.outer) * count(reducing.inner):
+        return None
+    sizes = refine([d.size for d in plain.outer], [d.size for d in (*reducing.outer, *reducing.inner)])
+    if sizes is None:
+        return None
+    cut, done = len(sizes), constant(1)
+    total = count(reducing.inner)
+    while done is not total:
+        cut -= 1
+        done = done * sizes[cut]
+    outer, inner = _named("i", sizes[:cut]), _named("r", sizes[cut:])
+    names = dict(zip((d.symbol for d in plain.outer), express([d.size for d in plain.outer], (*outer, *inner))))
+    spread = _renamed(plain, names, outer, inner)
+    members = tuple(replace(m, across=True) for m in spread.members)
+    return Draft(members, outer, inner), _over(reducing, outer, inner)
+
+
+def _refined(first: Dimensions, second: Dimensions) -> Dimensions | None:
+    sizes = refine([d.size for d in first], [d.size for d in second])
+    prefix = "r" if any(d.symbol.name.startswith("r") for d in (*first, *second)) else "i"
+    return None if sizes is None else _named(prefix, sizes)
+
+
+def _over(draft: Draft, outer: Dimensions, inner: Dimensions) -> Draft:
+    """The draft with its loops written as products of finer ones."""
+    if draft.outer == outer and (draft.inner == inner or not draft.inner):
+        return Draft(draft.members, outer, inner) if draft.inner != inner else draft
+    names: dict[Symbol, Expr] = dict(
+        zip((d.symbol for d in draft.outer), express([d.size for d in draft.outer], outer))
+    )
+    if draft.inner:
+        names |= dict(zip((d.symbol for d in draft.inner), express([d.size for d in draft.inner], inner)))
+    return _renamed(draft, names, outer, inner)
+
+
+def joined(first: Draft, second: Draft) -> Draft:
+    """One draft of two that run over the same loops."""
+    members = sorted((*first.members, *second.members), key=lambda m: m.position)
+    return Draft(tuple(members), first.outer, first.inner)
+
+
+def depends_on_inner(expr: Expr, inner: Dimensions) -> bool:
+    """Does an index change within the inner loops?"""
+    return any(d.symbol in free_symbols(expr) for d in inner)

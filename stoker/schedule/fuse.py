@@ -1,0 +1,51 @@
+"""May two drafts share one kernel, and what would it save?
+
+In:  two drafts, the first before the second, and the limits of the target.
+Out: the joined draft, or a Refusal, so that stoker.explain can say why not.
+
+Requirements, held by tests/stages against the loop interpreter:
+  1. Joining never changes what any stored buffer holds.
+  2. The answer depends on the arguments alone.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from stoker.schedule.draft import Draft, align, joined
+
+
+class Refusal(Enum):
+    """Why not, in the words the user will read."""
+
+    SIZE = "together they would be too large"
+    RANGES = "their loops run over different ranges"
+    ORDER = "the second reads elements that the first writes in other iterations"
+    NOTHING_SHARED = "they share no memory access"
+    SCATTER = "one of them writes to computed places"
+
+
+LARGEST_BODY = 500
+MOST_BUFFERS = 40
+
+
+def fuse(first: Draft, second: Draft) -> Draft | Refusal:
+    """Decide, cheapest test first."""
+    if first.length + second.length > LARGEST_BODY or len(first.reads | second.reads) > MOST_BUFFERS:
+        return Refusal.SIZE
+    if _scatters(first) or _scatters(second):
+        return Refusal.SCATTER
+    found = align(first, second)
+    if found is None:
+        return Refusal.RANGES
+    first, second = found
+    shared = first.writes & second.reads
+    if any(access not in first.stores for access in second.loads if access[0] in shared):
+        return Refusal.ORDER
+    if not shared and not first.loads & second.loads:
+        return Refusal.NOTHING_SHARED
+    return joined(first, second)
+
+
+def _scatters(draft: Draft) -> bool:
+    return any(i.op == "store" and i.data[2] for m in draft.members for i in m.node.body)

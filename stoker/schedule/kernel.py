@@ -1,0 +1,325 @@
+"""A kernel: the final form of a draft, as a code generator reads it.
+
+Outer loops around phases. A phase is straight-line code: run once for each outer point, or inside the inner loops. Values of a
+phase that runs once are visible in all later phases; values made inside inner loops only in that phase, except that a `reduce`
+exists after it. Names are canonical (loops o0, r0; arguments a0; sizes n0), so that equal kernels are equal objects.
+
+    for o0 < 8                                  # softmax of a row
+      across r0 < 64:   v0 = a0[64*o0 + r0]; v1 = max of v0
+      across r0 < 64:   v2 = a0[64*o0 + r0]; v3 = sub(v2, v1); v4 = exp(v3); a1[64*o0 + r0] = v4; v5 = sum of v4
+      across r0 < 64:   v6 = a1[64*o0 + r0]; v7 = div(v6, v5); a2[64*o0 + r0] = v7
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from stoker.loop.body import Instruction
+from stoker.loop.index import Dimension, Dimensions, ranges_of, simplify
+from stoker.loop.text import instruction_text, short
+from stoker.schedule.draft import Draft, Member
+from stoker.schedule.tile import Shape, fits_scratch, merge_loops, position_in, shape_of
+from stoker.shape.expr import Expr, Symbol, free_symbols, substitute, symbol, text
+
+Line = tuple[int, Instruction]
+"""An instruction and the number of its value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Straight-line code: inside the inner loops (`across`), or once per outer point."""
+
+    across: bool
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """What a code generator gets. Scratch (s0, s1, ...) is memory of one outer point: an element for each inner one."""
+
+    shape: Shape
+    outer: Dimensions
+    inner: Dimensions
+    phases: tuple[Phase, ...]
+    arguments: tuple[torch.dtype, ...]
+    written: frozenset[int]
+    """Which arguments it writes."""
+    scratch: tuple[torch.dtype, ...]
+    sizes: int
+    """How many size arguments it takes: n0, n1, ..."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A kernel with the buffers and sizes it is called on."""
+
+    kernel: Kernel
+    buffers: tuple[str, ...]
+    sizes: tuple[Symbol, ...]
+    origins: tuple[str, ...] = ()
+
+
+def build(draft: Draft, kept: frozenset[str], dtypes: Mapping[str, torch.dtype]) -> Call:
+    """The kernel of a draft. `kept` names buffers that are needed after it."""
+    assembly = _Assembly(draft, kept)
+    for when, members in _timed(draft):
+        assembly.phase(when, members)
+    return _canonical(draft, assembly.finish(), kept, dtypes)
+
+
+def _timed(draft: Draft) -> list[tuple[int, list[Member]]]:
+    """Members by the phase they belong to: even numbers run across the inner loops, odd ones once."""
+    writer: dict[str, list[Member]] = {}
+    when: dict[Member, int] = {}
+    for member in draft.members:
+        time = 0 if member.across else 1
+        for name in {i.data[0] for i in member.node.body if i.op == "load"}:
+            for source in writer.get(name, ()):
+                time = max(time, _after(when[source], source, member))
+        when[member] = time
+        for name in member.node.writes:
+            writer.setdefault(name, []).append(member)
+    times = sorted(set(when.values()))
+    return [(t, [m for m in draft.members if when[m] == t]) for t in times]
+
+
+def _after(time: int, source: Member, member: Member) -> int:
+    """The earliest phase in which a member can read what a source wrote at a time."""
+    if source.across and not source.reduces:
+        return time if member.across else time + 1
+    if source.across:
+        return time + 2 if member.across else time + 1
+    return time + 1 if member.across else time
+
+
+@dataclass(slots=True)
+class _Section:
+    """A phase being filled: lines before the inner loops, inside them, and after them. One that runs once has only `before`."""
+
+    across: bool
+    before: list[Line] = field(default_factory=list)
+    inside: list[Line] = field(default_factory=list)
+    after: list[Line] = field(default_factory=list)
+    late: set[int] = field(default_factory=set)
+    """Values that exist after the inner loops: reductions, and what is made of them."""
+    known: dict[Any, int] = field(default_factory=dict)
+    """Instructions inside, for finding equal ones."""
+
+
+class _Assembly:
+    """Instructions of all members, renumbered, each once, sorted into phases; loads of what was just stored are values."""
+
+    def __init__(self, draft: Draft, kept: frozenset[str]) -> None:
+        self.draft = draft
+        self.ranges = ranges_of((*draft.outer, *draft.inner))
+        self.sections: list[_Section] = []
+        self.count = 0
+        self.varies: dict[int, bool] = {}
+        """For each value: does it change within the inner loops?"""
+        self.known: dict[Any, int] = {}
+        self.memory: dict[tuple[str, Expr], tuple[int, _Section]] = {}
+        """What was stored where: the value, and the phase that made it."""
+        self.needed: set[str] = set(kept)
+        self.varying: set[Symbol] = {d.symbol for d in draft.inner}
+
+    def phase(self, when: int, members: list[Member]) -> None:
+        self.sections.append(_Section(across=when % 2 == 0))
+        for member in members:
+            place, numbers = dict(member.place), []
+            for instruction in member.node.body:
+                arguments = tuple(numbers[a] for a in instruction.arguments)
+                numbers.append(self._instruction(instruction, arguments, place))
+
+    def _instruction(self, i: Instruction, arguments: tuple[int, ...], place: dict[Symbol, Expr]) -> int:
+        match i.op:
+            case "load":
+                return self._load(i, arguments, self._index(i.data[1], place))
+            case "store":
+                buffer, index, combine = i.data
+                index = self._index(index, place)
+                self.memory[buffer, index] = (arguments[0], self.sections[-1])
+                return self._append(replace(i, arguments=arguments, data=(buffer, index, combine)), index)
+            case "index":
+                expr = self._index(i.data, place)
+                return self._add(replace(i, data=expr), expr)
+            case "indirect":
+                name = symbol(f"x{self.count}")
+                place[i.data[0]] = name
+                number = self._append(replace(i, arguments=arguments, data=(name, i.data[1])))
+                if self.varies[number]:
+                    self.varying.add(name)
+                return number
+            case "reduce":
+                number = self._append(replace(i, arguments=arguments), inside=True)
+                self.varies[number] = False
+                self.sections[-1].late.add(number)
+                return number
+        return self._add(replace(i, arguments=arguments))
+
+    def _index(self, expr: Expr, place: dict[Symbol, Expr]) -> Expr:
+        return simplify(substitute(expr, place), self.ranges)  # type: ignore[arg-type]
+
+    def _load(self, i: Instruction, arguments: tuple[int, ...], index: Expr) -> int:
+        """From memory, or the value itself if this kernel stored it and it can still be seen."""
+        buffer = i.data[0]
+        found = self.memory.get((buffer, index))
+        if found is not None and not arguments:
+            value, section = found
+            if section is self.sections[-1] or not self.varies[value]:
+                return value
+        if buffer in self.draft.writes:
+            self.needed.add(buffer)
+        return self._add(replace(i, arguments=arguments, data=(buffer, index)), index)
+
+    def _add(self, i: Instruction, index: Expr | None = None) -> int:
+        key = (i.op, i.arguments, i.dtype, repr(i.data) if i.op == "constant" else i.data)
+        section = self.sections[-1]
+        found = self.known.get(key, section.known.get(key))
+        if found is not None:
+            return found
+        number = self._append(i, index)
+        (section.known if self.varies[number] else self.known)[key] = number
+        return number
+
+    def _append(self, i: Instruction, index: Expr | None = None, *, inside: bool = False) -> int:
+        """Into the inner loops, or before or after them if it is the same for all their iterations."""
+        number, self.count = self.count, self.count + 1
+        section = self.sections[-1]
+        varies = inside or any(self.varies[a] for a in i.arguments)
+        varies = varies or (index is not None and not self.varying.isdisjoint(free_symbols(index)))
+        self.varies[number] = varies
+        if varies:
+            section.inside.append((number, i))
+        elif section.late and not section.late.isdisjoint(i.arguments):
+            section.after.append((number, i))
+            section.late.add(number)
+        else:
+            section.before.append((number, i))
+        return number
+
+    def finish(self) -> list[Phase]:
+        """Phases without stores nobody needs and values nobody uses."""
+        parts = [
+            (across, lines)
+            for s in self.sections
+            for across, lines in ((False, s.before), (True, s.inside), (False, s.after))
+        ]
+        live: set[int] = set()
+        symbols: set[Symbol] = set()
+        phases: list[Phase] = []
+        for across, lines in reversed(parts):
+            kept = [line for line in reversed(lines) if self._wanted(line, live, symbols)]
+            if kept and phases and phases[-1].across == across is False:
+                phases[-1] = Phase(False, tuple(reversed(kept)) + phases[-1].lines)
+            elif kept:
+                phases.append(Phase(across, tuple(reversed(kept))))
+        return phases[::-1]
+
+    def _wanted(self, line: Line, live: set[int], symbols: set[Symbol]) -> bool:
+        number, i = line
+        match i.op:
+            case "store":
+                wanted = i.data[0] in self.needed
+            case "indirect":
+                wanted = i.data[0] in symbols
+            case _:
+                wanted = number in live
+        if wanted:
+            live.update(i.arguments)
+            symbols.update(*(free_symbols(e) for e in index_expressions(i)))
+        return wanted
+
+
+def index_expressions(i: Instruction) -> tuple[Expr, ...]:
+    """The expressions inside an instruction."""
+    match i.op:
+        case "load" | "store" | "indirect":
+            return (i.data[1],)
+        case "index":
+            return (i.data,)
+    return ()
+
+
+def with_expressions(i: Instruction, change: Callable[[Expr], Expr]) -> Instruction:
+    """The instruction with its expressions changed."""
+    match i.op:
+        case "load" | "store":
+            return replace(i, data=(i.data[0], change(i.data[1]), *i.data[2:]))
+        case "indirect":
+            return replace(i, data=(change(i.data[0]), change(i.data[1])))
+        case "index":
+            return replace(i, data=change(i.data))
+    return i
+
+
+def _canonical(draft: Draft, phases: list[Phase], kept: frozenset[str], dtypes: Mapping[str, torch.dtype]) -> Call:
+    """Merge loops, and give loops, values, buffers and sizes names that depend on structure alone."""
+    expressions = [e for p in phases for _, i in p.lines for e in index_expressions(i)]
+    outer, change_outer = merge_loops(draft.outer, expressions)
+    inner, change_inner = merge_loops(draft.inner, expressions)
+    names: dict[Any, Expr] = {d.symbol: symbol(f"o{n}") for n, d in enumerate(outer)}
+    names |= {d.symbol: symbol(f"r{n}") for n, d in enumerate(inner)}
+    merged = {**change_outer, **change_inner}
+    sizes: dict[Symbol, Expr] = {}
+    buffers: dict[str, int] = {}
+    across = [i for p in phases if p.across for _, i in p.lines]
+    shape = shape_of(outer, inner, [with_expressions(i, lambda e: substitute(e, merged)) for i in across])
+    scratch = _scratch(draft, shape, phases, kept, inner, dtypes)
+    position = substitute(position_in(inner), names)
+    numbers: dict[int, int] = {}
+
+    def expression(expr: Expr) -> Expr:
+        expr = substitute(expr, merged)
+        for found in sorted(free_symbols(expr), key=lambda s: s.order):
+            if found not in names:
+                sizes[found] = names[found] = symbol(f"n{len(sizes)}")
+        return substitute(expr, names)
+
+    def line(number: int, i: Instruction) -> Line:
+        numbers[number] = len(numbers)
+        if i.op == "indirect":
+            names[i.data[0]] = symbol(f"x{len(numbers)}")
+        i = with_expressions(i, expression)
+        if i.op in ("load", "store") and i.data[0] in scratch:
+            i = replace(i, data=(f"s{scratch[i.data[0]]}", position, *i.data[2:]))
+        elif i.op in ("load", "store"):
+            place = buffers.setdefault(i.data[0], len(buffers))
+            i = replace(i, data=(f"a{place}", *i.data[1:]))
+        return numbers[number], replace(i, arguments=tuple(numbers[a] for a in i.arguments))
+
+    loops = tuple(tuple(Dimension(names[d.symbol], expression(d.size)) for d in ds) for ds in (outer, inner))
+    done = tuple(Phase(p.across, tuple(line(*entry) for entry in p.lines)) for p in phases)
+    stores = {i.data[0] for p in done for _, i in p.lines if i.op == "store"}
+    written = frozenset(int(name[1:]) for name in stores if name[0] == "a")
+    kept_types, scratch_types = tuple(dtypes[b] for b in buffers), tuple(dtypes[b] for b in scratch)
+    kernel = Kernel(shape, *loops, done, kept_types, written, scratch_types, len(sizes))
+    origins = tuple(dict.fromkeys(m.node.origin for m in draft.members))
+    return Call(kernel, tuple(buffers), tuple(sizes), origins)
+
+
+def _scratch(
+    draft: Draft, shape: Shape, phases: list[Phase], kept: frozenset[str], inner: Dimensions, dtypes: Mapping[str, torch.dtype]
+) -> dict[str, int]:
+    """Buffers that one outer point writes and reads again, and nobody else."""
+    if shape is not Shape.ROWS:
+        return {}
+    used = dict.fromkeys(i.data[0] for p in phases for _, i in p.lines if i.op in ("load", "store"))
+    local = [b for b in used if b in draft.writes and b not in kept]
+    total = sum(dtypes[b].itemsize for b in local)
+    return {b: n for n, b in enumerate(local)} if fits_scratch(inner, total) else {}
+
+
+def kernel_text(kernel: Kernel) -> str:
+    """A kernel for people and golden tests."""
+    words = ", ".join(f"{text(d.symbol)} < {text(d.size)}" for d in kernel.outer) or "once"
+    across = ", ".join(f"{text(d.symbol)} < {text(d.size)}" for d in kernel.inner)
+    arguments = ", ".join(f"a{n}: {short(d)}" for n, d in enumerate(kernel.arguments))
+    lines = [f"kernel({arguments})", f"for {words}"]
+    for phase in kernel.phases:
+        lines.append(f"  across {across}:" if phase.across else "  once:")
+        lines += [f"    {instruction_text(n, i)}" for n, i in phase.lines]
+    return "\n".join(lines)

@@ -1,0 +1,170 @@
+"""Where buffers live, and for how long.
+
+In:  the steps of a plan, without memory.
+Out: the steps with allocations and frees, and an arena: one block of memory in which temporaries have offsets decided here.
+
+Outputs come from torch's allocator, because they outlive the call; so do results that a library call allocates itself. A
+library operator that can write into given memory is asked to, so that its result may live in the arena.
+
+Requirement, held by tests/unit/schedule/test_memory.py: two buffers that are alive at the same step never overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from stoker.loop.layout import Layout, is_dense
+from stoker.loop.node import tensors_in
+from stoker.loop.view import Stored
+from stoker.lower.registry import find
+from stoker.schedule.kernel import Kernel
+from stoker.schedule.step import Allocate, Free, Library, Run, Step
+from stoker.shape.expr import Expr, constant
+
+ALIGNMENT = 64
+"""Bytes: a cache line, and the widest vector."""
+
+_WRITING = {
+    find(f"{name}.default"): find(f"{name}.out")
+    for name in ("mm", "addmm", "bmm", "baddbmm")
+}
+"""Operators that can write their result into given memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arena:
+    """Temporaries: offsets in bytes into one block."""
+
+    offsets: tuple[tuple[str, Expr, Layout], ...]
+    size_bytes: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """A buffer in the arena: alive from step `first` to step `last`."""
+
+    buffer: str
+    first: int
+    last: int
+    size_bytes: Expr
+
+
+def place(
+    steps: Sequence[Step], kernels: Sequence[Kernel], layouts: dict[str, Layout], outside: set[str], outputs: set[str]
+) -> tuple[tuple[Step, ...], Arena]:
+    """Decide where each buffer lives."""
+    shared = _shared(steps)
+    steps = [_given_memory(s, layouts, outputs, shared) for s in steps]
+    uses = [_uses(s, kernels) for s in steps]
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for position, (reads, writes) in enumerate(uses):
+        for name in (*reads, *writes):
+            first.setdefault(name, position)
+            for base in shared.get(name, {name}):
+                last[base] = position
+    own = {r for s in steps if isinstance(s, Library) for r in s.results if r is not None}
+    based = {b for bases in shared.values() for b in bases}
+    temporary = [n for n in first if n not in outside | outputs | own | based]
+    lives = [Life(n, first[n], last[n], _bytes(layouts[n])) for n in temporary]
+    arena = _arranged(lives, layouts)
+    return _with_allocations(steps, uses, first, last, layouts, outside, outputs, own, set(temporary)), arena
+
+
+def _uses(step: Step, kernels: Sequence[Kernel]) -> tuple[list[str], list[str]]:
+    """The buffers a step reads, and those it writes."""
+    match step:
+        case Run():
+            written = kernels[step.kernel].written
+            return list(step.buffers), [b for n, b in enumerate(step.buffers) if n in written]
+        case Library():
+            read = [t.buffer for t in tensors_in((step.arguments, [v for _, v in step.keywords]))]
+            return read, [r for r in step.results if r is not None]
+    return [], []
+
+
+def _shared(steps: Sequence[Step]) -> dict[str, set[str]]:
+    """For results that may share memory with arguments of a library call: themselves and those arguments."""
+    shared: dict[str, set[str]] = {}
+    for step in steps:
+        if isinstance(step, Library) and step.aliases:
+            names = {t.buffer for t in tensors_in((step.arguments, [v for _, v in step.keywords]))}
+            names |= {b for n in names for b in shared.get(n, ())}
+            shared |= {r: names | {r} for r in step.results if r is not None}
+    return shared
+
+
+def _given_memory(step: Step, layouts: dict[str, Layout], outputs: set[str], shared: dict[str, set[str]]) -> Step:
+    """A library call that writes into memory of the plan, where the operator can."""
+    if not isinstance(step, Library) or step.operator not in _WRITING or step.several:
+        return step
+    (name,) = step.results
+    if name is None or any(name in bases for bases in shared.values()):
+        return step
+    layout = layouts[name]
+    if not is_dense(layout.sizes, layout.strides):
+        return step
+    target = Stored(name, layout.dtype, layout.device, layout.sizes, layout.strides)
+    keywords = (*step.keywords, ("out", target))
+    return replace(step, operator=_WRITING[step.operator], keywords=keywords, results=(), layouts=())
+
+
+def _bytes(layout: Layout) -> Expr:
+    """A buffer's size, rounded up."""
+    size = layout.reach * layout.dtype.itemsize
+    return (size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
+
+
+def _arranged(lives: list[Life], layouts: dict[str, Layout]) -> Arena:
+    """Offsets: buffers of known size at the lowest free place, largest first; others after them, sharing by equal size."""
+    placed: list[tuple[Life, int]] = []
+    top = 0
+    for life in sorted((l for l in lives if l.size_bytes.is_constant), key=lambda l: (-l.size_bytes.offset, l.first)):
+        size, offset = life.size_bytes.offset, 0
+        around = sorted((o, o + p.size_bytes.offset) for p, o in placed if p.first <= life.last and life.first <= p.last)
+        for start, end in around:
+            if offset + size <= start:
+                break
+            offset = max(offset, end)
+        placed.append((life, offset))
+        top = max(top, offset + size)
+    offsets: list[tuple[str, Expr, Layout]] = [(l.buffer, constant(o), layouts[l.buffer]) for l, o in placed]
+    total = constant(top)
+    blocks: list[tuple[Expr, Expr, int]] = []
+    for life in sorted((l for l in lives if not l.size_bytes.is_constant), key=lambda l: l.first):
+        found = next((b for b in blocks if b[0] is life.size_bytes and b[2] < life.first), None)
+        if found is None:
+            start, total = total, total + life.size_bytes
+        else:
+            start = found[1]
+            blocks.remove(found)
+        blocks.append((life.size_bytes, start, life.last))
+        offsets.append((life.buffer, start, layouts[life.buffer]))
+    return Arena(tuple(offsets), total)
+
+
+def _with_allocations(
+    steps: Sequence[Step],
+    uses: Sequence[tuple[list[str], list[str]]],
+    first: dict[str, int],
+    last: dict[str, int],
+    layouts: dict[str, Layout],
+    outside: set[str],
+    outputs: set[str],
+    own: set[str],
+    temporary: set[str],
+) -> tuple[Step, ...]:
+    """Allocate what is neither in the arena nor made by a library call; free library results after their last use."""
+    dying: dict[int, list[str]] = {}
+    for name, position in last.items():
+        if name not in outside | outputs | temporary:
+            dying.setdefault(position, []).append(name)
+    result: list[Step] = []
+    for position, step in enumerate(steps):
+        for name in dict.fromkeys((*uses[position][0], *uses[position][1])):
+            if first[name] == position and name not in outside | own | temporary:
+                result.append(Allocate(name, layouts[name]))
+        result.append(step)
+        result += [Free(name) for name in dying.get(position, ())]
+    return tuple(result)

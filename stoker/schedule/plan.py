@@ -1,0 +1,103 @@
+"""The plan: what to do on each call, as data.
+
+In:  a lowered program, grouped.
+Out: an immutable `Plan`: kernels, and steps that allocate, call kernels and library operators, and free. From it come the
+     executor's program, the Python host program, and the cache entry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from stoker.loop.node import Extern, Program, Source, reads, tensors_in
+from stoker.loop.text import argument_text
+from stoker.schedule.draft import Draft
+from stoker.schedule.kernel import Kernel, build, kernel_text
+from stoker.schedule.memory import Arena, place
+from stoker.schedule.order import order
+from stoker.schedule.score import Groups, group
+from stoker.schedule.step import Library, Run, Step, step_text
+from stoker.shape.expr import Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything a call does. Inputs in order; None marks a number."""
+
+    inputs: tuple[str | None, ...]
+    constants: tuple[tuple[str, torch.Tensor], ...]
+    symbols: tuple[tuple[Symbol, Source], ...]
+    kernels: tuple[Kernel, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[Any, ...]
+    arena: Arena
+    origins: tuple[tuple[str, ...], ...] = ()
+    """For each kernel, the operators it stands for."""
+
+
+def make_plan(program: Program) -> Plan:
+    """Group, order, and write down the steps."""
+    groups = group(program)
+    sequence = order(groups)
+    wanted = _needed_later(program, groups)
+    steps: list[Step] = []
+    kernels: dict[Kernel, int] = {}
+    origins: list[tuple[str, ...]] = []
+    dtypes = {name: layout.dtype for name, layout in program.layouts.items()}
+    for item in sequence:
+        if isinstance(item, Extern):
+            steps.append(_library(item, program))
+            continue
+        call = build(item, frozenset(item.writes & wanted[item]), dtypes)
+        if call.kernel not in kernels:
+            kernels[call.kernel] = len(kernels)
+            origins.append(call.origins)
+        steps.append(Run(kernels[call.kernel], call.buffers, call.sizes))
+    outside = {n for n in program.inputs if n} | set(program.constants)
+    outputs = {t.buffer for t in tensors_in(program.outputs)}
+    placed, arena = place(steps, tuple(kernels), program.layouts, outside, outputs)
+    return Plan(
+        tuple(program.inputs),
+        tuple(program.constants.items()),
+        tuple(program.symbols.items()),
+        tuple(kernels),
+        placed,
+        tuple(program.outputs),
+        arena,
+        tuple(origins),
+    )
+
+
+def _library(node: Extern, program: Program) -> Library:
+    layouts = tuple(None if name is None else program.layouts[name] for name in node.writes)
+    return Library(node.operator, node.arguments, tuple(node.keywords.items()), node.writes, layouts, node.several, node.aliases)
+
+
+def _needed_later(program: Program, groups: Groups) -> dict[Draft | Extern, set[str]]:
+    """For each group, the buffers that someone else reads."""
+    outputs = {t.buffer for t in tensors_in(program.outputs)}
+    readers: dict[str, set[int]] = {}
+    for position, node in enumerate(program.nodes):
+        for name in reads(node):
+            readers.setdefault(name, set()).add(groups.group_of[position])
+    needed: dict[Draft | Extern, set[str]] = {}
+    for number, item in groups.drafts.items():
+        if isinstance(item, Draft):
+            needed[item] = {w for w in item.writes if w in outputs or readers.get(w, set()) - {number}}
+    return needed
+
+
+def plan_text(plan: Plan) -> str:
+    """The plan for people and golden tests."""
+    lines = []
+    for number, kernel in enumerate(plan.kernels):
+        lines.append(f"kernel {number}: {kernel_text(kernel)}")
+    for step in plan.steps:
+        lines.append(step_text(step))
+    for name, offset, _ in plan.arena.offsets:
+        lines.append(f"{name} lies at byte {offset} of the arena")
+    lines.append("return " + ", ".join(argument_text(o) for o in plan.outputs))
+    return "\n".join(lines)

@@ -1,0 +1,142 @@
+"""Which drafts to join first: the greedy search for a good grouping.
+
+In:  a lowered program.
+Out: groups: drafts and library calls, with reasons for the pairs that were refused.
+
+Pairs come from buffers: who writes one and who reads it, and who reads the same one. They are tried in the order of bytes
+saved, then of distance in the program; rounds repeat until nothing joins, because joining opens new pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from stoker.loop.layout import product
+from stoker.loop.node import Extern, Loops, Program, reads
+from stoker.schedule.draft import Draft, draft_of
+from stoker.schedule.fuse import Refusal, fuse
+from stoker.shape.expr import Expr
+
+TYPICAL_SIZE = 64
+FARTHEST_READERS = 8
+"""Readers of one buffer are paired with this many next ones."""
+
+
+@dataclass(slots=True)
+class Groups:
+    """A grouping under construction: each program position belongs to one group, a draft or a call."""
+
+    program: Program
+    drafts: dict[int, Draft | Extern] = field(default_factory=dict)
+    group_of: dict[int, int] = field(default_factory=dict)
+    before: dict[int, int] = field(default_factory=dict)
+    """For each group, the set of groups that must run earlier, as bits."""
+    refusals: dict[tuple[int, int], Refusal] = field(default_factory=dict)
+
+
+def group(program: Program) -> Groups:
+    """Group a program's nodes."""
+    groups = Groups(program)
+    writers: dict[str, list[int]] = {}
+    readers: dict[str, list[int]] = {}
+    for position, node in enumerate(program.nodes):
+        groups.drafts[position] = draft_of(position, node) if isinstance(node, Loops) else node
+        groups.group_of[position] = position
+        earlier = 0
+        for name in reads(node):
+            readers.setdefault(name, []).append(position)
+            for writer in writers.get(name, ()):
+                earlier |= groups.before[writer] | 1 << writer
+        groups.before[position] = earlier
+        for name in node.writes:
+            if name is not None:
+                writers.setdefault(name, []).append(position)
+    candidates = sorted(_candidates(program, writers, readers), reverse=True)
+    while _join_round(groups, candidates):
+        pass
+    return groups
+
+
+def _candidates(
+    program: Program, writers: dict[str, list[int]], readers: dict[str, list[int]]
+) -> Iterator[tuple[int, int, int, int, int]]:
+    """(vertical?, bytes saved, -distance, first, second) for pairs that touch the same buffer."""
+    for name, reading in readers.items():
+        size = estimate_bytes(program, name)
+        for first in writers.get(name, ()):
+            for second in reading:
+                yield 1, size, first - second, first, second
+        for place, first in enumerate(reading):
+            for second in reading[place + 1 : place + 1 + FARTHEST_READERS]:
+                yield 0, size, first - second, first, second
+
+
+def estimate_bytes(program: Program, name: str) -> int:
+    """A buffer's size, counting symbols as typical sizes."""
+    layout = program.layouts[name]
+    return _number(product(layout.sizes)) * layout.dtype.itemsize
+
+
+def _number(expr: Expr) -> int:
+    return expr.offset + sum(factor * TYPICAL_SIZE ** len(monomial) for monomial, factor in expr.terms)
+
+
+def _join_round(groups: Groups, candidates: list[tuple[int, int, int, int, int]]) -> bool:
+    joined_any = False
+    tried: set[tuple[int, int]] = set()
+    for *_, first, second in candidates:
+        pair = (groups.group_of[first], groups.group_of[second])
+        if pair[0] == pair[1] or pair in tried:
+            continue
+        tried.add(pair)
+        if _try(groups, *pair):
+            joined_any = True
+    return joined_any
+
+
+def _try(groups: Groups, a: int, b: int) -> bool:
+    """Join two groups if that is legal: no third must run between them, and the kernels agree."""
+    first, second = groups.drafts[a], groups.drafts[b]
+    if isinstance(first, Extern) or isinstance(second, Extern):
+        return False
+    if groups.before[a] >> b & 1:
+        a, b, first, second = b, a, second, first
+    if _between(groups, a, b):
+        return False
+    if (a, b) in groups.refusals:
+        return False
+    result = fuse(first, second)
+    if isinstance(result, Refusal):
+        groups.refusals[a, b] = result
+        return False
+    _merge(groups, a, b, result)
+    return True
+
+
+def _between(groups: Groups, a: int, b: int) -> bool:
+    """Does some third group have to run after a and before b?"""
+    rest = groups.before[b] & ~(1 << a | 1 << b)
+    while rest:
+        low = rest & -rest
+        if groups.before[low.bit_length() - 1] >> a & 1:
+            return True
+        rest ^= low
+    return False
+
+
+def _merge(groups: Groups, a: int, b: int, result: Draft) -> None:
+    """Group a takes in group b."""
+    groups.drafts[a] = result
+    del groups.drafts[b]
+    for position in result.positions:
+        groups.group_of[position] = a
+    earlier = (groups.before[a] | groups.before.pop(b)) & ~(1 << a | 1 << b)
+    groups.before[a] = earlier
+    mine = 1 << a | 1 << b
+    for other, bits in groups.before.items():
+        if bits & mine and other != a:
+            groups.before[other] = (bits | earlier | 1 << a) & ~(1 << b)
+    stale = [pair for pair in groups.refusals if a in pair or b in pair]
+    for pair in stale:
+        del groups.refusals[pair]

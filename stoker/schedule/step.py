@@ -1,0 +1,70 @@
+"""The steps of a plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from stoker.loop.layout import Layout
+from stoker.loop.text import argument_text, layout_text
+from stoker.shape.expr import Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Allocate:
+    """Memory for a buffer that outlives the call."""
+
+    buffer: str
+    layout: Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Call a kernel of the plan on buffers and sizes."""
+
+    kernel: int
+    buffers: tuple[str, ...]
+    sizes: tuple[Symbol, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Call an ATen operator; its results are buffers."""
+
+    operator: Any
+    arguments: tuple[Any, ...]
+    keywords: tuple[tuple[str, Any], ...]
+    results: tuple[str | None, ...]
+    layouts: tuple[Layout | None, ...]
+    """What the results are expected to be; one that differs is copied."""
+    several: bool
+    """Does the operator return a tuple?"""
+    aliases: bool
+    """May a result share memory with an argument?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Free:
+    """A buffer is not needed any more."""
+
+    buffer: str
+
+
+Step = Allocate | Run | Library | Free
+
+
+def step_text(step: Step) -> str:
+    """One line."""
+    match step:
+        case Allocate():
+            return f"allocate {step.buffer}: {layout_text(step.layout)}"
+        case Run():
+            sizes = f" sizes {', '.join(str(s) for s in step.sizes)}" if step.sizes else ""
+            return f"run kernel {step.kernel} on {', '.join(step.buffers)}{sizes}"
+        case Library():
+            arguments = [argument_text(a) for a in step.arguments]
+            arguments += [f"{name}={argument_text(value)}" for name, value in step.keywords]
+            results = ", ".join(str(r) for r in step.results)
+            return f"{results + ' = ' if results else ''}{step.operator}({', '.join(arguments)})"
+        case Free():
+            return f"free {step.buffer}"
