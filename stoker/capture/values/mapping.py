@@ -9,6 +9,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from stoker.capture.values.constant import Constant
+from stoker.capture.values.reference import IdentityValue
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.value import Exhausted, Keywords, Lazy, NotConstant, Value
 from stoker.guard.guard import HasKey, LacksKey, Length
@@ -63,6 +64,8 @@ class DictValue(Value):
         found = self._entries.get(stand_in)
         if found is None and not self.whole:
             found = self._lookup_real(m, key, stand_in)
+        if found is None and isinstance(key, IdentityValue):
+            key.refuse_among(self.load_all(m))
         if found is None:
             return None
         if type(found[1]) is Lazy:
