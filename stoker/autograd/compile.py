@@ -20,9 +20,10 @@ from stoker.autograd.functional import CannotTrace
 from stoker.autograd.inputs import make_inputs
 from stoker.autograd.joint import Joint, trace_joint
 from stoker.autograd.keep import min_cut
-from stoker.autograd.partition import Chooser, forward_only, is_random, split
+from stoker.autograd.partition import Chooser, forward_only, split
 from stoker.autograd.runtime import guarded_call, inference_call, training_call
 from stoker.autograd.trace import Decompositions
+from stoker.autograd.walk import is_random
 from stoker.fake import DataDependent, NoMetaRule
 from stoker.fake.foreign import tensors_in
 from stoker.log import Event, record

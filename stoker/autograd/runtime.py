@@ -21,7 +21,7 @@ from stoker.autograd.again import Training, differentiate_again, random_state
 from stoker.autograd.inputs import shares_written
 from stoker.autograd.joint import Joint
 from stoker.autograd.outcome import Computed, Fixed, Given, Outcome, Rebuilt, Write
-from stoker.autograd.partition import ancestors
+from stoker.autograd.walk import ancestors
 
 Compiled = Callable[..., Sequence[Any]]
 
