@@ -45,6 +45,8 @@ def result_of(value: Any) -> Any:
     """The metadata of a node's value, in expressions."""
     if isinstance(value, FakeTensor):
         meta = value.meta
+        if meta.device.type != "cpu":
+            raise CannotLower(f"a tensor is on {meta.device}, and kernels are made for the CPU")
         sizes, strides = tuple(map(size_of, meta.sizes)), tuple(map(size_of, meta.strides))
         return Result(meta.dtype, meta.device, sizes, strides)
     if isinstance(value, (list, tuple)):
