@@ -28,6 +28,7 @@ def interpret(program: Program, inputs: Sequence[Any]) -> tuple[Any, ...]:
     sizes = bind(program, inputs)
     memory: Memory = {n: value for n, value in zip(program.inputs, inputs) if n is not None}
     memory.update(program.constants)
+    memory.update({name: allocate(program.layouts[name], sizes) for name in program.blank})
     for node in program.nodes:
         if isinstance(node, Loops):
             run_loops(node, memory, sizes, program.layouts)
