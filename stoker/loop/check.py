@@ -23,7 +23,7 @@ class Malformed(AssertionError):
 
 def check(program: Program) -> None:
     """Raise Malformed with the node that is wrong."""
-    known = {name for name in program.inputs if name} | set(program.constants)
+    known = {name for name in program.inputs if name} | set(program.constants) | program.blank
     for node in program.nodes:
         missing = [name for name in reads(node) if name not in known]
         if missing:

@@ -17,6 +17,7 @@ from stoker.lower.registry import Decline, Result, lower
 from stoker.lower.view import dimension, slice_start
 from stoker.shape.expr import Expr, as_expr, constant
 
+
 MOST_CHOICES = 4
 """Parts of a concatenation that are chosen from element by element instead of being written one after another."""
 CHEAP_PART = 12
@@ -163,14 +164,7 @@ def select_scatter(builder: Builder, out: Result, x: Tensor, source: Tensor, dim
 
 @lower("slice_scatter.default")
 def slice_scatter(
-    builder: Builder,
-    out: Result,
-    x: Tensor,
-    source: Tensor,
-    dim: int = 0,
-    start: Any = None,
-    end: Any = None,
-    step: Any = 1,
+    builder: Builder, out: Result, x: Tensor, source: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
 ) -> Computed:
     dim = dimension(dim, len(x.sizes))
     first, stride = slice_start(start, x.sizes[dim]), as_expr(step)
@@ -208,14 +202,8 @@ def scatter_value(builder: Builder, out: Result, x: Tensor, dim: int, places: Te
     return builder.compute(out, element, [x, places], cost=3)
 
 
-@lower(
-    "empty.memory_format",
-    "empty_like.default",
-    "empty_strided.default",
-    "new_empty.default",
-    "new_empty_strided.default",
-)
-def empty(builder: Builder, out: Result, *arguments: Any, **options: Any) -> Computed:
-    """What an uninitialised tensor holds is not promised: zeros cost nothing when they are only overwritten."""
+@lower("empty.memory_format", "empty_like.default", "empty_strided.default", "new_empty.default", "new_empty_strided.default")
+def empty(builder: Builder, out: Result, *arguments: Any, **options: Any) -> Stored:
+    """A buffer that nobody writes."""
     require_supported(out.dtype)
-    return builder.compute(out, lambda index: number(0, out.dtype), cost=0)
+    return builder.blank(Layout(out.dtype, out.device, out.sizes, out.strides))

@@ -166,4 +166,5 @@ def _with_allocations(
                 result.append(Allocate(name, layouts[name]))
         result.append(step)
         result += [Free(name) for name in dying.get(position, ())]
+    result += [Allocate(name, layouts[name]) for name in sorted(outputs) if name not in first and name not in outside]
     return tuple(result)
