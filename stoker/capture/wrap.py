@@ -272,11 +272,12 @@ class Wrapping:
         return DictValue(entries, source=source)
 
     def wrap_set(self: Machine, real: Any, source: Source) -> Value:
-        if not all(is_plain(element) for element in real):
+        if not all(is_plain(element) or isinstance(element, type) for element in real):
             return self.wrap_opaque(real, source, "a set", "holds elements that are not plain data")
         self.guard_unless_fixed(source, TypeIs(type(real)))
         self.guard(source, Equals(real.copy()))
-        return SetValue({element: Constant(element) for element in real}, type(real), source, real)
+        entries = {e: self.wrap_object(e) if isinstance(e, type) else Constant(e) for e in real}
+        return SetValue(entries, type(real), source, real)
 
     def guard_keys(self: Machine, source: Source, real: dict) -> None:
         if all(is_plain(key) for key in real):

@@ -414,7 +414,7 @@ def _extreme(m: Machine, text: str, name: str, args: list[Value], kwargs: dict[s
     if not values:
         if "default" in kwargs:
             return kwargs["default"]
-        m.raise_(ValueError, f"{name}() arg is an empty sequence")
+        m.run_real(min if name == "min" else max, ())
     key = kwargs.get("key")
     by_key = key is not None and not (isinstance(key, Constant) and key.value is None)
     if (
