@@ -109,3 +109,23 @@ def torch_state() -> TorchState: ...
 def active_compiler() -> Compiler | None: ...
 def call_with(compiler: Compiler | None, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any: ...
 def entries(code: CodeType, compiler: Compiler) -> list[Entry]: ...
+def shares_storage(inputs: tuple[Any, ...], written: tuple[int, ...]) -> bool: ...
+
+@final
+class TrainingCall:
+    def __new__(
+        cls,
+        *,
+        forward: Callable[..., Any],
+        backward: Callable[..., Any],
+        captured: Callable[..., Any],
+        again: Callable[..., Any],
+        random_state: Callable[[], Any] | None,
+        boxed: bool,
+        results: int,
+        kept: tuple[int, ...],
+        tangents: tuple[tuple[int, bool, tuple[Any, ...] | None], ...],
+        gradients: tuple[tuple[int, tuple[int, ...]], ...],
+        inputs: str,
+    ) -> TrainingCall: ...
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]: ...

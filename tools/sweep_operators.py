@@ -34,7 +34,9 @@ autograd = importlib.import_module("stoker.autograd")
 compiling = importlib.import_module("stoker.autograd.compile")
 log = importlib.import_module("stoker.log")
 
-opinfo.wrapper_set_seed = lambda op, *args, **kwargs: op(*args, **kwargs)  # `observe` seeds, outside of what is compiled
+opinfo.wrapper_set_seed = lambda op, *args, **kwargs: op(
+    *args, **kwargs
+)  # `observe` seeds, outside of what is compiled
 
 
 UNINITIALIZED = {"empty", "empty_like", "new_empty", "new_empty_strided", "empty_strided", "empty_permuted"}
@@ -219,7 +221,7 @@ def sweep(dtype: torch.dtype, samples: int, only: str | None, options: dict[str,
             continue
         rows[name] = sweep_one(op, dtype, samples, options, exact)
         if verdict(rows[name]) not in ("pass", "skip"):
-            print(f"{name}: {({k: v for k, v in rows[name].items() if k not in ('', 'skip')})}", flush=True)
+            print(f"{name}: { ({k: v for k, v in rows[name].items() if k not in ('', 'skip')}) }", flush=True)
     return rows
 
 
@@ -228,7 +230,9 @@ VERDICTS = {"pass": "", "rounding": "rounding", "as captured": "as captured", "n
 
 
 def verdict(row: dict[str, int]) -> str:
-    kinds = {k.removeprefix("in place: ").split(":")[0] if "not captured" in k else k.removeprefix("in place: ") for k in row}
+    kinds = {
+        k.removeprefix("in place: ").split(":")[0] if "not captured" in k else k.removeprefix("in place: ") for k in row
+    }
     kinds -= {"skip"}
     if not kinds or all(k.startswith("no samples") for k in kinds):
         return "skip"
