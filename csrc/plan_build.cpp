@@ -188,7 +188,7 @@ Program build_program(PyObject* description) {
   PyObject* steps = item(description, 8);
   for (Py_ssize_t i = 0; i < length(steps); ++i) {
     program.steps.push_back(step(item(steps, i)));
-    program.most_arguments = std::max(program.most_arguments, program.steps.back().slots.size());
+    program.calls_python |= program.steps.back().kind == Step::Kind::PYTHON;
   }
   program.outputs = arguments(item(description, 9));
   return program;

@@ -20,6 +20,9 @@ namespace {
 
 PyTypeObject* plan_type;
 
+// Steps of a plan that is too short to let other Python threads run meanwhile.
+constexpr size_t SHORT_PLAN = 3;
+
 struct PlanObject {
   PyObject_HEAD
   vectorcallfunc vectorcall;
@@ -122,7 +125,7 @@ class Execution {
   void read_inputs(PyObject* const* inputs) {
     for (size_t i = 0; i < program_.input_count; ++i) {
       const uint32_t slot = program_.inputs[i];
-      if (slot != NOTHING) hold(slot, THPVariable_Unpack(inputs[i]));
+      if (slot != NOTHING) hold(slot, resolved(THPVariable_Unpack(inputs[i])));
     }
     for (const auto& [slot, tensor] : program_.constants) hold(slot, tensor);
     for (const Symbol& symbol : program_.symbols) {
@@ -134,6 +137,11 @@ class Execution {
       if (value == -1 && PyErr_Occurred()) throw python_error();
       numbers_[symbol.number] = value;
     }
+  }
+
+  // Kernels read memory as it is; a lazily negated or conjugated tensor is not what its memory says.
+  static at::Tensor resolved(const at::Tensor& tensor) {
+    return C10_UNLIKELY(tensor.is_neg() || tensor.is_conj()) ? tensor.resolve_neg().resolve_conj() : tensor;
   }
 
   void evaluate() {
@@ -187,11 +195,11 @@ class Execution {
   void allocate(const Step& step) { hold(step.slot, empty(step.layout)); }
 
   void run_kernel(const Step& step) {
-    c10::SmallVector<void*, 16> pointers(step.slots.size());
-    for (size_t i = 0; i < step.slots.size(); ++i) pointers[i] = slots_[step.slots[i]].pointer;
-    c10::SmallVector<int64_t, 8> sizes(step.numbers.size());
-    for (size_t i = 0; i < step.numbers.size(); ++i) sizes[i] = numbers_[step.numbers[i]];
-    step.kernel(pointers.data(), sizes.data());
+    pointers_.clear();
+    for (const uint32_t slot : step.slots) pointers_.push_back(slots_[slot].pointer);
+    sizes_.clear();
+    for (const uint32_t number : step.numbers) sizes_.push_back(numbers_[number]);
+    TORCH_CHECK_INDEX(step.kernel(pointers_.data(), sizes_.data()) == 0, "index out of range in compiled code");
   }
 
   at::Tensor view(const TensorView& view) const {
@@ -304,6 +312,8 @@ class Execution {
   std::vector<Slot> slots_;
   at::Tensor arena_;
   std::vector<c10::IValue> stack_;
+  std::vector<void*> pointers_;
+  std::vector<int64_t> sizes_;
 };
 
 PyObject* run_plan(PyObject* self, PyObject* const* inputs, size_t flagged, PyObject* keywords) {
@@ -315,7 +325,12 @@ PyObject* run_plan(PyObject* self, PyObject* const* inputs, size_t flagged, PyOb
   // Everything below autograd: plans are functional, and gradients are the business of whoever calls them.
   const c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
   Execution execution(program, inputs);
-  execution.run();
+  if (program.calls_python || program.steps.size() <= SHORT_PLAN) {
+    execution.run();
+  } else {
+    const pybind11::gil_scoped_release released;
+    execution.run();
+  }
   return execution.result();
   END_HANDLE_TH_ERRORS
 }

@@ -17,7 +17,7 @@
 namespace stoker {
 
 using Numbers = std::vector<int64_t>;
-using Kernel = void (*)(void* const*, const int64_t*);
+using Kernel = int (*)(void* const*, const int64_t*);  // not 0: an index was out of range
 
 // Indices into the numbers of a call.
 using NumberList = std::vector<uint32_t>;
@@ -77,7 +77,8 @@ struct Symbol {
 };
 
 struct Program {
-  size_t input_count = 0, slot_count = 0, most_arguments = 0;
+  size_t input_count = 0, slot_count = 0;
+  bool calls_python = false;
   std::vector<uint32_t> inputs;  // slot of each input, or NOTHING
   std::vector<std::pair<uint32_t, at::Tensor>> constants;
   Numbers numbers;

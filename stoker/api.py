@@ -65,7 +65,7 @@ def _new_frames(name: str, backend: Backend, settings: Options, dynamic: bool | 
     from stoker.frame import Frames
 
     if name in TAKES_OPTIONS:
-        backend = functools.partial(backend, options=settings)
+        backend = functools.partial(backend, options=settings)  # type: ignore[call-arg]
     frames = Frames(checked(name, backend), dynamic=dynamic, fullgraph=fullgraph, version_limit=settings.version_limit)
     _frames.add(frames)
     return frames

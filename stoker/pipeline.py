@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -17,16 +18,17 @@ from typing import Any
 
 from torch.fx import GraphModule
 
+from stoker import log
 from stoker.autograd import aot
 from stoker.codegen.cpp.unit import kernel_name, source_of
 from stoker.codegen.executor import executor
 from stoker.codegen.host import host_program
-from stoker.decompose import table
+from stoker.decompose import OURS
 from stoker.loop.check import check
-from stoker.lower.driver import lower_graph
+from stoker.lower.driver import CannotLower, lower_graph
 from stoker.lower.extern import LIBRARY
 from stoker.options import Options
-from stoker.runtime.build import load
+from stoker.runtime.build import NoCompiler, compiler, load
 from stoker.schedule.plan import make_plan
 
 Compiled = Callable[..., tuple[Any, ...]]
@@ -59,13 +61,26 @@ def compile_captured(graph_module: GraphModule, example_inputs: list[Any], optio
 
 
 def decompositions() -> Any:
-    """The decompositions this back end takes: all but those of operators whose library kernel is better."""
-    return table(LIBRARY)
+    """The decompositions this back end takes: ours, but for operators whose library kernel is better.
+
+    What is in no table of ours is a library call, which is exact; torch's long tail of decompositions is not needed.
+    """
+    return {operator: function for operator, function in OURS.items() if operator not in LIBRARY}
 
 
 def compile_graph(graph_module: GraphModule, fake_inputs: list[Any], record: Record | None = None) -> Compiled:
-    """Compile a functional ATen graph."""
+    """Compile a functional ATen graph. One that cannot be compiled runs operator by operator, and an event says why."""
     record = record or Record()
+    try:
+        return _compiled(graph_module, record)
+    except (CannotLower, NoCompiler) as reason:
+        location = str(graph_module.meta.get("location", "?"))
+        log.record(log.Event("backend", "a graph runs through ATen", location, str(reason)), level=logging.WARNING)
+        return graph_module.forward  # type: ignore[no-any-return]
+
+
+def _compiled(graph_module: GraphModule, record: Record) -> Compiled:
+    compiler()
     with record.stage("lower"):
         program = record.products["program"] = lower_graph(graph_module)
     if os.environ.get("STOKER_STRICT"):
@@ -75,7 +90,7 @@ def compile_graph(graph_module: GraphModule, fake_inputs: list[Any], record: Rec
     with record.stage("generate"):
         source = record.products["source"] = source_of(plan)
     with record.stage("build"):
-        library = load(source)
+        library = load(source) if plan.kernels else None
     kernels = [getattr(library, kernel_name(number)) for number in range(len(plan.kernels))]
     record.products["host"] = host_program(plan, kernels)
     addresses = [ctypes.cast(kernel, ctypes.c_void_p).value or 0 for kernel in kernels]

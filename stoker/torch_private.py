@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 import torch.fx._lazy_graph_module
@@ -131,3 +132,60 @@ function_modes = torch.overrides._get_current_function_mode_stack
 def function_transform_active() -> bool:
     """Is a transform of torch.func (vmap, grad, ...) running. 2.11, 2.13: `torch._C._functorch`."""
     return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+# For stoker.capture: operators as objects, and functions that captured Python code calls.
+
+OpOverload = torch._ops.OpOverload
+OpOverloadPacket = torch._ops.OpOverloadPacket
+"""Operators of `torch.ops`. 2.11, 2.13."""
+
+operator_namespaces = tuple(
+    getattr(torch._C, name)
+    for name in ("_VariableFunctions", "_nn", "_special", "_linalg", "_fft", "_nested", "_sparse")
+    if hasattr(torch._C, name)
+)
+"""Where torch's Python layer finds the operators that are written in C. 2.11, 2.13."""
+
+operator_owners = (torch._C._VariableFunctions, getattr(torch._C, "_VariableFunctionsClass", None))
+"""`__self__` of functions such as torch.add. 2.11, 2.13."""
+
+TensorBase = torch._C.TensorBase
+"""The class under torch.Tensor that holds the methods written in C. 2.11, 2.13."""
+
+set_grad_enabled = torch._C._set_grad_enabled
+"""What `no_grad`, `enable_grad` and `set_grad_enabled` end in. 2.11, 2.13."""
+
+check = torch._check
+assert_ = torch._assert
+"""Conditions that libraries write for compilers. 2.11, 2.13."""
+
+UNOBSERVED = {
+    torch._utils.is_compiling: True,
+    torch._C._get_tracing_state: None,
+    torch._C._has_torch_function: False,
+    torch._C._has_torch_function_unary: False,
+    torch._C._has_torch_function_variadic: False,
+    torch._C._log_api_usage_once: None,
+}
+"""Questions that library code asks about who runs it, and what captured code hears. 2.11, 2.13."""
+
+mode_queries = (
+    torch._C._is_torch_function_enabled,
+    torch._C._is_autocast_available,
+    torch._C._len_torch_function_stack,
+    torch._C._get_privateuse1_backend_name,
+    torch._C._get_default_device,
+    torch._C._autograd._profiler_enabled,
+)
+"""Read-only questions about torch's modes. 2.11, 2.13."""
+
+
+def long_tail_decompositions() -> Any:
+    """The table behind `torch._decomp`; importing it is slow, so it is asked for when first needed. 2.11, 2.13."""
+    import torch._decomp
+
+    return torch._decomp.decomposition_table
+
+DisableTorchFunction = torch._C.DisableTorchFunction
+"""No torch function mode or subclass is asked inside. 2.11, 2.13."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch.fx import Node
 
+from stoker import torch_private
 from stoker.autograd.joint import Joint
 from stoker.autograd.mincut import UNLIMITED, Network, minimum_cut
 from stoker.autograd.order import peak_bytes
@@ -131,7 +132,7 @@ def is_view(node: Node) -> bool:
 def _is_cheap(node: Node) -> bool:
     if node.op != "call_function":
         return True
-    if not isinstance(node.target, torch._ops.OpOverload):
+    if not isinstance(node.target, torch_private.OpOverload):
         return node.meta["val"] is not None and not isinstance(node.meta["val"], (list, tuple))
     if torch.Tag.pointwise in node.target.tags or is_view(node):
         return True

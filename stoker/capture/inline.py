@@ -300,6 +300,10 @@ class Calls:
             self.raise_(TypeError, f"Can't instantiate abstract class {cls.__name__}")
         if isinstance(self.class_lookup(cls, "__del__"), types.FunctionType):
             raise SkipFrame(f"{cls.__qualname__} has a __del__: it must run when the last reference goes, not later")
+        if issubclass(cls, OSError) and len(args) > 1:
+            raise Break(
+                f"construction of {cls.__qualname__}", "an OSError takes fields from its arguments, and its class too"
+            )
         if issubclass(cls, BaseException):
             return ExceptionValue(cls, list(args))
         if issubclass(cls, torch.nn.Module):

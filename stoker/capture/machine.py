@@ -95,7 +95,8 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Effects):
         self.names: set[str] = set()
         self.inlined: set[types.CodeType] = set()
         self.counter = itertools.count()
-        self.root = self.current = self.root_frame()
+        self.root = self.root_frame()
+        self.current: Frame = self.root
 
     tensor_functions = Policy.tensor_functions()
 
@@ -230,7 +231,7 @@ class TorchModes:
         dtype = torch.get_default_dtype()
         cache = torch.is_autocast_cache_enabled()
         self.saved = [
-            lambda: torch._C._set_grad_enabled(grad),
+            lambda: torch_private.set_grad_enabled(grad),
             lambda: torch.set_default_dtype(dtype),
             lambda: torch.set_autocast_cache_enabled(cache),
         ]

@@ -27,7 +27,6 @@ GRAPH_MODULES = frozenset(
 )
 # Functions of GRAPH_MODULES that are ordinary Python after all: they look at types, or take functions.
 ENTERED = frozenset({"torch.nn.functional.has_torch_function", "torch.functional.broadcast_shapes"})
-GRAPH_NAMESPACES = (torch, torch.Tensor, torch._C._nn, torch._C._VariableFunctions)
 
 # Frames of these files are run by CPython: there is nothing for a graph in them, or they must not be entered.
 SKIPPED_FILES: tuple[tuple[str, str], ...] = (
@@ -85,13 +84,13 @@ class Policy:
             "__ipow__",
         ]
         found = {vars(torch.Tensor).get(name) for name in names} | {
-            vars(torch._C.TensorBase).get(name) for name in names
+            vars(torch_private.TensorBase).get(name) for name in names
         }
         return frozenset(f for f in found if isinstance(f, types.FunctionType))
 
     def is_graph_function(self, real: Any) -> bool:
         """Is a call of this function one node of the graph?"""
-        if isinstance(real, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        if isinstance(real, (torch_private.OpOverload, torch_private.OpOverloadPacket)):
             return True
         try:
             if real in ALLOWED_IN_GRAPH:
@@ -148,27 +147,15 @@ ENTERED_FILES = (
 @functools.cache
 def _graph_builtins() -> frozenset[int]:
     """Identities of torch's operators that are written in C."""
-    found = set()
-    for namespace in (torch._C._VariableFunctions, torch._C._nn, torch._C._special, torch._C._linalg, torch._C._fft):
-        for name in dir(namespace):
-            member = getattr(namespace, name)
-            if isinstance(member, (types.BuiltinFunctionType, types.BuiltinMethodType)) and not name.startswith("__"):
-                found.add(id(member))
-    for name in ("_linalg", "_fft", "_nested", "_sparse"):
-        namespace = getattr(torch._C, name, None)
-        found.update(id(getattr(namespace, n)) for n in dir(namespace) if callable(getattr(namespace, n, None)))
-    return frozenset(found)
-
-
-@functools.cache
-def _torch_builtin_names() -> frozenset[str]:
-    return frozenset(name for name in dir(torch._C._VariableFunctions) if not name.startswith("__"))
+    spaces = torch_private.operator_namespaces
+    members = (getattr(space, name) for space in spaces for name in dir(space) if not name.startswith("__"))
+    return frozenset(id(member) for member in members if isinstance(member, types.BuiltinFunctionType))
 
 
 def _is_graph_function(real: Any) -> bool:
     if isinstance(real, (types.BuiltinFunctionType, types.BuiltinMethodType)):
         owner = getattr(real, "__self__", None)
-        if owner is torch._C._VariableFunctions or owner is torch._C._VariableFunctionsClass:
+        if owner is not None and owner in torch_private.operator_owners:
             return True
         module = getattr(owner, "__name__", "") if isinstance(owner, types.ModuleType) else ""
         return id(real) in _graph_builtins() or module.startswith(

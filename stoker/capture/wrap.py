@@ -77,10 +77,11 @@ if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 DICTS = (dict, collections.OrderedDict, collections.defaultdict)
+_EMPTY: tuple[Any, ...] = ([], (), {}, {}.keys(), {}.values(), {}.items(), set(), "", b"", range(0), range(2**70))
 ITERATORS = (
     types.GeneratorType,
     types.CoroutineType,
-    *{type(iter(x)) for x in ([], (), {}, {}.keys(), {}.values(), {}.items(), set(), "", b"", range(0), range(2**70))},
+    *{type(iter(x)) for x in _EMPTY},
     type(reversed([])),
     zip,
     map,
@@ -99,8 +100,8 @@ BUILTIN_CALLABLES = (
     property,
     staticmethod,
     classmethod,
-    torch._ops.OpOverload,
-    torch._ops.OpOverloadPacket,
+    torch_private.OpOverload,
+    torch_private.OpOverloadPacket,
     torch_private.CustomOpDef,
 )
 INT64 = 2**63
@@ -264,7 +265,7 @@ class Wrapping:
         keys = list(real)
         if not isinstance(source, Fixed):
             self.guard(source, Holds(lambda now: list(now) == keys, f"has the keys {keys}"))
-        entries = {}
+        entries: dict[Any, tuple[Value, Value]] = {}
         for key, value in real.items():
             place = self.fixed(value) if isinstance(source, Fixed) else Item(source, key)
             entries[key] = (self.wrap_constant(key), Lazy(value, place))

@@ -17,7 +17,7 @@ from stoker.schedule.plan import Plan
 from stoker.schedule.step import Allocate, Free, Library, Run
 from stoker.shape.expr import Symbol, evaluate
 
-CKernel = Callable[[Any, Any], None]
+CKernel = Callable[[Any, Any], int]
 
 
 def host_program(plan: Plan, kernels: Sequence[CKernel]) -> Callable[..., tuple[Any, ...]]:
@@ -46,8 +46,8 @@ def _temporaries(plan: Plan, sizes: dict[Symbol, int]) -> dict[str, torch.Tensor
         shape, strides = [evaluate(s, sizes) for s in layout.sizes], [evaluate(s, sizes) for s in layout.strides]
         start = evaluate(offset, sizes)
         bytes_ = evaluate(layout.reach, sizes) * layout.dtype.itemsize
-        made[name] = arena[start : start + bytes_].view(layout.dtype).as_strided(
-            shape, strides, start // layout.dtype.itemsize
+        made[name] = (
+            arena[start : start + bytes_].view(layout.dtype).as_strided(shape, strides, start // layout.dtype.itemsize)
         )
     return made
 
@@ -59,7 +59,8 @@ def _run(step: Any, memory: dict[str, torch.Tensor], sizes: dict[Symbol, int], k
         case Run():
             pointers = (ctypes.c_void_p * len(step.buffers))(*(memory[b].data_ptr() for b in step.buffers))
             numbers = (ctypes.c_int64 * max(len(step.sizes), 1))(*(sizes[s] for s in step.sizes))
-            kernels[step.kernel](pointers, numbers)
+            if kernels[step.kernel](pointers, numbers):
+                raise IndexError("an index is out of range")
         case Library():
             arguments = fetch(step.arguments, memory, sizes)
             keywords = {name: fetch(value, memory, sizes) for name, value in step.keywords}

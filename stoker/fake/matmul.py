@@ -1,4 +1,4 @@
-"""`matmul` of symbolic sizes, for torch versions whose C++ `matmul` asks for plain numbers.
+"""`matmul` and `linear` of symbolic sizes, for torch versions whose C++ `matmul` asks for plain numbers.
 
 In:  two fake tensors of any rank.
 Out: their product, by the operators that eager's `matmul` itself picks (mm, bmm, mv, dot) after folding batches.
@@ -27,6 +27,8 @@ class SymbolicMatmul(TorchFunctionMode):
             left, right = args if name != "__rmatmul__" else (args[1], args[0])
             if _is_symbolic(left) or _is_symbolic(right):
                 return matmul(left, right)
+        if name == "linear" and args and _is_symbolic(args[0]):
+            return linear(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 
 
@@ -49,6 +51,16 @@ def matmul(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     a = left.expand(*batch, *left.shape[-2:]).reshape(-1, *left.shape[-2:])
     b = right.expand(*batch, *right.shape[-2:]).reshape(-1, *right.shape[-2:])
     return torch.bmm(a, b).reshape(*batch, left.shape[-2], right.shape[-1])
+
+
+def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    """As eager: rows folded into one matrix, the bias added by the product itself."""
+    if input.dim() == 1 or weight.dim() == 1:
+        product = matmul(input, weight.t())
+        return product if bias is None else product + bias
+    rows = input.reshape(-1, input.shape[-1])
+    product = torch.mm(rows, weight.t()) if bias is None else torch.addmm(bias, rows, weight.t())
+    return product.reshape(*input.shape[:-1], weight.shape[0])
 
 
 def _broadcast(a: Any, b: Any) -> list[Any]:

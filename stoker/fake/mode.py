@@ -26,20 +26,22 @@ class FakeMode(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-typ
         super().__init__()
         self.shape_env = shape_env
         self.memo: dict[Any, Any] = {}
-        self._matmuls: list[SymbolicMatmul] = []
+        self._matmuls: list[SymbolicMatmul | None] = []
         self._fakes: dict[int, tuple[weakref.ref[torch.Tensor], FakeTensor]] = {}
         self._memories: dict[int, tuple[weakref.ref[torch.Tensor], FakeStorage]] = {}
 
     def __enter__(self) -> FakeMode:
-        if NEEDED:
-            self._matmuls.append(SymbolicMatmul())
-            self._matmuls[-1].__enter__()
+        symbolic = NEEDED and self.shape_env is not None and bool(self.shape_env.symbols)
+        self._matmuls.append(SymbolicMatmul() if symbolic else None)
+        if symbolic:
+            self._matmuls[-1].__enter__()  # type: ignore[union-attr]
         return super().__enter__()  # type: ignore[no-any-return]
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
-        if NEEDED:
-            self._matmuls.pop().__exit__(*error)
+        taken_apart = self._matmuls.pop()
+        if taken_apart is not None:
+            taken_apart.__exit__(*error)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -49,6 +51,9 @@ class FakeMode(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-typ
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if self._matmuls and self._matmuls[-1] is not None:
+            with torch_private.DisableTorchFunction():
+                return propagate(self, func, args, kwargs or {})
         return propagate(self, func, args, kwargs or {})
 
     def propagate(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

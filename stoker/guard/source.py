@@ -439,10 +439,9 @@ def _follow(source: Source, at: CallPoint) -> Any:
 
 
 def _element(found: Any, index: int) -> Any:
-    for kind in (tuple, list):
-        if isinstance(found, kind):
-            return kind.__getitem__(found, index)
-    return found[index]
+    if isinstance(found, tuple):
+        return tuple.__getitem__(found, index)
+    return list.__getitem__(found, index) if isinstance(found, list) else found[index]
 
 
 def _cell(function: FunctionType, index: int) -> CellType:

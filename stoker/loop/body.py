@@ -28,7 +28,8 @@ class Instruction:
     store    (buffer, index, combine) with combine None or "add"; argument: the value
     constant the number
     index    the expression
-    indirect (symbol, size): names an integer value, wrapped if negative, for use in indices
+    indirect (symbol, size): names an integer value, wrapped if negative, for use in indices; it must be in range wherever the
+             second argument, a condition, holds
     reduce   the kind; the value exists after the inner loops
     """
 
@@ -97,11 +98,12 @@ class Recorder:
 
     def indirect(self, value: Value, size: Expr) -> Symbol:
         """A symbol for an index that was computed."""
-        key = ("indirect", value.number, size)
+        key = ("indirect", value.number, size, self.condition)
+        condition = () if self.condition is None else (self.condition,)
         if key not in self.memo:
             name = symbol(f"x{self._indirect}")
             self._indirect += 1
-            self.instructions.append(Instruction("indirect", (value.number,), torch.int64, (name, size)))
+            self.instructions.append(Instruction("indirect", (value.number, *condition), torch.int64, (name, size)))
             self.memo[key] = name  # type: ignore[assignment]
         return self.memo[key]  # type: ignore[return-value]
 

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import torch
 
 from stoker.loop.body import Instruction
-from stoker.loop.index import Dimension
 from stoker.loop.node import Extern, Loops, Program, reads
 from stoker.loop.op import ELEMENTWISE
 from stoker.loop.text import node_text
@@ -24,7 +23,7 @@ class Malformed(AssertionError):
 
 def check(program: Program) -> None:
     """Raise Malformed with the node that is wrong."""
-    known = {name for name in program.inputs if name} | set(program.constants)
+    known = {name for name in program.inputs if name} | set(program.constants) | program.blank
     for node in program.nodes:
         missing = [name for name in reads(node) if name not in known]
         if missing:
@@ -72,5 +71,3 @@ def _indices(instruction: Instruction) -> list[Expr]:
         case "index":
             return [instruction.data]
     return []
-
-

@@ -28,6 +28,7 @@ def interpret(program: Program, inputs: Sequence[Any]) -> tuple[Any, ...]:
     sizes = bind(program, inputs)
     memory: Memory = {n: value for n, value in zip(program.inputs, inputs) if n is not None}
     memory.update(program.constants)
+    memory.update({name: allocate(program.layouts[name], sizes) for name in program.blank})
     for node in program.nodes:
         if isinstance(node, Loops):
             run_loops(node, memory, sizes, program.layouts)
@@ -78,6 +79,8 @@ def run_extern(node: Extern, memory: Memory, sizes: Mapping[Symbol, int], layout
 def conform(result: torch.Tensor, layout: Layout, sizes: Mapping[Symbol, int]) -> torch.Tensor:
     """A library's result as the program expects it: copied if its strides are not those that were foretold."""
     strides = [evaluate(s, sizes) for s in layout.strides]
+    if result.dtype is not layout.dtype:
+        raise TypeError(f"a library call gave {result.dtype} where {layout.dtype} was foretold")
     if all(a == b or n <= 1 for a, b, n in zip(result.stride(), strides, result.shape)) or not result.numel():
         return result
     return allocate(layout, sizes).copy_(result)
@@ -122,7 +125,11 @@ class Grid:
             case "indirect":
                 name, size = instruction.data
                 limit = self.number(size)
-                self.known[name] = torch.where(arguments[0] < 0, arguments[0] + limit, arguments[0]).long()
+                wrapped = torch.where(arguments[0] < 0, arguments[0] + limit, arguments[0]).long()
+                outside = (wrapped < 0) | (wrapped >= limit)
+                if bool((outside & arguments[1] if len(arguments) > 1 else outside).any()):
+                    raise IndexError("an index is out of range")
+                self.known[name] = torch.where(outside, 0, wrapped)
                 return None
             case "reduce":
                 return self.reduce(instruction.data, arguments[0], instruction.dtype)
@@ -192,6 +199,8 @@ class Grid:
                 result = getattr(torch, kind)(rows, -1, dtype=dtype)
             case "max" | "min":
                 result = getattr(torch, "a" + kind)(rows, -1)
-            case _:
+            case "any" | "all":
                 result = getattr(torch, kind)(rows, -1)
+            case _:
+                result = getattr(torch, kind)(rows.to(torch.uint8) if rows.dtype is torch.bool else rows, -1)
         return result.reshape([*outer, *[1] * len(self.node.inner)])  # type: ignore[no-any-return]

@@ -66,6 +66,8 @@ class Program:
     inputs: list[str | None] = field(default_factory=list)
     constants: dict[str, torch.Tensor] = field(default_factory=dict)
     layouts: dict[str, Layout] = field(default_factory=dict)
+    blank: set[str] = field(default_factory=set)
+    """Buffers that nobody writes: what they hold is not promised."""
     nodes: list[Node] = field(default_factory=list)
     outputs: list[Stored | Expr | None | Any] = field(default_factory=list)
     symbols: dict[Symbol, Source] = field(default_factory=dict)

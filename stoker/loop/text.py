@@ -7,7 +7,7 @@ from typing import Any
 from stoker.loop.body import Instruction
 from stoker.loop.index import Dimensions
 from stoker.loop.layout import Layout
-from stoker.loop.node import Extern, Loops, Node, Program
+from stoker.loop.node import Loops, Node, Program
 from stoker.loop.view import Stored
 from stoker.shape.expr import Expr, text
 
@@ -42,7 +42,9 @@ def instruction_text(number: int, instruction: Instruction) -> str:
             return f"v{number} = index({text(instruction.data)}):{short(instruction.dtype)}"
         case "indirect":
             name, size = instruction.data
-            return f"{text(name)} = {arguments} below {text(size)}"
+            first, *condition = (f"v{a}" for a in instruction.arguments)
+            guard = f" if {condition[0]}" if condition else ""
+            return f"{text(name)} = {first} below {text(size)}{guard}"
         case "reduce":
             return f"v{number} = {instruction.data} of {arguments} over the inner loops"
         case "to_dtype":

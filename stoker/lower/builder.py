@@ -55,6 +55,12 @@ class Builder:
         self.program.layouts[name] = layout
         return Stored(name, layout.dtype, layout.device, layout.sizes, layout.strides)
 
+    def blank(self, layout: Layout) -> Stored:
+        """A buffer whose content is not promised."""
+        stored = self.new_buffer(layout)
+        self.program.blank.add(stored.buffer)
+        return stored
+
     def compute(
         self, out: Result, element: Callable[[Index], Any], inputs: Sequence[Tensor] = (), cost: int = 1
     ) -> Computed:

@@ -20,6 +20,8 @@ from stoker.loop.view import Computed, Stored, Tensor
 from stoker.lower import index, move, pointwise, reduce, view  # noqa: F401  (they fill the table)
 from stoker.lower.builder import Builder
 from stoker.lower.registry import LOWERINGS, Decline, Result
+from stoker.passes.dedupe import dedupe
+from stoker.passes.prune import prune
 from stoker.shape.expr import Expr, Symbol, constant, free_symbols
 from stoker.shape.symnode import expr_of
 
@@ -45,6 +47,8 @@ def result_of(value: Any) -> Any:
     """The metadata of a node's value, in expressions."""
     if isinstance(value, FakeTensor):
         meta = value.meta
+        if meta.device.type != "cpu":
+            raise CannotLower(f"a tensor is on {meta.device}, and kernels are made for the CPU")
         sizes, strides = tuple(map(size_of, meta.sizes)), tuple(map(size_of, meta.strides))
         return Result(meta.dtype, meta.device, sizes, strides)
     if isinstance(value, (list, tuple)):
@@ -53,18 +57,22 @@ def result_of(value: Any) -> Any:
 
 
 def lower_graph(module: GraphModule) -> Program:
-    """Lower each node in order."""
-    lowering = _Lowering(module)
+    """Lower each node that is needed, in order; one that repeats another is that other."""
+    needed, same = prune(module.graph), dedupe(module.graph)
+    lowering = _Lowering(module, frozenset(same))
     for node in module.graph.nodes:
-        lowering.visit(node)
+        if node in same and same[node] in lowering.values:
+            lowering.values[node] = lowering.values[same[node]]
+        elif node in needed:
+            lowering.visit(node)
     return lowering.builder.program
 
 
 class _Lowering:
     """The state of one graph: what each of its nodes became."""
 
-    def __init__(self, module: GraphModule) -> None:
-        self.module = module
+    def __init__(self, module: GraphModule, repeated: frozenset[GraphNode]) -> None:
+        self.module, self.repeated = module, repeated
         self.builder = Builder()
         self.values: dict[GraphNode, Any] = {}
 
@@ -162,7 +170,9 @@ class _Lowering:
         for output in outputs:
             value = self.values[output] if isinstance(output, GraphNode) else output
             if isinstance(value, (Stored, Computed)):
-                value = self.output(value, result_of(output.meta["val"]))
+                out = result_of(output.meta["val"])
+                # Results that are equal are still different tensors.
+                value = self._with_strides(value, out) if output in self.repeated else self.output(value, out)
             program.outputs.append(value)
         needed = set().union(*(free_symbols(e) for e in _expressions(program)))
         missing = needed - set(program.symbols)

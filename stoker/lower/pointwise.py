@@ -35,7 +35,7 @@ def _operation(name: str) -> Callable[..., Any]:
 def _unary(name: str) -> Callable[..., Any]:
     def lowering(builder: Builder, out: Result, x: Tensor) -> Any:
         if name in _INTEGRAL_IDENTITY and not out.dtype.is_floating_point:
-            return x
+            return elementwise(builder, out, [x], lambda value: value)
         return elementwise(builder, out, [x], _operation(name), cost=ELEMENTWISE[name].cost)
 
     return lowering

@@ -268,6 +268,8 @@ def _canonical(draft: Draft, phases: list[Phase], kept: frozenset[str], dtypes: 
     buffers: dict[str, int] = {}
     across = [i for p in phases if p.across for _, i in p.lines]
     shape = shape_of(outer, inner, [with_expressions(i, lambda e: substitute(e, merged)) for i in across])
+    if shape is Shape.COLUMNS and any(i.op == "indirect" for p in phases if not p.across for _, i in p.lines):
+        shape = Shape.ROWS  # a computed index is a variable of one outer point, not of a strip
     scratch = _scratch(draft, shape, phases, kept, inner, dtypes)
     position = substitute(position_in(inner), names)
     numbers: dict[int, int] = {}
@@ -302,7 +304,12 @@ def _canonical(draft: Draft, phases: list[Phase], kept: frozenset[str], dtypes: 
 
 
 def _scratch(
-    draft: Draft, shape: Shape, phases: list[Phase], kept: frozenset[str], inner: Dimensions, dtypes: Mapping[str, torch.dtype]
+    draft: Draft,
+    shape: Shape,
+    phases: list[Phase],
+    kept: frozenset[str],
+    inner: Dimensions,
+    dtypes: Mapping[str, torch.dtype],
 ) -> dict[str, int]:
     """Buffers that one outer point writes and reads again, and nobody else."""
     if shape is not Shape.ROWS:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from stoker.loop.layout import product
 from stoker.loop.node import Extern, Loops, Program, reads
+from stoker.passes.dedupe import is_random
 from stoker.schedule.draft import Draft, draft_of
 from stoker.schedule.fuse import Refusal, fuse
 from stoker.shape.expr import Expr
@@ -40,10 +41,13 @@ def group(program: Program) -> Groups:
     groups = Groups(program)
     writers: dict[str, list[int]] = {}
     readers: dict[str, list[int]] = {}
+    drawn = 0
     for position, node in enumerate(program.nodes):
         groups.drafts[position] = draft_of(position, node) if isinstance(node, Loops) else node
         groups.group_of[position] = position
         earlier = 0
+        if isinstance(node, Extern) and is_random(node.operator):
+            earlier, drawn = drawn, drawn | 1 << position  # numbers are drawn in the order of the program
         for name in reads(node):
             readers.setdefault(name, []).append(position)
             for writer in writers.get(name, ()):

@@ -285,7 +285,7 @@ def test_any_change_is_seen(seed, clean_globals):
     inputs = [torch.randn(4), torch.randn(2, 4), torch.randn(3, 4), torch.randn(4, dtype=torch.float64)]
     history = []
     for _ in range(40):
-        for index in range(rng.choice([1, 1, 2])):
+        for _step in range(rng.choice([1, 1, 2])):
             number = rng.randrange(len(MUTATIONS))
             MUTATIONS[number](world, rng)
             history.append(number)

@@ -76,7 +76,9 @@ def test_marks():
     stoker.mark_static(static)
     stoker.reset()
     compiled(static)
-    assert all(isinstance(n.meta["example_value"].shape[0], int) for n in graphs[-1].graph.nodes if n.op == "placeholder")
+    assert all(
+        isinstance(n.meta["example_value"].shape[0], int) for n in graphs[-1].graph.nodes if n.op == "placeholder"
+    )
 
 
 def test_size_arithmetic_and_int_arguments():

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stoker.capture.builtin import EXCEPTION_METHODS, handles, on_object, pure, special
+from stoker.capture.builtin import EXCEPTION_METHODS, HEAP_TYPE, handles, on_object, pure, special
 from stoker.capture.values.classes import ClassValue, SuperValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import EMPTY, BuiltinMethod, BuiltinValue, FunctionValue, MethodValue, PartialValue
@@ -25,6 +25,7 @@ from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break, Raised
+from stoker.guard.guard import Holds
 from stoker.guard.source import Fixed
 
 if TYPE_CHECKING:
@@ -186,6 +187,19 @@ def exception_str(m: Machine, value: Value) -> Value:
     if len(args) == 1:
         return m.call(m.wrap_object(str), args, {})
     return Constant(str(m.plain(TupleValue(args), "str()")) if args else "")
+
+
+@on_object(*{cls.__str__ for cls in (OSError, UnicodeDecodeError, UnicodeEncodeError, SyntaxError, ImportError)})
+def own_str(m: Machine, value: Value) -> Value:
+    """Exceptions written in C that show their fields: ask a real one."""
+    assert isinstance(value, ExceptionValue)
+    if value.real is not None and value.source is not None:
+        text = str(value.real)
+        m.guard(value.source, Holds(lambda now: str(now) == text, f"shows as {text!r}"))
+        return Constant(text)
+    base = next(cls for cls in value.cls.__mro__ if not cls.__flags__ & HEAP_TYPE)
+    args = [m.plain(a, "str()") for a in value.attribute(m, "args").items_list(m)]
+    return Constant(m.run_real(lambda: str(base(*args))))
 
 
 @on_object(KeyError.__str__)
@@ -546,8 +560,8 @@ def _register_operator_module() -> None:
         handles(function)(lambda m, a, b, text=text: m.binary(text, a, b))
     for text, function in Protocol.COMPARE.items():
         handles(function)(lambda m, a, b, text=text: m.compare(text, a, b))
-    for text, function in Protocol.UNARY.items():
-        handles(function)(lambda m, a, text=text: m.unary(text, a))
+    for text, unary in Protocol.UNARY.items():
+        handles(unary)(lambda m, a, text=text: m.unary(text, a))
     handles(operator.getitem)(lambda m, a, b: m.item(a, b))
     handles(operator.not_)(lambda m, a: m.not_(a))
     handles(operator.truth)(lambda m, a: Constant(a.truth(m)))

@@ -9,6 +9,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from stoker.capture.values.constant import Constant
+from stoker.capture.values.reference import IdentityValue
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.value import Exhausted, Keywords, Lazy, NotConstant, Value
 from stoker.guard.guard import HasKey, LacksKey, Length
@@ -26,7 +27,7 @@ class DictValue(Value):
     def __init__(
         self,
         entries: dict[Any, tuple[Value, Value]] | None = None,
-        cls: type = dict,
+        cls: type[dict] = dict,
         source: Source | None = None,
         real: dict | None = None,
         default_factory: Value | None = None,
@@ -54,7 +55,7 @@ class DictValue(Value):
                 key_value = m.wrap_key(key, self.source, index)
                 stand_in = key_value.hash_key(m)
                 place = m.dict_item(self.source, key, index)
-                self._entries[stand_in] = known.pop(stand_in, None) or (key_value, Lazy(value, place))
+                self._entries[stand_in] = known.pop(stand_in) if stand_in in known else (key_value, Lazy(value, place))
             self._entries.update(known)
         return self._entries
 
@@ -63,6 +64,8 @@ class DictValue(Value):
         found = self._entries.get(stand_in)
         if found is None and not self.whole:
             found = self._lookup_real(m, key, stand_in)
+        if found is None and isinstance(key, IdentityValue):
+            key.refuse_among(self.load_all(m))
         if found is None:
             return None
         if type(found[1]) is Lazy:

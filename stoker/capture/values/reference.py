@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import weakref
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from stoker.capture.values.constant import Constant
@@ -65,6 +66,11 @@ class IdentityValue(Value):
         if isinstance(self.value, Constant):
             return ("id of", type(self.value.value), self.value.value)
         return m.identity_key(self.value)
+
+    def refuse_among(self, keys: Iterable[Any]) -> None:
+        """A key that is a known number may be this one."""
+        if any(type(key) is int for key in keys):
+            raise Break("id() as a key", "it is looked up among numbers that may be results of id() from before")
 
     def emit(self, e: Emitter) -> None:
         e.call_function(id, [self.value])

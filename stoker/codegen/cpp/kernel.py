@@ -59,6 +59,7 @@ class _Emitter:
         self.types = {n: i.dtype for p in kernel.phases for n, i in p.lines}
         self.reduces = {n: i for p in kernel.phases for n, i in p.lines if i.op == "reduce"}
         self.lasting = self._lasting()
+        self.looks_up = any(i.op == "indirect" for p in kernel.phases for _, i in p.lines)
 
     def _lasting(self) -> set[int]:
         """Values made in one phase and used in another."""
@@ -75,7 +76,8 @@ class _Emitter:
 
     def function(self) -> str:
         out = self.out
-        with out.block(f'extern "C" void {self.name}(void* const* arguments, const int64_t* sizes)'):
+        with out.block(f'extern "C" int {self.name}(void* const* arguments, const int64_t* sizes)'):
+            out.line("int outside = 0;")
             for position, dtype in enumerate(self.kernel.arguments):
                 const = "" if position in self.kernel.written else "const "
                 kind = f"{const}{TYPES[dtype]}*"
@@ -91,6 +93,7 @@ class _Emitter:
                     self.columns()
                 case Shape.WHOLE:
                     self.whole()
+            out.line("return outside;")
         return out.text()
 
     def work(self) -> Expr:
@@ -101,6 +104,7 @@ class _Emitter:
 
     def parallel(self, kind: str, clauses: str = "") -> None:
         """Share the loop that follows among threads, if there is work for them."""
+        clauses += self.watched()
         work = self.work()
         if work.value is not None:
             if work.value > PARALLEL_WORK:
@@ -163,7 +167,11 @@ class _Emitter:
 
     def simd(self, possible: bool, clauses: str = "") -> None:
         if possible:
-            self.out.line(f"#pragma omp simd{clauses}")
+            self.out.line(f"#pragma omp simd{clauses}{self.watched()}")
+
+    def watched(self) -> str:
+        """Lanes and threads agree on whether an index was out of range."""
+        return " reduction(|: outside)" if self.looks_up else ""
 
     def vectorizable(self, phase: Phase) -> bool:
         """Can iterations of the innermost loop run at once? Not if they add to computed places."""
@@ -248,7 +256,7 @@ class _Emitter:
         out, name = self.out, text(last.symbol)
         head = self.head(last, "first", "end")
         if not phase.across:
-            out.line("#pragma omp simd")
+            self.simd(True)
             with out.block(head):
                 self.lines(phase, strip=f"[{name} - first]")
             return
@@ -329,7 +337,12 @@ class _Emitter:
             case "indirect":
                 name, size = i.data
                 limit = self.expr(size)
-                out.line(f"const int64_t {text(name)} = {arguments[0]} < 0 ? {arguments[0]} + ({limit}) : {arguments[0]};")
+                wrapped, result = f"{text(name)}_wrapped", text(name)
+                out.line(f"const int64_t {wrapped} = {arguments[0]} < 0 ? {arguments[0]} + ({limit}) : {arguments[0]};")
+                out.line(f"const bool {result}_bad = {wrapped} < 0 || {wrapped} >= ({limit});")
+                reached = f"{result}_bad && {arguments[1]}" if len(arguments) > 1 else f"{result}_bad"
+                out.line(f"outside |= {reached};")
+                out.line(f"const int64_t {result} = {result}_bad ? 0 : {wrapped};")
                 return
             case "to_dtype":
                 words = f"convert<{kind}>({arguments[0]})"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from stoker.fake import FakeMode
-from stoker.fake.matmul import SymbolicMatmul, matmul
+from stoker.fake.matmul import SymbolicMatmul, linear, matmul
 from stoker.shape import ShapeEnv
 from stoker.shape.symnode import symint
 
@@ -27,6 +27,14 @@ SHAPES = [
 def test_values(a, b):
     x, y = torch.randn(a, dtype=torch.float64), torch.randn(b, dtype=torch.float64)
     torch.testing.assert_close(matmul(x, y), x @ y)
+
+
+@pytest.mark.parametrize("shape", [(4,), (3, 4), (2, 3, 4)], ids=str)
+@pytest.mark.parametrize("biased", [False, True])
+def test_linear(shape, biased):
+    x, w = torch.randn(shape, dtype=torch.float64), torch.randn(5, 4, dtype=torch.float64)
+    b = torch.randn(5, dtype=torch.float64) if biased else None
+    torch.testing.assert_close(linear(x, w, b), torch.nn.functional.linear(x, w, b))
 
 
 def test_symbolic_sizes_stay_symbolic():

@@ -1,0 +1,42 @@
+"""Which nodes of a graph compute the same?
+
+A graph is functional, so a call is known by its operator and arguments; calls that draw random numbers are all different.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+_RANDOM = torch.Tag.nondeterministic_seeded
+
+
+def is_random(target: Any) -> bool:
+    """Does an operator draw from a generator?"""
+    return _RANDOM in getattr(target, "tags", ())
+
+
+def dedupe(graph: Graph) -> dict[Node, Node]:
+    """For each node that repeats an earlier one: that earlier one."""
+    same: dict[Node, Node] = {}
+    first: dict[Any, Node] = {}
+    for node in graph.nodes:
+        if node.op == "call_function" and not is_random(node.target):
+            key = (node.target, _key(node.args, same), _key(node.kwargs, same))
+            found = first.setdefault(key, node)
+            if found is not node:
+                same[node] = found
+    return same
+
+
+def _key(value: Any, same: dict[Node, Node]) -> Any:
+    """A hashable form of arguments: 1, 1.0 and True are different."""
+    if isinstance(value, Node):
+        return same.get(value, value)
+    if isinstance(value, dict):
+        return tuple((name, _key(v, same)) for name, v in value.items())
+    if isinstance(value, (list, tuple)):
+        return tuple(_key(v, same) for v in value)
+    return type(value), repr(value)
