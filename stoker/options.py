@@ -23,7 +23,7 @@ class Options:
     """`aot_eager`: break operators into simpler ones, as the default back end does."""
 
     memory_budget: float = 1.0
-    """Share of what the forward could save for the backward that it may save; the rest is recomputed."""
+    """The peak of a training step, between the lowest found (0) and that of computing nothing expensive twice (1)."""
 
     precision: str = "eager"
     """`eager` rounds where eager rounds; `fused` keeps fp32 inside a kernel."""

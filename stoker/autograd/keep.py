@@ -11,7 +11,6 @@ is the answer. A cost is a preference, except `UNLIMITED`, which no solution cro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import torch
 from torch.fx import Node

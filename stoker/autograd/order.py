@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import torch
 from torch.fx import Node
 
 from stoker.autograd.joint import Joint
 from stoker.autograd.walk import ancestors, descendants, has_effect, tensor_bytes
+from stoker.fake import FakeTensor
 
 
 def forward_order(joint: Joint, kept: Sequence[Node]) -> list[Node]:
@@ -65,7 +65,12 @@ def peak_bytes(joint: Joint, kept: Sequence[Node]) -> int:
 
 def _peak(order: Sequence[Node], given: Iterable[Node], held: Iterable[Node], outside: set[Any]) -> int:
     """Alive: what was given, from its making on what is made; each until its memory is read for the last time."""
-    last = {memory: step for step, node in enumerate(order) for n in (node, *node.all_input_nodes) for memory in _memories(n)}
+    last = {
+        memory: step
+        for step, node in enumerate(order)
+        for n in (node, *node.all_input_nodes)
+        for memory in _memories(n)
+    }
     last |= dict.fromkeys((m for n in held for m in _memories(n)), len(order))
     alive: dict[Any, int] = {}
     for node in given:
@@ -87,4 +92,4 @@ def _memories(node: Node) -> dict[Any, int]:
     """The memory that a node's value lies in, with its bytes."""
     value = node.meta["val"]
     parts = value if isinstance(value, (list, tuple)) else [value]
-    return {p.memory: tensor_bytes(p) for p in parts if isinstance(p, torch.Tensor)}
+    return {p.memory: tensor_bytes(p) for p in parts if isinstance(p, FakeTensor)}

@@ -75,7 +75,9 @@ def split(joint: Joint, choose: Chooser) -> Parts:
     )
 
 
-def _extract(joint: Joint, given: Sequence[Node], order: Sequence[Node], wanted: Sequence[Node], name: str) -> GraphModule:
+def _extract(
+    joint: Joint, given: Sequence[Node], order: Sequence[Node], wanted: Sequence[Node], name: str
+) -> GraphModule:
     """A part of the joint graph, from `given` to `wanted`, as a graph of its own."""
     graph, copied = Graph(), {}
     for node in given:

@@ -283,6 +283,22 @@ def test_other_random_numbers_refuse_second_gradient() -> None:
     torch.autograd.grad(aot(graph, [x], forward_compiler=run_eagerly, draws_as_eager=False)(x)[0].sum(), x)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_double_backward_with_dropout_on_a_gpu() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.pow(F.dropout(x, 0.5), 3)
+
+    x = torch.randn(64, device="cuda", requires_grad=True)
+    call = compiled(program, x)
+    answers = []
+    for function in (program, call):
+        torch.cuda.manual_seed(1)
+        (first,) = torch.autograd.grad(function(x).sum(), x, create_graph=True)
+        (second,) = torch.autograd.grad(first.sum(), x)
+        answers.append((first, second, torch.rand(1, device="cuda")))
+    assert all(torch.equal(a, b) for a, b in zip(*answers))
+
+
 def test_graph_without_kept_tensors_runs_backward_twice_as_eager_does() -> None:
     x = leaf(3)
     out = aot_eager(torch.fx.symbolic_trace(lambda x: (x + 1,)), [x])(x)[0]

@@ -325,3 +325,21 @@ def test_reference_counts_stay():
     after = sys.getrefcount(x), sys.getrefcount(y), sys.getrefcount(None)
     assert before[:2] == after[:2]
     assert abs(after[2] - before[2]) < 50
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_collector_is_paused_and_left_as_found(enabled):
+    seen = []
+
+    def backend(graph_module, example_inputs):
+        seen.append(gc.isenabled())
+        return graph_module.forward
+
+    compiled = stoker.compile(lambda x: x + 1, backend=backend)
+    before = gc.isenabled()
+    (gc.enable if enabled else gc.disable)()
+    try:
+        compiled(torch.zeros(2))
+        assert seen == [False] and gc.isenabled() is enabled
+    finally:
+        (gc.enable if before else gc.disable)()
