@@ -1,7 +1,8 @@
 """What a call through Stoker costs before any kernel runs.
 
 1. `a + b` on ten elements: plain, and as Compiled with an entry of the same code and two tensor guards.
-2. The guards of a BERT-like module of twelve layers: every module's dictionary and every parameter.
+2. The guards of a BERT-like module of twelve layers: every module's dictionary and every parameter, when nothing has
+   changed since the last call (the trail passes), and when a module in the middle counts its calls.
 
 Run: PYTHONPATH=. python bench/dispatch.py
 """
@@ -73,6 +74,9 @@ class Bert(nn.Module):
         self.encoder = nn.Sequential(*[Layer(width) for _ in range(layers)])
 
 
+HOOK_TABLES = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
 class Guards:
     """The guards of a module tree, as capture would ask for them."""
 
@@ -83,30 +87,39 @@ class Guards:
         self.count += 1
         return (C[kind], argument, self.count - 1)
 
+    def item(self, name, checks, children=(), slot=-1):
+        return (A["DICT_ITEM"], name, checks, list(children), slot)
+
     def parameter(self, name, tensor):
         self.slots += 1
-        return (A["DICT_ITEM"], name, [self.check("TENSOR", _C.tensor_spec(tensor))], [], self.slots - 1)
+        return self.item(name, [self.check("TENSOR", _C.tensor_spec(tensor))], (), self.slots - 1)
 
     def module(self, module, accessor, argument):
+        """`Module.__call__` asks for hooks, `__getattr__` looks for names in three tables, forward reads constants."""
         own = [self.check("TYPE_IS", type(module))]
         space = module.__dict__
-        flags = (A["DICT_ITEM"], "training", [self.check("EQUALS", module.training)], [], -1)
-        groups = [flags]
-        parameters = [
-            self.parameter(name, tensor) for name, tensor in space["_parameters"].items() if tensor is not None
+        parameters = {name: tensor for name, tensor in space["_parameters"].items() if tensor is not None}
+        dictionary = [self.check("LACKS_KEY", name) for name in ("forward", *parameters, *space["_modules"])]
+        groups = []
+        if parameters or space["_modules"]:
+            lacks = [self.check("LACKS_KEY", name) for name in space["_modules"]]
+            children = [self.parameter(name, tensor) for name, tensor in parameters.items()]
+            groups.append(self.item("_parameters", [self.check("TYPE_IS", dict), *lacks], children))
+        if space["_modules"]:
+            lacks = [self.check("LACKS_KEY", name) for name in space["_modules"]]
+            groups.append(self.item("_buffers", [self.check("TYPE_IS", dict), *lacks]))
+            children = [self.module(child, A["DICT_ITEM"], name) for name, child in space["_modules"].items()]
+            keys = self.check("DICT_KEYS", tuple(space["_modules"]))
+            groups.append(self.item("_modules", [self.check("TYPE_IS", dict), keys], children))
+        groups += [
+            self.item(name, [self.check("TYPE_IS", type(space[name])), self.check("LENGTH", 0)]) for name in HOOK_TABLES
         ]
-        if parameters:
-            groups.append((A["DICT_ITEM"], "_parameters", [], parameters, -1))
-        children = [self.module(child, A["DICT_ITEM"], name) for name, child in space["_modules"].items()]
-        if children:
-            keys = [self.check("DICT_KEYS", tuple(space["_modules"]))]
-            groups.append((A["DICT_ITEM"], "_modules", keys, children, -1))
-        hooks = [
-            (A["DICT_ITEM"], name, [self.check("LENGTH", 0)], [], -1)
-            for name in ("_forward_hooks", "_forward_pre_hooks")
+        groups += [
+            self.item(name, [self.check("EQUALS", value)])
+            for name, value in space.items()
+            if name == "training" or (not name.startswith("_") and isinstance(value, (int, float, str)))
         ]
-        dictionary = (A["DICT"], None, [self.check("LACKS_KEY", "forward")], groups + hooks, -1)
-        return (accessor, argument, own, [dictionary], -1)
+        return (accessor, argument, own, [(A["DICT"], None, dictionary, groups, -1)], -1)
 
 
 def plain():
@@ -119,10 +132,22 @@ def measure_module():
     root = guards.module(module, A["LOCAL"], 0)
     program = _C.GuardProgram([root], guards.slots, None, (_C.torch_state(), guards.count))
     bound = (module,)
-    assert isinstance(program.check(bound, plain), tuple)
+
+    def check():
+        assert isinstance(program.check(bound, plain), tuple)
+
+    def count_and_check():
+        space["counter"] += 1
+        check()
+
+    space = module.encoder[0].__dict__
+    space["counter"] = 0
+    unchanged, counted = microseconds(check), microseconds(count_and_check)
     modules, parameters = sum(1 for _ in module.modules()), sum(1 for _ in module.parameters())
-    took = microseconds(lambda: program.check(bound, plain))
-    print(f"BERT     {modules} modules, {parameters} parameters, {program.size} guards: {took:.2f} us")
+    print(
+        f"BERT     {modules} modules, {parameters} parameters, {program.size} guards: {unchanged:.2f} us, "
+        f"with a counter {counted:.2f} us"
+    )
 
 
 if __name__ == "__main__":

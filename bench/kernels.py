@@ -1,6 +1,6 @@
 """Single kernels against the memory limit: the time of copying each input and output once, measured on the same machine.
 
-    python -m bench.kernels
+python -m bench.kernels
 """
 
 from __future__ import annotations
@@ -93,7 +93,10 @@ def main() -> None:
                 mine.append(best(lambda: compiled(x, y, w, b), 7))
                 eager.append(best(lambda: program(x, y, w, b), 7))
             limit = copy * passes / 2
-            print(f"{program.__name__:14} {min(mine):6.2f} ms  limit x{min(mine) / limit:.2f}  eager {min(eager):6.2f} ms", flush=True)
+            print(
+                f"{program.__name__:14} {min(mine):6.2f} ms  limit x{min(mine) / limit:.2f}  eager {min(eager):6.2f} ms",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

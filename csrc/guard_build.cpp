@@ -1,6 +1,7 @@
 // Reading a guard program from its description in Python: nested tuples in, flat vectors out.
 
 #include "guard_program.h"
+#include "guard_walk.h"
 #include "object_type.h"
 #include "tensor_check.h"
 
@@ -11,14 +12,7 @@ namespace stoker {
 PyTypeObject* guard_program_type;
 PyObject* missing;
 
-namespace {
-
-bool invalid(const char* message) {
-  PyErr_SetString(PyExc_ValueError, message);
-  return false;
-}
-
-bool compares_without_python(PyObject* constant) {
+bool is_plain_constant(PyObject* constant) {
   PyTypeObject* type = Py_TYPE(constant);
   return constant == Py_None || type == &PyBool_Type || type == &PyLong_Type || type == &PyFloat_Type ||
          type == &PyUnicode_Type || type == &PyBytes_Type || type == &PyComplex_Type;
@@ -30,12 +24,12 @@ bool may_run_python(const Check& check) {
       return true;
     case CheckKind::DICT_KEYS:
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(check.argument); ++i)
-        if (!compares_without_python(PyTuple_GET_ITEM(check.argument, i))) return true;
+        if (!is_plain_constant(PyTuple_GET_ITEM(check.argument, i))) return true;
       return false;
     case CheckKind::EQUALS:
     case CheckKind::HAS_KEY:
     case CheckKind::LACKS_KEY:
-      return !compares_without_python(check.argument);
+      return !is_plain_constant(check.argument);
     case CheckKind::TENSOR:
       return tensor_spec_runs_python(check.argument);
     default:
@@ -52,15 +46,22 @@ bool may_run_python(const Node& node) {
     case Accessor::DICT_KEY:
       return true;
     case Accessor::DICT_ITEM:
-      return !compares_without_python(node.argument);
+      return !is_plain_constant(node.argument);
     default:
       return false;
   }
 }
 
+namespace {
+
+bool invalid(const char* message) {
+  PyErr_SetString(PyExc_ValueError, message);
+  return false;
+}
+
 // Whether the answer can change while the object stays the same one.
 bool depends_on_identity_only(const Check& check) {
-  return is_identity(check) || (check.kind == CheckKind::EQUALS && compares_without_python(check.argument));
+  return is_identity(check) || (check.kind == CheckKind::EQUALS && is_plain_constant(check.argument));
 }
 
 // Objects that outlive their guard anyway are held weakly, so that a guard keeps no user object alive.
@@ -264,6 +265,7 @@ PyObject* program_new(PyTypeObject* type, PyObject* arguments, PyObject* keyword
   new (&self->nodes) std::vector<Node>();
   new (&self->checks) std::vector<Check>();
   new (&self->shapes) ShapeProgram();
+  new (&self->trails) Trails();
   self->slot_count = slot_count;
   return read_program(self, roots, shapes, state) ? made.release() : nullptr;
 }
@@ -282,6 +284,7 @@ int program_traverse(PyObject* object, visitproc visit, void* arg) {
 
 int program_clear(PyObject* object) {
   auto* self = reinterpret_cast<GuardProgram*>(object);
+  self->trails.clear();
   Py_CLEAR(self->state);
   std::vector<Node> nodes = std::move(self->nodes);
   std::vector<Check> checks = std::move(self->checks);
@@ -302,6 +305,7 @@ void program_dealloc(PyObject* object) {
   self->nodes.~vector();
   self->checks.~vector();
   self->shapes.~ShapeProgram();
+  self->trails.~Trails();
   free_object(object);
 }
 
@@ -333,6 +337,7 @@ PyMethodDef program_methods[] = {
 PyMemberDef program_members[] = {
     {"slot_count", T_PYSSIZET, offsetof(GuardProgram, slot_count), READONLY, "how many objects it fetches"},
     {"size", T_PYSSIZET, offsetof(GuardProgram, size), READONLY, "how many guards it checks"},
+    {"followed", T_PYSSIZET, offsetof(GuardProgram, followed), READONLY, "how many checks a trail has answered"},
     {"state", T_OBJECT, offsetof(GuardProgram, state), READONLY, "the global torch state it asks for"},
     {},
 };

@@ -1,5 +1,6 @@
 #include "guard_program.h"
 
+#include "guard_walk.h"
 #include "tensor_check.h"
 
 #include <algorithm>
@@ -8,20 +9,6 @@
 namespace stoker {
 
 namespace {
-
-struct Context {
-  PyObject* const* bound;
-  Py_ssize_t count;
-  PyFunctionObject* function;
-  PyObject** fetched;
-  bool holds_all;
-  mutable bool needs_hold = false;  // a check would have run Python code with objects that are only borrowed
-
-  bool may_run_python() const {
-    needs_hold = !holds_all;
-    return holds_all;
-  }
-};
 
 PyObject* look_up_item(Node& node, PyObject* dict, uint64_t tag) {
   PyObject* value = _PyDict_GetItem_KnownHash(dict, node.argument, node.number);
@@ -262,6 +249,8 @@ bool holds_on_container(Check& check, PyObject* object, const Context& context) 
   return true;
 }
 
+}  // namespace
+
 bool holds(Check& check, PyObject* object, const Context& context) {
   switch (check.kind) {
     case CheckKind::TYPE_IS:
@@ -295,6 +284,8 @@ bool holds(Check& check, PyObject* object, const Context& context) {
   Py_UNREACHABLE();
 }
 
+namespace {
+
 int visit_children(GuardProgram* program, const Node& node, PyObject* object, const Context& context);
 
 // The checks on a node's object, and its subtree.
@@ -307,6 +298,8 @@ inline int check_object(GuardProgram* program, const Node& node, PyObject* objec
   return is_leaf(node) ? GUARDS_HOLD : visit_children(program, node, object, context);
 }
 
+}  // namespace
+
 int visit_node(GuardProgram* program, Node& node, PyObject* parent, const Context& context) {
   Ref owned;
   PyObject* object = fetch(node, parent, context, owned);
@@ -316,6 +309,8 @@ int visit_node(GuardProgram* program, Node& node, PyObject* parent, const Contex
   if (failed != GUARDS_HOLD && node.settled) node.tag = 0;  // what is remembered of a settled node has also passed
   return failed;
 }
+
+namespace {
 
 // The object of a node that needs no look-up and no reference; null if it is not that easy. These two accessors lead
 // through a tree of modules.
@@ -338,26 +333,51 @@ int visit_children(GuardProgram* program, const Node& node, PyObject* object, co
   return GUARDS_HOLD;
 }
 
-int run_program(GuardProgram* program, const Context& context) {
-  if (program->state && !torch_state_matches(program->state)) return program->state_guard;
+int walk(GuardProgram* program, const Context& context) {
   for (size_t root = 0; root < program->nodes.size(); root += program->nodes[root].length) {
     int failed = visit_node(program, program->nodes[root], nullptr, context);
     if (failed != GUARDS_HOLD) return failed;
   }
+  return GUARDS_HOLD;
+}
+
+int check_shapes(GuardProgram* program, const Context& context) {
   int failed;
   return program->shapes.holds(context.fetched, &failed) ? GUARDS_HOLD : failed;
+}
+
+// Leaves no reference and no exception behind.
+void give_up(GuardProgram* program, const Context& context) {
+  for (Py_ssize_t i = 0; i < program->slot_count; ++i) Py_CLEAR(context.fetched[i]);
+  if (PyErr_Occurred()) PyErr_Clear();
+}
+
+// Along the trail where there is one, else by walking.
+int check_objects(GuardProgram* program, const Context& context) {
+  if (std::shared_ptr<const Trail> trail = program->trails.find(context)) {
+    int failed = program->trails.follow(program, trail, context);
+    if (failed != STALE) {
+      ++program->followed;
+      return failed;
+    }
+    give_up(program, context);
+  }
+  int failed = walk(program, context);
+  if (failed == GUARDS_HOLD) program->trails.record(program, context);
+  return failed;
 }
 
 }  // namespace
 
 int check_guards(GuardProgram* program, PyObject* const* bound, Py_ssize_t count, PyFunctionObject* function,
                  PyObject** fetched) {
+  if (program->state && !torch_state_matches(program->state)) return program->state_guard;
   std::fill_n(fetched, program->slot_count, nullptr);
   const Context context{bound, count, function, fetched, program->holds_all};
-  int failed = run_program(program, context);
+  int failed = check_objects(program, context);
+  if (failed == GUARDS_HOLD) failed = check_shapes(program, context);
   if (failed == GUARDS_HOLD) return failed;
-  for (Py_ssize_t i = 0; i < program->slot_count; ++i) Py_XDECREF(fetched[i]);
-  if (PyErr_Occurred()) PyErr_Clear();
+  give_up(program, context);
   if (!context.needs_hold) return failed;
   program->holds_all = true;
   return check_guards(program, bound, count, function, fetched);

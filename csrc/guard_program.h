@@ -6,11 +6,13 @@
 // Requirements, held by tests/unit/csrc/test_guards.py:
 //   1. A failed check leaves no exception and no reference behind.
 //   2. No Python code runs, except where an accessor or a check says so (ATTR, ITEM, PYTHON, EQUALS of unusual types).
-//   3. The only mutable state is what a node or a check remembers of a dictionary: its tag, and what was true under that
-//      tag. Each such pair is written at once, so that threads and recursive runs may share a program.
+//   3. The only mutable state is what a node or a check remembers of a dictionary (its tag, and what was true under that
+//      tag) and the trails of walks that passed (guard_trail.h). Each such pair is written at once, so that threads and
+//      recursive runs may share a program.
 //   4. Objects are borrowed from their parents, unless something below may run Python code: then they are held.
 #pragma once
 
+#include "guard_trail.h"
 #include "python_compat.h"
 #include "ref.h"
 #include "shape_program.h"
@@ -79,10 +81,12 @@ struct GuardProgram {
   PyObject* state;  // TorchState or null
   int state_guard;
   Py_ssize_t size;
+  Py_ssize_t followed;  // how many checks a trail has answered
   bool holds_all;  // a check met a type whose length or order only Python code can tell: each node holds its object
   std::vector<Node> nodes;
   std::vector<Check> checks;
   ShapeProgram shapes;
+  Trails trails;
 };
 
 extern PyTypeObject* guard_program_type;

@@ -1,5 +1,6 @@
 // stoker._C: the part of Stoker that runs on each call.
 
+#include "autograd_node.h"
 #include "callable.h"
 #include "code_cache.h"
 #include "dispatch.h"
@@ -27,6 +28,8 @@ PyMethodDef methods[] = {
     {"active_compiler", active_compiler, METH_NOARGS, "the compiler that this thread runs under, or None"},
     {"call_with", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_with)), METH_FASTCALL | METH_KEYWORDS,
      "call_with(compiler_or_None, function, *args, **kwargs)"},
+    {"shares_storage", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(shares_storage)), METH_FASTCALL,
+     "shares_storage(inputs, written): does an input at a written position share its storage with another input?"},
     {"entries", entries, METH_VARARGS, "entries(code, compiler): the compiled versions of a code"},
     {},
 };
@@ -48,6 +51,6 @@ PyMODINIT_FUNC PyInit__C() {
   if (!module) return nullptr;
   const bool ready = prepare_frame_hook() && add_actions(module.get()) && add_tensor_types(module.get()) &&
                      add_guard_types(module.get()) && add_cache_types(module.get()) && add_resume_types(module.get()) &&
-                     add_callable_types(module.get()) && add_plan_types(module.get());
+                     add_callable_types(module.get()) && add_autograd_types(module.get()) && add_plan_types(module.get());
   return ready ? module.release() : nullptr;
 }

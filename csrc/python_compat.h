@@ -104,6 +104,23 @@ inline uint64_t dict_tag(PyObject* dict) {
 #pragma GCC diagnostic pop
 }
 
+// Where the tag lies, as a word that proves the dictionary unchanged; null where none does.
+inline const uintptr_t* dict_tag_place(PyObject* dict) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  static_assert(sizeof(uintptr_t) == sizeof(uint64_t));
+  if (!dict_tag(dict)) return nullptr;
+  return reinterpret_cast<const uintptr_t*>(&reinterpret_cast<PyDictObject*>(dict)->ma_version_tag);
+#pragma GCC diagnostic pop
+}
+
+// Whether each key is a str itself, so that looking up a str runs no Python code. The kind of keys is the third byte after
+// the reference count (pycore_dict.h, which is no C++), 0 for general ones.
+inline bool dict_has_text_keys(PyObject* dict) {
+  auto* keys = reinterpret_cast<const uint8_t*>(reinterpret_cast<PyDictObject*>(dict)->ma_keys);
+  return keys[sizeof(Py_ssize_t) + 2] != 0;
+}
+
 // The tag of a type's method cache entries, changed by each mutation of the type or a base; 0 if there is none.
 inline unsigned type_tag(PyTypeObject* type) {
   return PyType_HasFeature(type, Py_TPFLAGS_VALID_VERSION_TAG) ? type->tp_version_tag : 0;
@@ -123,6 +140,14 @@ inline PyObject* present_instance_dict(PyObject* object) {
   if (!PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_MANAGED_DICT)) return nullptr;
   PyObject* dict = reinterpret_cast<PyObject**>(object)[-3];
   return reinterpret_cast<uintptr_t>(dict) & 1 ? nullptr : dict;
+}
+
+// Where the instance's dictionary pointer lies: the same place for each class that the instance may change to. Null where
+// the place depends on more than the class.
+inline PyObject** instance_dict_place(PyObject* object) {
+  if (PyType_HasFeature(Py_TYPE(object), Py_TPFLAGS_MANAGED_DICT)) return reinterpret_cast<PyObject**>(object) - 3;
+  const Py_ssize_t offset = Py_TYPE(object)->tp_dictoffset;
+  return offset > 0 ? reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + offset) : nullptr;
 }
 
 // The instance dictionary, created if it does not exist yet: a borrowed reference, or null with or without an exception.

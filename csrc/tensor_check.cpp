@@ -10,12 +10,12 @@
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <c10/util/SmallVector.h>
 #include <torch/csrc/PyInterpreter.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
 #include <new>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -46,6 +46,8 @@ bool is_tensor(PyObject* object) {
 
 // TensorSpec
 
+using Numbers = c10::SmallVector<int64_t, 4>;
+
 // What a tensor must look like. ANY stands for any size or stride.
 struct Spec {
   PyTypeObject* type;
@@ -55,17 +57,19 @@ struct Spec {
   c10::Layout layout;
   bool requires_grad;
   bool has_strides;
-  std::vector<int64_t> sizes, strides;
+  Numbers sizes, strides;
+  bool operator==(const Spec&) const = default;
 };
 
+// The spec lies in the object itself: a check reads few cache lines, and thousands of them are read in a row.
 struct TensorSpec {
   PyObject_HEAD
-  Spec* spec;
+  Spec spec;
 };
 
-const Spec& spec_of(PyObject* object) { return *reinterpret_cast<TensorSpec*>(object)->spec; }
+const Spec& spec_of(PyObject* object) { return reinterpret_cast<TensorSpec*>(object)->spec; }
 
-bool numbers_match(const std::vector<int64_t>& expected, c10::IntArrayRef actual) {
+inline bool numbers_match(const Numbers& expected, c10::IntArrayRef actual) {
   if (expected.size() != actual.size()) return false;
   for (size_t i = 0; i < actual.size(); ++i)
     if (expected[i] != actual[i] && expected[i] != ANY) return false;
@@ -82,11 +86,20 @@ bool matches(const Spec& spec, PyObject* object) {
          numbers_match(spec.sizes, tensor->sizes()) && (!spec.has_strides || numbers_match(spec.strides, tensor->strides()));
 }
 
-template <typename Value>
-std::string differs(const char* what, const Value& was, const Value& is) {
-  std::ostringstream words;
-  words << what << ": was " << was << ", is " << is;
-  return words.str();
+// Strings are put together without streams: formatting a number through one needs facets of the very libstdc++ that
+// created the stream, and torch builds may bring a second one.
+std::string differs(const char* what, const std::string& was, const std::string& is) {
+  return std::string(what) + ": was " + was + ", is " + is;
+}
+
+std::string text(c10::Layout layout) {
+  switch (layout) {
+    case c10::kStrided: return "Strided";
+    case c10::kSparse: return "Sparse";
+    case c10::kMkldnn: return "Mkldnn";
+    case c10::kJagged: return "Jagged";
+    default: return "Sparse compressed";
+  }
 }
 
 std::string text(bool value) { return value ? "True" : "False"; }
@@ -104,17 +117,15 @@ std::string text(caffe2::TypeMeta dtype) {
 }
 
 std::string text(c10::IntArrayRef numbers) {
-  std::ostringstream words;
-  words << '(';
+  std::string words = "(";
   for (size_t i = 0; i < numbers.size(); ++i) {
-    if (i) words << ", ";
+    if (i) words += ", ";
     if (numbers[i] == ANY)
-      words << "any";
+      words += "any";
     else
-      words << numbers[i];
+      words += std::to_string(numbers[i]);
   }
-  words << (numbers.size() == 1 ? ",)" : ")");
-  return words.str();
+  return words + (numbers.size() == 1 ? ",)" : ")");
 }
 
 std::string mismatch(const Spec& spec, PyObject* object) {
@@ -122,11 +133,11 @@ std::string mismatch(const Spec& spec, PyObject* object) {
   const at::Tensor& tensor = unpack(object);
   if (tensor.dtype() != spec.dtype) return differs("dtype", text(spec.dtype), text(tensor.dtype()));
   if (tensor.device() != spec.device) return differs("device", spec.device.str(), tensor.device().str());
-  if (tensor.layout() != spec.layout) return differs("layout", spec.layout, tensor.layout());
+  if (tensor.layout() != spec.layout) return differs("layout", text(spec.layout), text(tensor.layout()));
   if (tensor.requires_grad() != spec.requires_grad)
     return differs("requires_grad", text(spec.requires_grad), text(tensor.requires_grad()));
   if (tensor.dim() != static_cast<int64_t>(spec.sizes.size()))
-    return differs<int64_t>("number of dimensions", spec.sizes.size(), tensor.dim());
+    return differs("number of dimensions", std::to_string(spec.sizes.size()), std::to_string(tensor.dim()));
   if (!numbers_match(spec.sizes, tensor.sizes())) return differs("sizes", text(spec.sizes), text(tensor.sizes()));
   if (spec.has_strides && !numbers_match(spec.strides, tensor.strides()))
     return differs("strides", text(spec.strides), text(tensor.strides()));
@@ -137,7 +148,7 @@ std::string mismatch(const Spec& spec, PyObject* object) {
 }
 
 // Numbers from a tuple, or those of the example where it is None.
-bool read_numbers(PyObject* given, c10::IntArrayRef example, std::vector<int64_t>& numbers) {
+bool read_numbers(PyObject* given, c10::IntArrayRef example, Numbers& numbers) {
   if (given == Py_None) {
     numbers.assign(example.begin(), example.end());
     return true;
@@ -172,15 +183,15 @@ PyObject* guarded(Function function) {
 
 PyObject* make_tensor_spec(PyObject* object, PyObject* sizes, PyObject* strides) {
   const at::Tensor& tensor = unpack(object);
-  auto spec = std::make_unique<Spec>(Spec{Py_TYPE(object), tensor.key_set().raw_repr(), tensor.dtype(), tensor.device(),
-                                          tensor.layout(), tensor.requires_grad(), layout_has_strides(tensor), {}, {}});
-  if (!read_numbers(sizes, tensor.sizes(), spec->sizes)) return nullptr;
-  if (spec->has_strides && !read_numbers(strides, tensor.strides(), spec->strides)) return nullptr;
-  auto* self = reinterpret_cast<TensorSpec*>(tensor_spec_type->tp_alloc(tensor_spec_type, 0));
-  if (!self) return nullptr;
-  Py_INCREF(spec->type);
-  self->spec = spec.release();
-  return reinterpret_cast<PyObject*>(self);
+  Spec spec{Py_TYPE(object), tensor.key_set().raw_repr(), tensor.dtype(), tensor.device(),
+            tensor.layout(), tensor.requires_grad(), layout_has_strides(tensor), {}, {}};
+  if (!read_numbers(sizes, tensor.sizes(), spec.sizes)) return nullptr;
+  if (spec.has_strides && !read_numbers(strides, tensor.strides(), spec.strides)) return nullptr;
+  PyObject* made = tensor_spec_type->tp_alloc(tensor_spec_type, 0);
+  if (!made) return nullptr;
+  new (&reinterpret_cast<TensorSpec*>(made)->spec) Spec(std::move(spec));
+  Py_INCREF(spec_of(made).type);
+  return made;
 }
 
 PyObject* tensor_spec(PyObject*, PyObject* arguments, PyObject* keywords) {
@@ -195,16 +206,14 @@ PyObject* tensor_spec(PyObject*, PyObject* arguments, PyObject* keywords) {
 
 int spec_traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(object));
-  if (const Spec* spec = reinterpret_cast<TensorSpec*>(object)->spec) Py_VISIT(spec->type);
+  Py_VISIT(spec_of(object).type);
   return 0;
 }
 
 void spec_dealloc(PyObject* object) {
   PyObject_GC_UnTrack(object);
-  if (const Spec* spec = reinterpret_cast<TensorSpec*>(object)->spec) {
-    Py_DECREF(spec->type);
-    delete spec;
-  }
+  Py_DECREF(spec_of(object).type);
+  spec_of(object).~Spec();
   free_object(object);
 }
 
@@ -218,12 +227,11 @@ PyObject* spec_mismatch(PyObject* self, PyObject* object) {
 
 PyObject* spec_repr(PyObject* self) {
   const Spec& spec = spec_of(self);
-  std::ostringstream words;
-  words << "TensorSpec(" << spec.type->tp_name << ", " << text(spec.dtype) << ", " << spec.device << ", " << spec.layout
-        << ", sizes=" << text(spec.sizes);
-  if (spec.has_strides) words << ", strides=" << text(spec.strides);
-  words << ", requires_grad=" << text(spec.requires_grad) << ')';
-  return PyUnicode_FromString(words.str().c_str());
+  std::string words = std::string("TensorSpec(") + spec.type->tp_name + ", " + text(spec.dtype) + ", " + spec.device.str() +
+                      ", " + text(spec.layout) + ", sizes=" + text(spec.sizes);
+  if (spec.has_strides) words += ", strides=" + text(spec.strides);
+  words += ", requires_grad=" + text(spec.requires_grad) + ")";
+  return PyUnicode_FromString(words.c_str());
 }
 
 PyMethodDef spec_methods[] = {
@@ -458,6 +466,8 @@ bool tensor_matches(PyObject* spec, PyObject* object) {
 }
 
 bool tensor_spec_runs_python(PyObject* spec) { return !THPVariable_CheckTypeExact(spec_of(spec).type); }
+
+bool tensor_specs_equal(PyObject* one, PyObject* other) { return spec_of(one) == spec_of(other); }
 
 bool torch_state_matches(PyObject* state) {
   return ask([&] { return state_matches(state_of(state)); });

@@ -10,19 +10,22 @@ import functools
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from stoker import _C, autograd, log
+from stoker import _C, log
 from stoker.backends import Backend, checked, look_up
-from stoker.capture.policy import Policy
-from stoker.debug.explain import Explanation, explain_call
 from stoker.errors import BadArgument, NotCallable
-from stoker.frame import Frames
+from stoker.marks import ALLOWED_IN_GRAPH
 from stoker.options import Options, resolve
 
-DEFAULT_BACKEND = "eager"
+if TYPE_CHECKING:
+    from stoker.debug.explain import Explanation
+    from stoker.frame import Frames
+
+DEFAULT_BACKEND = "stoker"
+TAKES_OPTIONS = frozenset({"stoker", "inductor"})
 F = TypeVar("F", bound=Callable[..., Any])
 _frames: weakref.WeakSet[Frames] = weakref.WeakSet()
 
@@ -54,9 +57,18 @@ def compile(
         )
     if not callable(model):
         raise NotCallable(model)
-    frames = Frames(checked(name, function), dynamic=dynamic, fullgraph=fullgraph, version_limit=settings.version_limit)
+    return _wrap(model, _new_frames(name, function, settings, dynamic, fullgraph))
+
+
+def _new_frames(name: str, backend: Backend, settings: Options, dynamic: bool | None, fullgraph: bool) -> Frames:
+    """The compiler is loaded when something is to be compiled, so that importing stoker stays cheap."""
+    from stoker.frame import Frames
+
+    if name in TAKES_OPTIONS:
+        backend = functools.partial(backend, options=settings)  # type: ignore[call-arg]
+    frames = Frames(checked(name, backend), dynamic=dynamic, fullgraph=fullgraph, version_limit=settings.version_limit)
     _frames.add(frames)
-    return _wrap(model, frames)
+    return frames
 
 
 def _wrap(model: Any, frames: Frames) -> Any:
@@ -98,8 +110,9 @@ def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
     """Call a function or module once under capture, compiling nothing, and tell what happened."""
     if not callable(function):
         raise NotCallable(function)
-    name, backend = look_up("eager")
-    frames = Frames(checked(name, backend), dynamic=None, fullgraph=False, version_limit=Options().version_limit)
+    from stoker.debug.explain import explain_call
+
+    frames = _new_frames(*look_up("eager"), Options(), None, False)
     target = function._call_impl if isinstance(function, torch.nn.Module) else function
     return explain_call(_wrap(target, frames), frames.captured, args, kwargs)
 
@@ -111,6 +124,8 @@ def aot(
     decompositions: Any = None,
 ) -> Backend:
     """A back end out of two functions that compile functional ATen graphs: `(graph_module, fake_inputs) -> callable`."""
+
+    from stoker import autograd
 
     def backend(graph_module: torch.fx.GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         return autograd.aot(
@@ -152,7 +167,7 @@ def allow_in_graph(function: F) -> F:
         return type(function)(allow_in_graph(f) for f in function)  # type: ignore[return-value]
     if not callable(function):
         raise NotCallable(function)
-    Policy.allowed_in_graph.add(function)
+    ALLOWED_IN_GRAPH.add(function)
     return function
 
 

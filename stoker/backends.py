@@ -5,16 +5,22 @@ A back end is `(graph_module, example_inputs) -> callable`. The names are torch.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
 from torch.fx import GraphModule
 
-from stoker.autograd import aot_eager
 from stoker.errors import BackendFailed, BadArgument, UnknownBackend
 
 Backend = Callable[[GraphModule, list[Any]], Callable[..., Any]]
 _backends: dict[str, Backend] = {}
+_built_in = {
+    "aot_eager": ("stoker.autograd", "aot_eager"),
+    "stoker": ("stoker.pipeline", "compile_captured"),
+    "inductor": ("stoker.pipeline", "compile_captured"),
+}
+"""Back ends that are loaded when first asked for: module and name."""
 
 
 def register_backend(function: Backend | None = None, *, name: str | None = None) -> Any:
@@ -28,13 +34,16 @@ def register_backend(function: Backend | None = None, *, name: str | None = None
 
 
 def list_backends() -> list[str]:
-    return sorted(_backends)
+    return sorted({*_backends, *_built_in})
 
 
 def look_up(backend: str | Backend) -> tuple[str, Backend]:
     """The name and the function of a back end given by either."""
     if callable(backend):
         return getattr(backend, "__name__", type(backend).__name__), backend
+    if backend not in _backends and backend in _built_in:
+        module, attribute = _built_in[backend]
+        _backends[backend] = getattr(importlib.import_module(module), attribute)
     if backend not in _backends:
         raise UnknownBackend(str(backend), list_backends())
     return backend, _backends[backend]
@@ -60,6 +69,3 @@ def checked(name: str, backend: Backend) -> Backend:
 def eager(graph_module: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     """Run the captured graph with eager PyTorch: no compilation, for looking at capture alone."""
     return graph_module.forward
-
-
-register_backend(aot_eager, name="aot_eager")

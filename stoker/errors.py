@@ -61,6 +61,16 @@ class GraphBreakError(StokerError):
         self.reason = reason
 
 
+class NoSecondGradient(StokerError, RuntimeError):
+    """Gradients of gradients would need random numbers that cannot be drawn again."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "create_graph=True runs the captured program again, which draws other random numbers than the compiled graph "
+            "did. Compile this function with backend='aot_eager', or differentiate it twice without random operators."
+        )
+
+
 class VersionLimitError(StokerError):
     """`fullgraph=True`, and the function kept needing new versions."""
 

@@ -1,6 +1,11 @@
-"""Marks on user code: who asks whether it is being captured."""
+"""Marks on user code: who asks whether it is being captured, and what goes into graphs unseen."""
 
 from __future__ import annotations
+
+from typing import Any
+
+ALLOWED_IN_GRAPH: set[Any] = set()
+"""Functions the user declared to be single nodes."""
 
 
 def is_compiling() -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.fx._lazy_graph_module
 from torch.autograd import Variable
+from torch.utils._device import DeviceContext as _DeviceContext
 from torch.utils._python_dispatch import TorchDispatchMode as _TorchDispatchMode
 
 make_wrapper_subclass = torch.Tensor._make_wrapper_subclass
@@ -69,16 +70,8 @@ def fake_kernel_context(get: Callable[[], object]) -> AbstractContextManager[obj
 is_scripting = torch.jit.is_scripting
 is_tracing = torch.jit.is_tracing
 script_annotate = torch.jit.annotate
+
 # For stoker.autograd.
-
-
-def function_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
-    """`apply` of an autograd function without the Python above it (for functorch, default arguments). 2.11, 2.13."""
-    return super(torch.autograd.Function, function).apply  # type: ignore[misc, no-any-return]
-
-
-functorch_is_active = torch._C._are_functorch_transforms_active
-"""Is a torch.func transform running? Then autograd functions must go through their own `apply`. 2.11, 2.13."""
 
 current_autograd_node = torch._C._current_autograd_node
 """The autograd node whose backward runs at this moment, for the sequence number of the forward operator. 2.11, 2.13."""
@@ -87,14 +80,109 @@ next_sequence_number = torch.autograd._get_sequence_nr
 """The number that the next autograd node of this thread will get. 2.11, 2.13."""
 
 has_kernel = torch._C._dispatch_has_kernel_for_dispatch_key
-"""Has an operator, by name, a kernel for a device: tells what eager runs from what it takes apart. 2.11, 2.13."""
+"""Does an operator, by name, have a kernel of its own for a device: tells what eager runs from what it takes apart. 2.11, 2.13."""
+
+
+InferenceMode = torch._C._InferenceMode
+"""The scope object inside torch.inference_mode. 2.11, 2.13."""
+
+CustomOpDef = torch._library.custom_ops.CustomOpDef
+"""What torch.library.custom_op makes. 2.11, 2.13."""
+
+
+def overload_of(operator: torch._library.custom_ops.CustomOpDef) -> torch._ops.OpOverload:
+    """The operator behind a custom_op definition. 2.11, 2.13."""
+    return operator._opoverload
+
+
+is_torch_function_mode_enabled = torch._C._is_torch_function_mode_enabled
+"""Is a torch function mode active. 2.11, 2.13."""
+
+SDPBackend = torch._C._SDPBackend
+"""The class of the members of torch.nn.attention.SDPBackend. 2.11, 2.13."""
 
 LazyGraphModule = torch.fx._lazy_graph_module._LazyGraphModule
-"""A GraphModule that writes its Python code when first called: compilers that only read the graph never pay. 2.13."""
+"""A GraphModule that writes its Python code when first called: who only reads the graph never pays. 2.11, 2.13."""
 
 
 def write_code(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
-    """The module with its Python code written, so that its `forward` is the code itself. 2.13."""
+    """The module with its Python code written, so that its `forward` is the code itself. 2.11, 2.13."""
     if isinstance(module, LazyGraphModule):
         module.real_recompile()
     return module
+
+
+ATTENTION_SWITCHES = {
+    name.removeprefix("_set_sdp_use_"): (getattr(torch._C, f"_get_{name[13:]}_sdp_enabled"), getattr(torch._C, name))
+    for name in dir(torch._C)
+    if name.startswith("_set_sdp_use_")
+}
+"""Which attention kernels may be chosen: (getter, setter) by name; what torch.nn.attention.sdpa_kernel uses. 2.11, 2.13."""
+
+top_saved_tensors_hooks = torch._C._autograd._top_saved_tensors_default_hooks
+"""The innermost hooks that torch.autograd.graph.saved_tensors_hooks has set, or None. 2.11, 2.13."""
+
+DeviceContext = _DeviceContext
+"""The torch function mode behind `with torch.device(...)` and torch.set_default_device. 2.11, 2.13."""
+
+function_modes = torch.overrides._get_current_function_mode_stack
+"""The torch function modes that are active, outermost first. 2.11, 2.13."""
+
+
+def function_transform_active() -> bool:
+    """Is a transform of torch.func (vmap, grad, ...) running. 2.11, 2.13: `torch._C._functorch`."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+# For stoker.capture: operators as objects, and functions that captured Python code calls.
+
+OpOverload = torch._ops.OpOverload
+OpOverloadPacket = torch._ops.OpOverloadPacket
+"""Operators of `torch.ops`. 2.11, 2.13."""
+
+operator_namespaces = tuple(
+    getattr(torch._C, name)
+    for name in ("_VariableFunctions", "_nn", "_special", "_linalg", "_fft", "_nested", "_sparse")
+    if hasattr(torch._C, name)
+)
+"""Where torch's Python layer finds the operators that are written in C. 2.11, 2.13."""
+
+operator_owners = (torch._C._VariableFunctions, getattr(torch._C, "_VariableFunctionsClass", None))
+"""`__self__` of functions such as torch.add. 2.11, 2.13."""
+
+TensorBase = torch._C.TensorBase
+"""The class under torch.Tensor that holds the methods written in C. 2.11, 2.13."""
+
+set_grad_enabled = torch._C._set_grad_enabled
+"""What `no_grad`, `enable_grad` and `set_grad_enabled` end in. 2.11, 2.13."""
+
+check = torch._check
+assert_ = torch._assert
+"""Conditions that libraries write for compilers. 2.11, 2.13."""
+
+UNOBSERVED = {
+    torch._utils.is_compiling: True,
+    torch._C._get_tracing_state: None,
+    torch._C._has_torch_function: False,
+    torch._C._has_torch_function_unary: False,
+    torch._C._has_torch_function_variadic: False,
+    torch._C._log_api_usage_once: None,
+}
+"""Questions that library code asks about who runs it, and what captured code hears. 2.11, 2.13."""
+
+mode_queries = (
+    torch._C._is_torch_function_enabled,
+    torch._C._is_autocast_available,
+    torch._C._len_torch_function_stack,
+    torch._C._get_privateuse1_backend_name,
+    torch._C._get_default_device,
+    torch._C._autograd._profiler_enabled,
+)
+"""Read-only questions about torch's modes. 2.11, 2.13."""
+
+
+def long_tail_decompositions() -> Any:
+    """The table behind `torch._decomp`; importing it is slow, so it is asked for when first needed. 2.11, 2.13."""
+    import torch._decomp
+
+    return torch._decomp.decomposition_table

@@ -1,85 +1,64 @@
 """Gradients of gradients: run the captured program once more, under autograd, from the inputs of the first call.
 
-In:  what a training call noted of its inputs, and gradients of its results.
+In:  the inputs of a training call as its node remembers them, and gradients of its results.
 Out: gradients of its inputs that can be differentiated in turn.
 
-Right or refused: an input that was overwritten since, and that the gradients depend on, is an error, as it is in
-eager; random operators draw the same numbers again, from the generator's state at the first call.
+Right or refused: an input that was overwritten since, and that the gradients depend on, is an error, as it is in eager
+(the node checks). Random operators draw the same numbers again, from the generators' states at the first call; where
+the compiled graph draws others than eager would, gradients of gradients are refused.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from stoker import torch_private
+from stoker.autograd.joint import Joint
 from stoker.autograd.outcome import Computed, Rebuilt
-from stoker.autograd.partition import ancestors
+from stoker.autograd.partition import Parts
+from stoker.errors import NoSecondGradient
 
-if TYPE_CHECKING:
-    from stoker.autograd.runtime import Training
+RandomState = tuple[torch.Tensor, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The inputs of a call, the versions they were at, and the random state."""
+class Training:
+    """A program that trains: its joint graph, the cut, the program as captured, and the devices it draws numbers on."""
 
-    inputs: tuple[Any, ...]
-    versions: tuple[int, ...]
-    random_state: torch.Tensor | None
-
-
-def snapshot(training: Training, inputs: tuple[Any, ...]) -> Snapshot:
-    """Note what `differentiate_again` will need. Inputs that are written are not held as they are: that would be a
-    cycle."""
-    if training.joint.writes:
-        written = {w.index for w in training.joint.writes}
-        inputs = tuple(x.detach() if i in written else x for i, x in enumerate(inputs))
-    versions = tuple([x._version if isinstance(x, torch.Tensor) else 0 for x in inputs])
-    return Snapshot(inputs, versions, torch.get_rng_state() if training.random else None)
+    joint: Joint
+    parts: Parts
+    captured: Callable[..., Any]
+    random_devices: tuple[torch.device, ...]
+    draws_as_eager: bool
 
 
 def differentiate_again(
-    training: Training, taken: Snapshot, gradients: Sequence[torch.Tensor | None]
+    training: Training, inputs: Sequence[Any], state: RandomState | None, gradients: Sequence[torch.Tensor | None]
 ) -> tuple[torch.Tensor | None, ...]:
-    """The gradients of the inputs, with a graph behind them."""
-    joint = training.joint
-    written = {w.index for w in joint.writes}
-    for index, (value, version) in enumerate(zip(taken.inputs, taken.versions)):
-        if not isinstance(value, torch.Tensor) or value._version == version:
-            continue
-        if joint.gradients[index] is not None or _matters(training, index):
-            raise RuntimeError(
-                "one of the variables needed for gradient computation has been modified by an inplace operation: an "
-                f"input of shape {list(value.shape)} of a compiled graph was overwritten; create_graph=True needs it."
-            )
-    with torch.enable_grad(), _random_state(taken.random_state):
-        given = tuple(x.clone() if i in written else x for i, x in enumerate(taken.inputs))
+    """A gradient for each of `training.parts.gradients`, with a graph behind it."""
+    if training.random_devices and not training.draws_as_eager:
+        raise NoSecondGradient()
+    written = {w.index for w in training.joint.writes}
+    with torch.enable_grad(), _replayed(training.random_devices, state):
+        given = tuple(x.clone() if i in written else x for i, x in enumerate(inputs))
         outputs = training.captured(*given)
         results = _results(training, given, outputs)
         pairs = [(r, g) for r, g in zip(results, gradients) if r is not None and g is not None and r.requires_grad]
-        wanted = [i for i in training.parts.gradients if taken.inputs[i].requires_grad]
+        wanted = [i for i in training.parts.gradients if inputs[i].requires_grad]
         found = torch_private.run_backward(
             tuple(r for r, _ in pairs),
             tuple(g for _, g in pairs),
-            tuple(taken.inputs[i] for i in wanted),
+            tuple(inputs[i] for i in wanted),
             keep_graph=True,
             create_graph=True,
         )
-    answer: list[torch.Tensor | None] = [None] * len(joint.inputs)
-    for index, gradient in zip(wanted, found):
-        answer[index] = gradient
-    return tuple(answer)
-
-
-def _matters(training: Training, index: int) -> bool:
-    """Do the gradients depend on this input?"""
-    needed = ancestors(g for g in training.joint.gradients if g is not None)
-    return training.joint.inputs[index] in needed
+    by_input = dict(zip(wanted, found))
+    return tuple(by_input.get(i) for i in training.parts.gradients)
 
 
 def _results(training: Training, given: Sequence[Any], outputs: Sequence[Any]) -> list[torch.Tensor | None]:
@@ -97,11 +76,33 @@ def _results(training: Training, given: Sequence[Any], outputs: Sequence[Any]) -
     return results
 
 
+def random_state(devices: Sequence[torch.device]) -> RandomState:
+    """The states of the generators that a program draws from."""
+    return tuple(_generators(d).get_rng_state(*_which(d)) for d in devices)
+
+
 @contextlib.contextmanager
-def _random_state(state: torch.Tensor | None) -> Iterator[None]:
+def _replayed(devices: Sequence[torch.device], state: RandomState | None) -> Iterator[None]:
+    """The generators as they were; afterwards as they are."""
     if state is None:
         yield
         return
-    with torch.random.fork_rng(devices=[]):
-        torch.set_rng_state(state)
+    present = random_state(devices)
+    try:
+        _set_random_state(devices, state)
         yield
+    finally:
+        _set_random_state(devices, present)
+
+
+def _set_random_state(devices: Sequence[torch.device], state: RandomState) -> None:
+    for device, one in zip(devices, state):
+        _generators(device).set_rng_state(one, *_which(device))
+
+
+def _generators(device: torch.device) -> Any:
+    return torch if device.type == "cpu" else torch.get_device_module(device)
+
+
+def _which(device: torch.device) -> tuple[torch.device, ...]:
+    return () if device.type == "cpu" else (device,)

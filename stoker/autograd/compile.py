@@ -12,16 +12,20 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule
+from torch.fx.graph import CodeGen
 
 from stoker import torch_private
+from stoker.autograd.again import Training
 from stoker.autograd.functional import CannotTrace
 from stoker.autograd.inputs import make_inputs
 from stoker.autograd.joint import Joint, trace_joint
 from stoker.autograd.keep import min_cut
-from stoker.autograd.partition import Chooser, Parts, forward_only, is_random, split
-from stoker.autograd.runtime import Layout, Training, guarded_call, inference_call, training_call
+from stoker.autograd.partition import Chooser, forward_only, split
+from stoker.autograd.runtime import guarded_call, inference_call, training_call
 from stoker.autograd.trace import Decompositions
+from stoker.autograd.walk import is_random
 from stoker.fake import DataDependent, NoMetaRule
+from stoker.fake.foreign import tensors_in
 from stoker.log import Event, record
 
 Compiler = Callable[[GraphModule, list[Any]], Callable[..., Any]]
@@ -36,8 +40,13 @@ def aot(
     partition: str | Chooser = "min-cut",
     decompositions: Decompositions | None = None,
     memory_budget: float = 1.0,
+    draws_as_eager: bool = True,
 ) -> Callable[..., tuple[Any, ...]]:
-    """Compile a captured program for training, or for inference when nothing in it requires a gradient."""
+    """Compile a captured program for training, or for inference when nothing in it requires a gradient.
+
+    A compiler whose random operators draw other numbers than eager's says `draws_as_eager=False`: gradients of gradients
+    run the captured program again, and are refused where that would draw other numbers than the first call did.
+    """
     grad = torch.is_grad_enabled()
     with torch.inference_mode(False), torch.set_grad_enabled(grad):
         try:
@@ -54,12 +63,31 @@ def aot(
         parts = split(joint, _chooser(partition, memory_budget))
         forward = forward_compiler(parts.forward, fake_inputs(parts.forward))
         backward = (backward_compiler or forward_compiler)(parts.backward, fake_inputs(parts.backward))
-    return guarded_call(joint, training_call(_training(joint, parts, forward, backward, graph_module)), graph_module)
+    training = Training(joint, parts, graph_module, _random_devices(joint), draws_as_eager)
+    return guarded_call(joint, training_call(training, forward, backward), graph_module)
 
 
 def aot_eager(graph_module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
     """Run the functional graphs as they are: the proof of this layer."""
-    return aot(graph_module, example_inputs, forward_compiler=run_eagerly)
+    return aot(graph_module, example_inputs, forward_compiler=run_eagerly, backward_compiler=run_boxed)
+
+
+def run_boxed(module: GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+    """As `run_eagerly`, taking the arguments in a list that it empties: each is freed after its last use."""
+    module.graph.set_codegen(_Boxed())
+    module.recompile()
+    forward = run_eagerly(module, inputs)
+    forward.__func__._boxed_call = True  # type: ignore[attr-defined]
+    return forward
+
+
+class _Boxed(CodeGen):
+    """Python code whose only argument is the list of a graph's inputs."""
+
+    def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, **options: Any) -> str:
+        names = "".join(f"{v.split(':')[0].split('=')[0].strip()}, " for v in free_vars if v != "self")
+        unpack = f"\n    {names}= inputs_list" if names else ""
+        return f"def forward(self, inputs_list){maybe_return_annotation}:{unpack}\n    inputs_list.clear()"
 
 
 def run_eagerly(module: GraphModule, inputs: list[Any]) -> Callable[..., Any]:
@@ -80,19 +108,6 @@ def _chooser(partition: str | Chooser, memory_budget: float) -> Chooser:
     return partition
 
 
-def _training(joint: Joint, parts: Parts, forward: Any, backward: Any, captured: GraphModule) -> Training:
-    tangents = tuple(_layout(t.meta["val"]) for t in joint.tangents if t is not None)
-    silent = tuple(
-        i
-        for i, (r, t) in enumerate(zip(joint.results, joint.tangents))
-        if t is None and isinstance(r.meta["val"], torch.Tensor)
-    )
-    random = any(is_random(n) for n in joint.graph.nodes)
-    return Training(joint, parts, forward, backward, captured, tangents, silent, random)
-
-
-def _layout(tangent: Any) -> Layout | None:
-    """How a gradient must be laid out; None if its sizes are symbolic."""
-    if tangent.meta.symbolic:
-        return None
-    return Layout(tangent.shape, tangent.stride(), tangent.dtype, tangent.device)
+def _random_devices(joint: Joint) -> tuple[torch.device, ...]:
+    found = {t.device for n in joint.graph.nodes if is_random(n) for t in tensors_in(n.meta["val"])}
+    return tuple(sorted(found, key=str))

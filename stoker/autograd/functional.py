@@ -253,13 +253,14 @@ def _detach_(trace: Trace, func: Any, target: Any) -> Any:
 @_rewrites(
     "resize_.default",
     "resize_as_.default",
+    "as_strided_.default",
     "set_.source_Tensor",
     "set_.default",
     "set_.source_Storage",
     "set_.source_Storage_storage_offset",
 )
 def _refuse(trace: Trace, func: Any, *args: Any, **kwargs: Any) -> Any:
-    raise CannotTrace(f"{func} gives a tensor other memory")
+    raise CannotTrace(f"{func} changes what memory a tensor covers")
 
 
 @_rewrites("lift_fresh.default")

@@ -18,6 +18,7 @@ from torch.fx import GraphModule
 from stoker.autograd.alias import AliasTable
 from stoker.autograd.functional import CannotTrace
 from stoker.fake import FakeMode, FakeStorage, FakeTensor
+from stoker.fake.meta import Meta, meta_of
 from stoker.fake.tensor import make_fake
 
 
@@ -63,7 +64,7 @@ def _enter(mode: FakeMode, example: Any, known: Any) -> tuple[Any, FakeTensor | 
     """An input as the program sees it, and the leaf that stands for it."""
     if not isinstance(example, torch.Tensor):
         return (example if known is None else known), None
-    meta = known.meta if isinstance(known, FakeTensor) else mode.from_real(example).meta
+    meta = _meta_at_entry(example, known)
     fake = make_fake(meta, FakeStorage(mode), example.requires_grad)
     if isinstance(example, torch.nn.Parameter):
         fake._is_param = True  # type: ignore[attr-defined]
@@ -73,6 +74,21 @@ def _enter(mode: FakeMode, example: Any, known: Any) -> tuple[Any, FakeTensor | 
         return fake, fake
     with torch.enable_grad():
         return _Enter.apply(fake), fake  # type: ignore[no-untyped-call]
+
+
+def _meta_at_entry(example: torch.Tensor, known: Any) -> Meta:
+    """What capture knows of an input is as the program left it; sizes and strides may have changed since."""
+    if isinstance(example, FakeTensor):
+        return example.meta
+    if not isinstance(known, FakeTensor) or not known.meta.symbolic:
+        return meta_of(example.dtype, example.shape, example.stride(), example.device, example.storage_offset())
+    if [_hint(s) for s in (*known.shape, *known.stride())] != [*example.shape, *example.stride()]:
+        raise CannotTrace("an input of symbolic size is given other metadata")
+    return known.meta
+
+
+def _hint(size: Any) -> int:
+    return size if isinstance(size, int) else int(size.node.hint)
 
 
 class _Enter(torch.autograd.Function):

@@ -9,6 +9,8 @@ import torch
 from torch.fx import GraphModule
 from torch.fx.node import map_arg
 
+from stoker.fake.tensor import data_dependent
+
 if TYPE_CHECKING:
     from stoker.autograd.trace import Trace
 
@@ -27,8 +29,21 @@ def run_captured(captured: GraphModule, inputs: Sequence[Any], trace: Trace) -> 
             outputs = args[0]
             return tuple(outputs) if isinstance(outputs, (list, tuple)) else (outputs,)
         trace.places.enter(node.meta.get("location", node.stack_trace), node.meta.get("recompute", False))
-        values[node] = _run(captured, node, args, kwargs)
+        values[node] = _run_checked(captured, node, args, kwargs)
     return ()
+
+
+_NO_DATA = "its data is not allocated yet"
+"""In the message of torch's composite operators that read a tensor's memory without asking the dispatcher."""
+
+
+def _run_checked(captured: GraphModule, node: Any, args: Any, kwargs: Any) -> Any:
+    try:
+        return _run(captured, node, args, kwargs)
+    except RuntimeError as error:
+        if _NO_DATA in str(error):
+            raise data_dependent(str(node.target)) from error
+        raise
 
 
 def _run(captured: GraphModule, node: Any, args: Any, kwargs: Any) -> Any:

@@ -10,15 +10,17 @@ is the answer. A cost is a preference, except `UNLIMITED`, which no solution cro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.fx import Node
 
+from stoker import torch_private
 from stoker.autograd.joint import Joint
 from stoker.autograd.mincut import UNLIMITED, Network, minimum_cut
-from stoker.autograd.partition import ancestors, descendants, is_random
+from stoker.autograd.order import peak_bytes
+from stoker.autograd.walk import ancestors, descendants, is_random, size_bytes
 
 _RISKY = 1 << 48
 """The cost of keeping what somebody may overwrite before the backward reads it, and eager would not have kept."""
@@ -36,35 +38,42 @@ _CHEAP = frozenset(_CHEAP_NAMES.split())
 """Operators worth running twice beside those tagged pointwise and views: they only move or make elements."""
 
 
+_LEVELS = 8
+"""How many shares of the expensive operators are tried for running again."""
+
+
 def min_cut(memory_budget: float = 1.0) -> Callable[[Joint], Sequence[Node]]:
-    """A chooser with this budget: the share of the bytes kept at 1 that may be kept."""
+    """A chooser with this budget.
+
+    1 runs nothing expensive again. 0 is the lowest peak found among cuts that run more and more of it again; a budget
+    between takes the first of these cuts whose peak is at most that share of the way up from the lowest.
+    """
     if not 0 <= memory_budget <= 1:
         raise ValueError(f"memory_budget is a share between 0 and 1, not {memory_budget}")
 
     def choose(joint: Joint) -> Sequence[Node]:
         problem = _Problem(joint)
-        costly = [n for n in problem.candidates if not n.meta["recompute"] and not _is_cheap(n)]
-        expensive = sorted(costly, key=_bytes_of_results, reverse=True)
+        expensive = [n for n in problem.candidates if not n.meta["recompute"] and not _is_cheap(n)]
         kept = problem.solve(frozenset(expensive))
         if memory_budget == 1.0 or not expensive:
             return kept
-        allowed = memory_budget * sum(map(size_bytes, kept))
-        return _relax(problem, expensive, allowed)
+        ladder = [kept, *(problem.solve(once) for once in _relaxed(expensive))]
+        peaks = [peak_bytes(joint, k) for k in ladder]
+        allowed = min(peaks) + memory_budget * (peaks[0] - min(peaks))
+        return next(k for k, peak in zip(ladder, peaks) if peak <= allowed)
 
     return choose
 
 
-def _relax(problem: _Problem, expensive: list[Node], allowed: float) -> Sequence[Node]:
-    """Let as few expensive operators run again as reach the budget, those with the largest results first."""
-    low, high = 1, len(expensive)
-    while low < high:
-        middle = (low + high) // 2
-        kept = problem.solve(frozenset(expensive[middle:]))
-        if sum(map(size_bytes, kept)) <= allowed:
-            high = middle
-        else:
-            low = middle + 1
-    return problem.solve(frozenset(expensive[high:]))
+def _relaxed(expensive: list[Node]) -> Iterator[frozenset[Node]]:
+    """Fewer and fewer operators that must not run again. Those that remain lie spread over the program, so that what is
+    computed again at one time is what lies between two of them."""
+    for level in range(1, _LEVELS):
+        share = 1 - level / _LEVELS
+        yield frozenset(n for i, n in enumerate(expensive) if int((i + 1) * share) > int(i * share))
+    for distance in (16, 32, 64, 128):
+        yield frozenset(expensive[distance - 1 :: distance])
+    yield frozenset()
 
 
 class _Problem:
@@ -124,7 +133,7 @@ def is_view(node: Node) -> bool:
 def _is_cheap(node: Node) -> bool:
     if node.op != "call_function":
         return True
-    if not isinstance(node.target, torch._ops.OpOverload):
+    if not isinstance(node.target, torch_private.OpOverload):
         return node.meta["val"] is not None and not isinstance(node.meta["val"], (list, tuple))
     if torch.Tag.pointwise in node.target.tags or is_view(node):
         return True
@@ -135,18 +144,3 @@ def _bytes_of_results(node: Node) -> int:
     if isinstance(node.meta["val"], (list, tuple)):
         return sum(size_bytes(u) for u in node.users)
     return size_bytes(node)
-
-
-def size_bytes(node: Node) -> int:
-    """Bytes of a value; symbolic sizes count by their hints."""
-    value = node.meta["val"]
-    if not isinstance(value, torch.Tensor):
-        return 8
-    count = 1
-    for size in value.shape:
-        count *= _hint(size)
-    return count * value.dtype.itemsize
-
-
-def _hint(size: Any) -> int:
-    return size if isinstance(size, int) else int(size.node.hint)

@@ -11,69 +11,32 @@ and no random operator is run twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 
 from stoker import torch_private
 from stoker.autograd.joint import Joint
+from stoker.autograd.order import backward_order, forward_order
+from stoker.autograd.walk import ancestors, descendants
 
 Chooser = Callable[[Joint], Sequence[Node]]
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The two halves. `tensors` and `sizes` count what the forward keeps; `reached_by` names, for each gradient, its
-    tangents."""
+    """The two halves. `kept` are the tensors, and `sizes` counts the integers, that the forward keeps; `reached_by` names,
+    for each gradient, its tangents."""
 
     forward: GraphModule
     backward: GraphModule
-    tensors: int
+    kept: tuple[Node, ...]
     sizes: int
     tangents: tuple[int, ...]
     gradients: tuple[int, ...]
     reached_by: tuple[frozenset[int], ...]
-
-
-def ancestors(nodes: Iterable[Node], stop: frozenset[Node] = frozenset()) -> set[Node]:
-    """The nodes and all they are computed from, not going past `stop`."""
-    seen: set[Node] = set()
-    stack = list(nodes)
-    while stack:
-        node = stack.pop()
-        if node not in seen:
-            seen.add(node)
-            if node not in stop:
-                stack += node.all_input_nodes
-    return seen
-
-
-def descendants(nodes: Iterable[Node]) -> set[Node]:
-    """The nodes and all that is computed from them."""
-    seen: set[Node] = set()
-    stack = list(nodes)
-    while stack:
-        node = stack.pop()
-        if node not in seen:
-            seen.add(node)
-            stack += node.users
-    return seen
-
-
-def is_random(node: Node) -> bool:
-    """Does it draw random numbers? Then it runs exactly once, also if nobody reads the result."""
-    target = node.args[0] if node.args and isinstance(node.args[0], torch._ops.OpOverload) else node.target
-    return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
-
-
-def has_effect(node: Node) -> bool:
-    """Must it run though nobody reads a result?"""
-    if is_random(node):
-        return True
-    return isinstance(node.target, torch._ops.OpOverload) and not node.target._schema.returns
 
 
 def keep_all(joint: Joint) -> list[Node]:
@@ -88,7 +51,7 @@ def keep_all(joint: Joint) -> list[Node]:
 
 def forward_only(joint: Joint) -> GraphModule:
     """The program without its backward."""
-    return _extract(joint, joint.inputs, (), joint.results, effects=True, name="Forward")
+    return _extract(joint, joint.inputs, forward_order(joint, ()), joint.results, "Forward")
 
 
 def split(joint: Joint, choose: Chooser) -> Parts:
@@ -98,50 +61,31 @@ def split(joint: Joint, choose: Chooser) -> Parts:
     tensors = [n for n in kept if isinstance(n.meta["val"], torch.Tensor)]
     tangents = [(p, t) for p, t in enumerate(joint.tangents) if t is not None]
     gradients = [(i, g) for i, g in enumerate(joint.gradients) if g is not None]
-    forward = _extract(joint, joint.inputs, (), [*joint.results, *tensors, *sizes], effects=True, name="Forward")
-    wanted = [g for _, g in gradients]
-    backward = _extract(joint, [*tensors, *sizes], [t for _, t in tangents], wanted, effects=False, name="Backward")
+    given, wanted = [*tensors, *sizes, *(t for _, t in tangents)], [g for _, g in gradients]
+    results = [*joint.results, *tensors, *sizes]
     late = [(p, descendants([t])) for p, t in tangents]
-    reached = tuple(frozenset(p for p, reach in late if g in reach) for g in wanted)
     return Parts(
-        forward,
-        backward,
-        len(tensors),
-        len(sizes),
-        tuple(p for p, _ in tangents),
-        tuple(i for i, _ in gradients),
-        reached,
+        forward=_extract(joint, joint.inputs, forward_order(joint, kept), results, "Forward"),
+        backward=_extract(joint, given, backward_order(joint, kept), wanted, "Backward"),
+        kept=tuple(tensors),
+        sizes=len(sizes),
+        tangents=tuple(p for p, _ in tangents),
+        gradients=tuple(i for i, _ in gradients),
+        reached_by=tuple(frozenset(p for p, reach in late if g in reach) for g in wanted),
     )
 
 
-def _extract(
-    joint: Joint,
-    given: Sequence[Node],
-    tangents: Sequence[Node],
-    wanted: Sequence[Node],
-    *,
-    effects: bool,
-    name: str,
-) -> GraphModule:
-    """The part of the joint graph from `given` to `wanted`, as a graph of its own."""
+def _extract(joint: Joint, given: Sequence[Node], order: Sequence[Node], wanted: Sequence[Node], name: str) -> GraphModule:
+    """A part of the joint graph, from `given` to `wanted`, as a graph of its own."""
     graph, copied = Graph(), {}
-    for node in (*given, *tangents):
+    for node in given:
         copied[node] = graph.placeholder(node.name)
         copied[node].meta = dict(node.meta)
-    roots = list(wanted)
-    if effects:
-        roots += [n for n in joint.graph.nodes if n.meta.get("phase") == "forward" and has_effect(n)]
-    needed = ancestors(roots, frozenset(copied))
-    for node in joint.graph.nodes:
-        if node in needed and node not in copied:
-            if node.op == "placeholder":
-                raise ValueError(f"{name} needs the input {node.name}, which was not kept")
-            copied[node] = graph.node_copy(node, copied.__getitem__)
-            copied[node].meta = dict(node.meta)
+    for node in order:
+        if node.op == "placeholder":
+            raise ValueError(f"{name} needs the input {node.name}, which was not kept")
+        copied[node] = graph.node_copy(node, copied.__getitem__)
+        copied[node].meta = dict(node.meta)
     graph.output([copied[n] for n in wanted])
-    return torch_private.LazyGraphModule(_constants(joint, needed), graph, name)
-
-
-def _constants(joint: Joint, needed: set[Node]) -> dict[str, Any]:
-    names = [str(n.target) for n in needed if n.op == "get_attr"]
-    return {name: joint.constants[name] for name in names}
+    constants = {str(n.target): joint.constants[str(n.target)] for n in order if n.op == "get_attr"}
+    return torch_private.LazyGraphModule(constants, graph, name)

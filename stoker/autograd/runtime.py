@@ -4,50 +4,26 @@ node.
 In:  a `Joint`'s outcomes, and the compiled forward and backward.
 Out: a function of the program's inputs that returns the tuple of its outputs.
 
-A training call is one autograd node. It keeps what the partition chose through `save_for_backward`, so that
-saved-tensor hooks and the engine's version checks work. Asked for gradients of gradients, it differentiates the
-captured program instead (`stoker.autograd.again`).
+A training call is one autograd node, `stoker._C.TrainingCall` (csrc/autograd_node.cpp). Here is worked out, once, what it
+must know. Asked for gradients of gradients, it differentiates the captured program instead (`stoker.autograd.again`).
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from stoker import torch_private
-from stoker.autograd.again import differentiate_again, snapshot
+from stoker import _C
+from stoker.autograd.again import Training, differentiate_again, random_state
 from stoker.autograd.inputs import shares_written
 from stoker.autograd.joint import Joint
 from stoker.autograd.outcome import Computed, Fixed, Given, Outcome, Rebuilt, Write
-from stoker.autograd.partition import Parts
+from stoker.autograd.walk import ancestors
 
 Compiled = Callable[..., Sequence[Any]]
-
-
-class Layout(NamedTuple):
-    """How a tensor lies in memory."""
-
-    size: Sequence[int]
-    stride: Sequence[int]
-    dtype: torch.dtype
-    device: torch.device
-
-
-@dataclass(frozen=True, slots=True)
-class Training:
-    """All a training call needs to know."""
-
-    joint: Joint
-    parts: Parts
-    forward: Compiled
-    backward: Compiled
-    captured: Callable[..., Any]
-    tangents: tuple[Layout | None, ...]
-    silent: tuple[int, ...]
-    random: bool
 
 
 def inference_call(joint: Joint, forward: Compiled) -> Callable[..., tuple[Any, ...]]:
@@ -58,20 +34,57 @@ def inference_call(joint: Joint, forward: Compiled) -> Callable[..., tuple[Any, 
     return lambda *inputs: finish(inputs, forward(*inputs))
 
 
-def training_call(training: Training) -> Callable[..., tuple[Any, ...]]:
-    """A call that leaves an autograd node behind."""
-    finish = _finisher(training.joint)
-    node = type("CompiledGraph", (_Node,), {"training": training})
-    apply = torch_private.function_apply(node)
-    transformed = torch_private.functorch_is_active
+def training_call(training: Training, forward: Compiled, backward: Compiled) -> Callable[..., tuple[Any, ...]]:
+    """A call that leaves an autograd node behind.
 
-    def call(*inputs: Any) -> tuple[Any, ...]:
-        if transformed():  # under vmap or torch.func.grad tensors are wrapped; the captured program takes those
-            return training.captured(*inputs)  # type: ignore[no-any-return]
-        results = apply(*inputs)
-        return results if finish is None else finish(inputs, results)  # type: ignore[no-any-return]
+    A backward with a true attribute `_boxed_call` (torch's name for the convention) takes its arguments in one list, and
+    empties it, so that each is freed after its last use.
+    """
+    joint, parts = training.joint, training.parts
+    ordinals = {position: ordinal for ordinal, position in enumerate(parts.tangents)}
+    call = _C.TrainingCall(
+        forward=forward,
+        backward=backward,
+        captured=training.captured,
+        again=functools.partial(differentiate_again, training),
+        random_state=functools.partial(random_state, training.random_devices) if training.random_devices else None,
+        boxed=bool(getattr(backward, "_boxed_call", False)),
+        results=len(joint.results),
+        kept=tuple(joint.inputs.index(n) if n.op == "placeholder" else -1 for n in parts.kept),
+        tangents=tuple((p, bool(joint.tangents[p].users), _layout(joint.tangents[p])) for p in parts.tangents),  # type: ignore[union-attr, arg-type]
+        gradients=tuple((i, tuple(ordinals[p] for p in reach)) for i, reach in zip(parts.gradients, parts.reached_by)),
+        inputs=_memories(training),
+    )
+    finish = _finisher(joint)
+    if finish is None:
+        return call
+    return lambda *inputs: finish(inputs, call(*inputs))
 
-    return call
+
+def _layout(tangent: torch.fx.Node) -> tuple[Any, ...] | None:
+    """How a gradient must be laid out; None if its sizes are symbolic."""
+    value = tangent.meta["val"]
+    if value.meta.symbolic:
+        return None
+    return tuple(value.shape), tuple(value.stride()), value.dtype, value.device
+
+
+def _memories(training: Training) -> str:
+    """A letter for each input: what the node remembers of it (`Memory` in csrc/autograd_node.cpp)."""
+    joint = training.joint
+    matter = ancestors(g for g in joint.gradients if g is not None)
+    written = {joint.inputs[w.index] for w in joint.writes}
+    letters = []
+    for node in joint.inputs:
+        if not isinstance(node.meta["val"], torch.Tensor):
+            letters.append("o")
+        elif node not in matter:
+            letters.append("s")
+        elif node in written:
+            letters.append("w")
+        else:
+            letters.append("k" if node in training.parts.kept else "h")
+    return "".join(letters)
 
 
 def guarded_call(
@@ -81,74 +94,16 @@ def guarded_call(
 
     The graph was traced for inputs in separate memory, and a write that others see would be lost.
     """
-    written = frozenset(w.index for w in joint.writes)
+    written = tuple(w.index for w in joint.writes)
     if not written:
         return call
 
     def checked(*inputs: Any) -> tuple[Any, ...]:
-        return captured(*inputs) if shares_written(inputs, written) else call(*inputs)  # type: ignore[no-any-return]
+        if _C.shares_storage(inputs, written) and shares_written(inputs, frozenset(written)):
+            return captured(*inputs)  # type: ignore[no-any-return]
+        return call(*inputs)
 
     return checked
-
-
-class _Node(torch.autograd.Function):
-    """One compiled graph in autograd's. A subclass has the `training` it runs."""
-
-    training: Training
-
-    @classmethod
-    def forward(cls, ctx: Any, *inputs: Any) -> tuple[Any, ...]:
-        training = cls.training
-        ctx.snapshot = snapshot(training, inputs)
-        values = training.forward(*inputs)
-        count, tensors = len(training.joint.results), training.parts.tensors
-        ctx.save_for_backward(*values[count : count + tensors])
-        ctx.sizes = values[count + tensors :]
-        ctx.layouts = training.tangents
-        if None in training.tangents:
-            ctx.layouts = tuple(_layout(values[p]) for p in training.parts.tangents)
-        ctx.set_materialize_grads(False)
-        if training.silent:
-            ctx.mark_non_differentiable(*(values[i] for i in training.silent))
-        return tuple(values[:count])
-
-    @classmethod
-    def backward(cls, ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        training = cls.training
-        parts = training.parts
-        result: list[torch.Tensor | None] = [None] * len(training.joint.inputs)
-        missing = frozenset(p for p in parts.tangents if gradients[p] is None)
-        if len(missing) == len(parts.tangents):
-            return tuple(result)
-        if torch.is_grad_enabled():
-            return differentiate_again(training, ctx.snapshot, gradients)
-        tangents = [_tangent(gradients[p], *like) for p, like in zip(parts.tangents, ctx.layouts)]
-        found = training.backward(*ctx.saved_tensors, *ctx.sizes, *tangents)
-        for index, gradient, needs in zip(parts.gradients, found, parts.reached_by):
-            if not (needs and needs <= missing):
-                result[index] = gradient
-        return tuple(result)
-
-
-def _layout(result: torch.Tensor) -> Layout:
-    """The layout of a result's gradient, for results of symbolic size (see `joint._tangent`)."""
-    stride = result.stride()
-    if 0 in stride:
-        stride = torch.empty(result.shape, device="meta").stride()
-    return Layout(result.shape, stride, result.dtype, result.device)
-
-
-def _tangent(
-    gradient: torch.Tensor | None, size: Any, stride: Any, dtype: torch.dtype, device: torch.device
-) -> torch.Tensor:
-    """A gradient laid out as it was traced; zeros where there is none."""
-    if gradient is None:
-        return torch.empty_strided(size, stride, dtype=dtype, device=device).zero_()
-    if gradient.stride() == stride and gradient.dtype is dtype:
-        return gradient
-    if gradient.layout is not torch.strided:
-        gradient = gradient.to_dense()
-    return torch.empty_strided(size, stride, dtype=dtype, device=device).copy_(gradient)
 
 
 def _finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[Any, ...]] | None:
@@ -157,9 +112,13 @@ def _finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[An
     if not writes and not moves and outcomes == tuple(Computed(i) for i in range(len(joint.results))):
         return None
 
-    early, late = [w for w in writes if not w.moved], [w for w in writes if w.moved]
+    plain = [w for w in writes if not w.moved and not w.differentiable]
+    early, late = [w for w in writes if not w.moved and w.differentiable], [w for w in writes if w.moved]
 
     def finish(inputs: Sequence[Any], results: Sequence[Any]) -> tuple[Any, ...]:
+        with torch.no_grad():
+            for write in plain:
+                inputs[write.index].copy_(results[write.position])
         for write in early:
             _write(write, inputs, results)
         outputs = tuple(_output(outcome, inputs, results) for outcome in outcomes)

@@ -236,7 +236,10 @@ class Attributes:
             "__suppress_context__",
             "args",
         ):
-            value.links[name] = new
+            if name == "args":
+                value.set_args(self, new.items_list(self))
+            else:
+                value.link(self, name, new)
             return
         attributes = value.attributes(self) if isinstance(value, ObjectValue) else None
         if attributes is None:

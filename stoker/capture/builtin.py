@@ -84,9 +84,16 @@ def pure(*reals: Any) -> None:
     _pure_kept.extend(reals)
 
 
+NAMED: dict[str, Any] = {"torch.onnx.is_in_onnx_export": False}
+"""Answers of functions in modules that are not worth importing to name them."""
+
+
 def handler_for(real: Any) -> Handler | None:
     found = _handlers.get(id(real))
-    return found[1] if found is not None and found[0] is real else None
+    if found is not None and found[0] is real:
+        return found[1]
+    name = f"{real.__module__}.{real.__name__}" if isinstance(real, types.FunctionType) else None
+    return (lambda m, args, kwargs: Constant(NAMED[name])) if name in NAMED else None
 
 
 def apply(m: Machine, call: Callable[..., Value], function: Any, args: Arguments, kwargs: Keywords) -> Value:
@@ -138,10 +145,19 @@ def tensor_method(m: Machine, receiver: Any, name: str, args: Arguments, kwargs:
 
 def constant_method(m: Machine, receiver: Constant, name: str, args: Arguments, kwargs: Keywords) -> Value:
     """A method of a number, string, dtype, ...: run for real."""
+    if name in ("__enter__", "__exit__"):
+        raise Break("a context manager", f"{receiver.describe()} is entered other than by `with`")
+    if isinstance(receiver.value, str) and name in ("format", "format_map"):
+        shown = [m.plain(a, "formatting") for a in args]
+        return Constant(m.run_real(lambda: getattr(receiver.value, name)(*shown, **_shown(m, kwargs))))
     values = [m.constant_of(a, f"an argument of {name!r}") if _needs(a) else a.items_list(m) for a in args]
     plain = [[m.constant_of(e, name) for e in v] if isinstance(v, list) else v for v in values]
     named = {k: m.constant_of(v, f"an argument of {name!r}") for k, v in kwargs.items()}
     return m.wrap_constant(m.run_real(lambda: getattr(receiver.value, name)(*plain, **named)))
+
+
+def _shown(m: Machine, kwargs: Keywords) -> dict[str, Any]:
+    return {name: m.plain(value, "formatting") for name, value in kwargs.items()}
 
 
 def _needs(value: Value) -> bool:
@@ -162,12 +178,13 @@ def fold_pure(m: Machine, real: Any, args: Arguments, kwargs: Keywords) -> Value
     owner = getattr(real, "__self__", None)
     if id(real) not in PURE and not (isinstance(owner, types.ModuleType) and owner in PURE_MODULES):
         return None
-    values = [m.constant_of(a, f"an argument of {describe(real)}") for a in args]
-    named = {name: m.constant_of(a, f"an argument of {describe(real)}") for name, a in kwargs.items()}
+    values = [m.plain(a, f"an argument of {describe(real)}") for a in args]
+    named = {name: m.plain(a, f"an argument of {describe(real)}") for name, a in kwargs.items()}
     return m.wrap_constant(m.run_real(functools.partial(real, **named), *values))
 
 
 PURE_MODULES = (math, operator)
+PLAIN_CLASSES = (int, float, complex, bool, str, bytes)
 
 
 def describe(real: Any) -> str:

@@ -6,23 +6,28 @@ Out: a `Captured`: graph, guards and effects as three things one can print, and 
 
 from __future__ import annotations
 
+import contextlib
+import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.autograd.graph import saved_tensors_hooks
 from torch.fx import GraphModule, Node
 
-from stoker import _C
+from stoker import _C, torch_private
 from stoker.bytecode import assemble, build
 from stoker.capture import builtins as _fills_the_tables  # noqa: F401
 from stoker.capture.emit import Emitter
+from stoker.capture.inline import MAXIMUM_DEPTH
 from stoker.capture.leave import leave_by_break, leave_by_return
 from stoker.capture.machine import Machine, Request, StepBreak, Steps, Stop, TorchModes
 from stoker.capture.policy import Policy
 from stoker.capture.sizes import History
 from stoker.capture.tidy import tidy
+from stoker.capture.values.context import leave_scope
 from stoker.errors import Break, BreakReason, CaptureBug, GraphBreakError, SkipFrame
 from stoker.guard.guard import Guard, NotSameAs, TypeAttributes
 from stoker.guard.program import SizeRelations, compile_guards, slots_needed
@@ -63,7 +68,7 @@ def capture(
     for _ in range(MAXIMUM_RESTARTS):
         state = _C.torch_state()
         machine = Machine(request, policy, history, dynamic)
-        with TorchModes():
+        with TorchModes(), closing_scopes(machine), room_for_recursion(), _no_saved_tensors_hooks():
             try:
                 stop = machine.evaluate(steps)
                 return finish(machine, stop, compile_graph, state)
@@ -76,6 +81,37 @@ def capture(
                     raise GraphBreakError(_reason(found)) from found
                 raise SkipFrame(f"what the break would leave cannot be rebuilt: {found}") from found
     raise CaptureBug(f"capture of {request.code.co_qualname} did not settle: {steps.reason}")
+
+
+def _same(tensor: torch.Tensor) -> torch.Tensor:
+    """Fake tensors that autograd saves while capturing are no business of hooks that the user set."""
+    return tensor
+
+
+def _no_saved_tensors_hooks() -> contextlib.AbstractContextManager[Any]:
+    active = torch_private.top_saved_tensors_hooks(False) is not None
+    return saved_tensors_hooks(_same, _same) if active else contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def closing_scopes(m: Machine) -> Iterator[None]:
+    """Leave the real scopes that evaluation entered and did not leave."""
+    try:
+        yield
+    finally:
+        for scope in reversed(m.open_scopes):
+            leave_scope(scope.scope)
+
+
+@contextlib.contextmanager
+def room_for_recursion() -> Iterator[None]:
+    """A call of the program takes a dozen calls of the evaluator."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit + 20 * MAXIMUM_DEPTH)
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def _reason(found: Break) -> BreakReason:
@@ -92,6 +128,8 @@ def finish(m: Machine, stop: Stop, compile_graph: GraphCompiler, state: Any) -> 
         assert stop.reason is not None
         if not any(node.op != "placeholder" for node in m.graph.nodes) and not m.mutated and not m.deferred:
             _refuse_empty(m, stop)
+        for scope in reversed(m.open_scopes):
+            scope.leave_graph(m)
         leave_by_break(e, stop.instruction)
     tail, e.code = e.code, []
     graph_module = _call_graph(m, e, compile_graph, stop.instruction is not None)

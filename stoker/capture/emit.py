@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from stoker.bytecode import Instruction, build
+from stoker.capture.suspend import emit_generator
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import CellValue, FunctionValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue, ObjectValue
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 Code = list[Instruction]
+HEAP_TYPE = 1 << 9
 
 
 class Emitter:
@@ -56,6 +58,15 @@ class Emitter:
             self.code += build.load_closure(value.root_name)
         else:
             value.emit(self)
+            if value.has_identity and id(value) not in self.names:
+                self.name_top(value)
+
+    def load_last(self, value: Value) -> None:
+        """Push a value that nothing after it will load again."""
+        if isinstance(value, TupleValue) and value.source is None and id(value) not in self.names:
+            value.emit(self)
+        else:
+            self.load(value)
 
     def load_source(self, source: Source) -> None:
         match source:
@@ -169,12 +180,21 @@ class Emitter:
         cls = Constant(value.cls)
         if isinstance(value, ExceptionValue):
             self.call_function(value.cls.__new__, [cls, *value.storage.raw_elements()])  # type: ignore[union-attr]
+            self.init_exception(value)
         elif value.storage is None:
             self.call_function(object.__new__, [cls])
         else:
             self.new_with_storage(value, cls)
         self.name_top(value)
         self.fill_instance(value)
+
+    def init_exception(self, value: ExceptionValue) -> None:
+        """With the exception on the stack: exceptions written in C take fields from their arguments in `__init__`."""
+        base = next(cls for cls in value.cls.__mro__ if not cls.__flags__ & HEAP_TYPE)
+        if base.__init__ is BaseException.__init__ or value.storage is None:
+            return
+        self.name_top(value)
+        self.method_call(value, base.__init__, value.storage.raw_elements())  # type: ignore[attr-defined]
 
     def new_with_storage(self, value: InstanceValue, cls: Value) -> None:
         storage = value.storage
@@ -223,14 +243,17 @@ class Emitter:
         if value._keyword_defaults:
             table = DictValue({k: (Constant(k), v) for k, v in value._keyword_defaults.items()})
             self.store_attribute(value, "__kwdefaults__", table)
+        if value.annotations is not None:
+            table = value.annotations_dict(self.m)
+            if table._entries:
+                self.store_attribute(value, "__annotations__", table)
         attributes = value._attributes
         if attributes is not None:
             for key, attribute in attributes._entries.values():
                 self.store_attribute(value, key.constant(), attribute)
 
-    def load_pending_generator(self, value: GeneratorValue) -> None:
-        """A generator that has not started: call its function anew."""
-        self.m.emit_pending_generator(self, value)
+    def new_generator(self, value: GeneratorValue) -> None:
+        emit_generator(self, value)
 
     # The whole.
 

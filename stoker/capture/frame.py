@@ -82,6 +82,10 @@ class Frame:
         del self.stack[-count:]
         return found
 
+    def clear(self) -> None:
+        """Let go of everything, as a frame does that has returned."""
+        self.locals, self.cells, self.stack = {}, {}, []
+
     def jump(self, target: Instruction) -> None:
         self.position = self.program.index[id(target)]
 

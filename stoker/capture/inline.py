@@ -7,13 +7,16 @@ Requirements:
 
 from __future__ import annotations
 
+import enum
 import inspect
 import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from stoker import torch_private
 from stoker.capture import builtin
+from stoker.capture.dispatching import SINGLE_DISPATCH, dispatch_by_class
 from stoker.capture.frame import Frame, program_of
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
@@ -25,14 +28,15 @@ from stoker.capture.values.module import ModuleValue
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Arguments, Exhausted, Keywords, Value
-from stoker.errors import Break, Raised
+from stoker.errors import Break, Raised, SkipFrame
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
-MAXIMUM_DEPTH = 400
+MAXIMUM_DEPTH = 200
+AFTER_YIELD_FROM = 2  # RESUME's argument
 
 
 class Calls:
@@ -50,6 +54,8 @@ class Calls:
                 return handler(self, args, kwargs)
             if self.policy.is_graph_function(real):
                 return self.graph_call(real, args, kwargs)
+            if function.code is SINGLE_DISPATCH:
+                return dispatch_by_class(self, function, args)
             refusal = self.policy.refuse_inline(real)
             if refusal is not None:
                 raise Break(f"a call of `{real.__qualname__}`", refusal)
@@ -66,7 +72,7 @@ class Calls:
         for name, cell in zip(code.co_freevars, function.closure(self), strict=True):
             frame.cells[name] = cell
         if code.co_flags & GENERATOR:
-            return GeneratorValue(frame)
+            return GeneratorValue(frame, self.abandoned)
         return self.run_inlined(frame)
 
     def run_inlined(self: Machine, frame: Frame) -> Value:
@@ -93,7 +99,9 @@ class Calls:
                 generator.started = True
                 raise raised
             if raised is not None:
-                self.unwind(frame, frame.instructions[frame.position - 1], raised)
+                yielded = self.throw_into(frame, raised)
+                if yielded is not None:
+                    return yielded
             elif generator.started:
                 frame.push(sent if sent is not None else Constant(None))
             generator.started = True
@@ -102,9 +110,41 @@ class Calls:
         finally:
             self.depth -= 1
             self.current = caller
+            frame.parent = None
         if frame.yielded is not None:
             return frame.yielded
         generator.result = result if result is not None else Constant(None)
+        return None
+
+    def close_abandoned(self: Machine) -> None:
+        """Run what is left of generators that went out of reach while they waited inside `try`."""
+        while self.abandoned:
+            generator = GeneratorValue(self.abandoned.pop(), [])
+            generator.started = True
+            generator.method_close(self)
+
+    def throw_into(self: Machine, frame: Frame, raised: Raised) -> Value | None:
+        """Raise at the yield where a frame waits, or first in the iterator that its `yield from` waits for."""
+        waits = frame.instructions[frame.position]
+        if (
+            waits.name == "RESUME"
+            and waits.value & 3 == AFTER_YIELD_FROM
+            and isinstance(frame.stack[-1], GeneratorValue)
+        ):
+            inner, send = frame.stack[-1], frame.instructions[frame.position - 2]
+            assert send.name == "SEND"
+            try:
+                if issubclass(raised.value.python_type(), GeneratorExit):
+                    inner.method_close(self)
+                else:
+                    return inner.resume(self, None, raised)
+            except Exhausted:
+                self.finish_send(frame, inner.take_result() or Constant(None))
+                frame.jump(send.value)
+                return None
+            except Raised as other:
+                raised = other
+        self.unwind(frame, frame.instructions[frame.position - 1], raised)
         return None
 
     def bind_arguments(self: Machine, function: FunctionValue, args: Arguments, kwargs: Keywords) -> dict[str, Value]:
@@ -176,6 +216,10 @@ class Calls:
             return handler(self, args, kwargs)
         if isinstance(real, (types.MethodDescriptorType, types.WrapperDescriptorType)):
             return self.call_descriptor(real, args, kwargs)
+        if isinstance(real, types.ClassMethodDescriptorType) and args and isinstance(args[0], ClassValue):
+            return self.call_class_method(args[0].real, real, args[1:], kwargs)
+        if isinstance(real, torch_private.CustomOpDef):
+            return self.graph_call(torch_private.overload_of(real), args, kwargs)
         if self.policy.is_graph_function(real):
             return self.graph_call(real, args, kwargs)
         folded = builtin.fold_pure(self, real, args, kwargs)
@@ -222,9 +266,13 @@ class Calls:
         handler = builtin.handler_for(cls)
         if handler is not None:
             return handler(self, args, kwargs)
+        if issubclass(cls, enum.Enum):
+            return self.wrap_object(self.run_real(cls, *(self.constant_of(a, "an enum's value") for a in args)))
         meta_call = self.class_lookup(type(cls), "__call__")
         if isinstance(meta_call, types.FunctionType):
             return self.call(self.bind(meta_call, self.wrap_object(cls), type(cls)), args, kwargs)
+        if isinstance(meta_call, type):
+            return self.call_class(meta_call, args, kwargs)
         return self.construct(cls, args, kwargs)
 
     def construct(self: Machine, cls: type, args: Arguments, kwargs: Keywords) -> Value:
@@ -239,7 +287,9 @@ class Calls:
             return made
         init = self.class_lookup(cls, "__init__")
         if isinstance(init, types.FunctionType):
-            self.call(self.bind(init, made, cls), args, kwargs)
+            result = self.call(self.bind(init, made, cls), args, kwargs)
+            if not (isinstance(result, Constant) and result.value is None):
+                self.raise_(TypeError, f"__init__() should return None, not '{result.python_type().__name__}'")
         elif init is not object.__init__ and not isinstance(made, ExceptionValue):
             builtin.builtin_init(self, made, init, args, kwargs)
         return made
@@ -248,6 +298,12 @@ class Calls:
         """`object.__new__` and the constructors of built-in bases."""
         if cls.__flags__ & inspect.TPFLAGS_IS_ABSTRACT:
             self.raise_(TypeError, f"Can't instantiate abstract class {cls.__name__}")
+        if isinstance(self.class_lookup(cls, "__del__"), types.FunctionType):
+            raise SkipFrame(f"{cls.__qualname__} has a __del__: it must run when the last reference goes, not later")
+        if issubclass(cls, OSError) and len(args) > 1:
+            raise Break(
+                f"construction of {cls.__qualname__}", "an OSError takes fields from its arguments, and its class too"
+            )
         if issubclass(cls, BaseException):
             return ExceptionValue(cls, list(args))
         if issubclass(cls, torch.nn.Module):
@@ -269,6 +325,17 @@ class Calls:
         if handler is not None:
             return handler(self, args, kwargs)
         raise Break(f"a call of {builtin.describe(real)}", "it is written in C and not known to capture")
+
+    def call_class_method(self: Machine, cls: type, real: Any, args: Arguments, kwargs: Keywords) -> Value:
+        """`dict.fromkeys(...)`, `int.from_bytes(...)`, `chain.from_iterable(...)`."""
+        handler = builtin.CLASS_METHODS.get((real.__objclass__, real.__name__))
+        if handler is not None and cls is real.__objclass__:
+            return handler(self, args, kwargs)
+        if cls in builtin.PLAIN_CLASSES:
+            values = [self.plain(a, f"{cls.__name__}.{real.__name__}()") for a in args]
+            named = {name: self.plain(a, f"{cls.__name__}.{real.__name__}()") for name, a in kwargs.items()}
+            return self.wrap_constant(self.run_real(lambda: getattr(cls, real.__name__)(*values, **named)))
+        raise Break(f"a call of `{cls.__qualname__}.{real.__name__}`", "it is written in C and not known to capture")
 
     def exhaust(self: Machine, iterator: Value) -> list[Value]:
         found = []

@@ -8,6 +8,9 @@ instruction, a jump target, an exception handler.
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import sys
+import types
 from dataclasses import dataclass, field
 
 from stoker.bytecode import VERSION, Handler, Instruction, build
@@ -27,7 +30,10 @@ from stoker.capture.resume import (
     results_count,
     resume_function,
 )
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.function import cell_contents
 from stoker.capture.values.instance import PreviousException
+from stoker.capture.values.iterator import GeneratorValue, RunningIterator
 from stoker.capture.values.value import Lazy, Null, Value
 from stoker.errors import SkipFrame
 from stoker.guard.source import Local
@@ -43,12 +49,13 @@ CONDITIONAL = frozenset(
     ]
 )
 READS_LOCAL = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "DELETE_FAST"})
+GENERATOR = types.GeneratorType
 WITH_NULL = "Nv" if NULL_BEFORE_CALLABLE else "vN"
 
 
 def leave_by_return(e: Emitter, value: Value) -> None:
     e.effects()
-    e.load(value)
+    e.load_last(value)
     e.code += build.return_value()
 
 
@@ -74,9 +81,11 @@ def leave_by_break(e: Emitter, instruction: Instruction) -> None:
     depth = len(frame.stack) - count
     if depth < 0:
         raise SkipFrame(f"{instruction.name} takes more than the stack holds")
-    below, operands = frame.stack[:depth], frame.stack[depth:]
+    stack = _with_dead_markers_replaced(frame)
+    below, operands = stack[:depth], stack[depth:]
     if any(isinstance(value, PreviousException) for value in operands):
         raise SkipFrame(f"capture cannot break at {instruction.name} inside an exception handler's own bookkeeping")
+    _refuse_frame_readers(instruction, operands)
     state = _Break(e, m, frame, instruction, below, operands, [], list(frame.handled))
     e.effects()
     _keep_cells(state)
@@ -84,12 +93,51 @@ def leave_by_break(e: Emitter, instruction: Instruction) -> None:
     _place_locals(state)
     for exception in state.handled:
         e.load(exception)
-        e.code += enter_handler()
+        known = exception.source is not None and getattr(exception, "positions", None) is None
+        e.code += enter_handler() if known else _raise_anew(state, exception)
     for operand in operands:
         e.load(operand)
     if instruction.name in READS_LOCAL and instruction.value not in frame.locals:
         _unbind(state, instruction.value)
     _run(state)
+
+
+FRAME_READERS = (eval, exec, locals, vars, dir, super, sys._getframe, inspect.currentframe, inspect.stack)
+FRAME_READER_NAMES = frozenset({"locals", "vars", "dir", "eval", "exec"})
+
+
+def _refuse_frame_readers(instruction: Instruction, operands: list[Value]) -> None:
+    """A call that looks at its caller's frame would see the replacement code's."""
+    if not instruction.name.startswith("CALL"):
+        return
+    for value in operands:
+        real = getattr(value, "real", None)
+        if any(real is reader for reader in FRAME_READERS):
+            raise SkipFrame(f"{real.__name__}() looks at the frame of the function that calls it")  # type: ignore[union-attr]
+
+
+def _with_dead_markers_replaced(frame: Frame) -> list[Value]:
+    """The stack. POP_EXCEPT takes a copy of the marker of what was handled before: the original is then a plain value."""
+    active = len(frame.handled)
+    found: list[Value] = []
+    for value in frame.stack:
+        if isinstance(value, PreviousException):
+            active -= 1
+            if active < 0:
+                value = value.previous or Constant(None)
+        found.append(value)
+    return found
+
+
+def _raise_anew(s: _Break, exception: Value) -> Code:
+    """With a rebuilt exception on the stack: raise it at the line where the program raised it, and handle it here.
+
+    So its traceback has that line, should the program raise it again."""
+    positions = getattr(exception, "positions", None)
+    depth = s.handled.index(exception)
+    landing = enter_handler()
+    landing[0].handler = None
+    return [Instruction("RAISE_VARARGS", 1, positions=positions, handler=Handler(landing[0], depth, False)), *landing]
 
 
 def _keep_cells(s: _Break) -> None:
@@ -114,7 +162,7 @@ def _keep_stack(s: _Break) -> None:
 
 def _place_locals(s: _Break) -> None:
     """Give live locals a name that resume calls load; parameters are never overwritten, since sources read them."""
-    live = _live(s, s.instruction) | frozenset(_leading(s))
+    live = _live(s, s.instruction) | frozenset(_leading(s)) | _kept_alive(s)
     parameters = s.m.request.code.co_varnames[: len(s.m.request.bound)]
     for name in sorted(live):
         value = s.frame.locals.get(name)
@@ -136,8 +184,7 @@ def _already_there(name: str, value: Value) -> bool:
 
 
 def _live(s: _Break, instruction: Instruction) -> frozenset[str]:
-    origin = s.frame.program.origin
-    return origin.live_locals[origin.index[id(instruction)]]
+    return s.frame.program.origin.live_locals[_index(s, instruction)]
 
 
 def _run(s: _Break) -> None:
@@ -179,11 +226,35 @@ def _native(s: _Break) -> tuple[Code, str]:
         before = [Instruction("KW_NAMES", names)] if names else []
         before += [Instruction("PRECALL", i.value)] if HAS_PRECALL else []
         return [*before, _copy(i)], VALUE_MARK
+    if i.name == "RERAISE":
+        error = s.operands[-1]
+        if error.source is None:
+            return [Instruction("RAISE_VARARGS", 1, positions=getattr(error, "positions", None))], ""
+        return [Instruction("RERAISE", 0, positions=i.positions)], ""
+    if i.name in READS_LOCAL:
+        return [dataclasses.replace(_copy(i), value=s.places.get(i.value, i.value))], VALUE_MARK * results_count(
+            i, jump=False
+        )
+    if i.name == "DELETE_DEREF" and i.value not in s.m.request.code.co_freevars:
+        return build.load_fast(f"__cell_{i.value}") + build.delete_attr("cell_contents"), ""
+    if i.name == "LOAD_DEREF" and i.value not in s.m.request.code.co_freevars:
+        return _read_cell(s), VALUE_MARK
     if i.name == "LOAD_METHOD" or (i.name == "LOAD_ATTR" and i.flag):
         return [Instruction("LOAD_ATTR", i.value, positions=i.positions)], WITH_NULL
     if i.name == "LOAD_GLOBAL" and i.flag:
         return [Instruction("LOAD_GLOBAL", i.value, positions=i.positions)], WITH_NULL
     return [_copy(i)], VALUE_MARK * results_count(i, jump=False)
+
+
+def _read_cell(s: _Break) -> Code:
+    """LOAD_DEREF of a cell that the replacement code has as a plain local."""
+    name = s.instruction.value
+    free = name in s.frame.program.origin.code.co_freevars
+    arguments = [build.load_fast(f"__cell_{name}"), build.load_const(name), build.load_const(free)]
+    code = build.call(build.load_const(cell_contents), *arguments)
+    for part in code:
+        part.positions = s.instruction.positions
+    return code
 
 
 def _copy(i: Instruction) -> Instruction:
@@ -239,7 +310,9 @@ def _continue_in_handler(s: _Break) -> None:
 
 def _resume(s: _Break, target: int, marks: str, stack_names: list[str]) -> None:
     origin = s.frame.program.origin
-    live = tuple(sorted(name for name in origin.live_locals[target] if name in s.frame.locals or _stored_by(s, name)))
+    wanted = origin.live_locals[target] | _kept_alive(s)
+    deleted = s.instruction.value if s.instruction.name == "DELETE_FAST" else None
+    live = tuple(sorted(name for name in wanted if name in s.frame.locals and name != deleted))
     leading = _leading(s)
     live = tuple(name for name in live if name not in leading)
     continuation = Continuation(origin, target, marks, live, leading)
@@ -262,9 +335,18 @@ def _leading(s: _Break) -> tuple[str, ...]:
     return first if "__class__" in code.co_freevars and code.co_argcount and first[0] in s.frame.locals else ()
 
 
-def _stored_by(s: _Break, name: str) -> bool:
-    """May the instruction that runs natively itself bind this local? None that can break does."""
-    return False
+def _kept_alive(s: _Break) -> frozenset[str]:
+    """Unused locals that stay: all where the code asks for `locals()`; else generators, closed only when it returns."""
+    code = s.frame.program.origin.code
+    if not FRAME_READER_NAMES.isdisjoint(code.co_names):
+        return frozenset(name for name in code.co_varnames if name in s.frame.locals)
+    found = set()
+    for name in code.co_varnames:
+        value = s.frame.locals.get(name)
+        known = value.forced or value if type(value) is Lazy else value
+        if isinstance(known, (GeneratorValue, RunningIterator)) or isinstance(getattr(known, "real", None), GENERATOR):
+            found.add(name)
+    return frozenset(found)
 
 
 def _closure(names: tuple[str, ...]) -> Code:

@@ -10,6 +10,7 @@ Requirements:
 
 from __future__ import annotations
 
+import functools
 import itertools
 import linecache
 import types
@@ -20,6 +21,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from stoker import torch_private
 from stoker.bytecode import Instruction
 from stoker.capture.attribute import Attributes
 from stoker.capture.effect import Effects
@@ -87,10 +89,14 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Effects):
         self.fake_mode = FakeMode(self.env)
         self.sizes = Sizes(self.env, history, dynamic)
         self.depth = self.mode_changes = 0
+        self.open_scopes: list[Any] = []
+        self.abandoned: list[Frame] = []
+        self.raised_at: dict[int, tuple[int, Value]] = {}
         self.names: set[str] = set()
         self.inlined: set[types.CodeType] = set()
         self.counter = itertools.count()
-        self.root = self.current = self.root_frame()
+        self.root = self.root_frame()
+        self.current: Frame = self.root
 
     tensor_functions = Policy.tensor_functions()
 
@@ -117,12 +123,17 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Effects):
             count += 1
             try:
                 outcome = HANDLERS[instruction.name](self, frame, instruction)
+                if outcome is not None:
+                    frame.clear()
+                if self.abandoned:
+                    self.close_abandoned()
             except Raised as raised:
                 self.current = frame
+                first = self.raised_at.setdefault(id(raised.value), (count - 1, raised.value))[0]
                 try:
                     self.unwind(frame, instruction, raised)
                 except Raised as escaped:
-                    raise StepBreak(count - 1, self.escaping(escaped)) from raised
+                    raise StepBreak(first, self.escaping(escaped)) from raised
                 outcome = None
             except Break as reason:
                 self.blame(reason)
@@ -150,6 +161,8 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Effects):
             frame.position += 1
             try:
                 outcome = HANDLERS[instruction.name](self, frame, instruction)
+                if self.abandoned:
+                    self.close_abandoned()
             except Raised as raised:
                 self.current = frame
                 self.unwind(frame, instruction, raised)
@@ -165,9 +178,11 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Effects):
         handler = instruction.handler
         if handler is None:
             raise raised
+        if frame is self.root and isinstance(raised.value, ExceptionValue) and raised.value.positions is None:
+            raised.value.positions = instruction.positions
         if isinstance(raised.value, ExceptionValue) and frame.handled and "__context__" not in raised.value.links:
             if frame.handled[-1] is not raised.value:
-                raised.value.links["__context__"] = frame.handled[-1]
+                raised.value.link(self, "__context__", frame.handled[-1])
         del frame.stack[handler.depth :]
         if handler.lasti:
             frame.push(Constant(0))
@@ -216,7 +231,7 @@ class TorchModes:
         dtype = torch.get_default_dtype()
         cache = torch.is_autocast_cache_enabled()
         self.saved = [
-            lambda: torch._C._set_grad_enabled(grad),
+            lambda: torch_private.set_grad_enabled(grad),
             lambda: torch.set_default_dtype(dtype),
             lambda: torch.set_autocast_cache_enabled(cache),
         ]
@@ -224,6 +239,8 @@ class TorchModes:
             enabled, kind = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
             self.saved.append(lambda d=device, e=enabled: torch.set_autocast_enabled(d, e))
             self.saved.append(lambda d=device, k=kind: torch.set_autocast_dtype(d, k))
+        for get, set_ in torch_private.ATTENTION_SWITCHES.values():
+            self.saved.append(functools.partial(set_, get()))
         self.inference = inference
         return self
 

@@ -14,6 +14,9 @@ from typing import Any
 
 import torch
 
+from stoker import torch_private
+from stoker.marks import ALLOWED_IN_GRAPH
+
 TORCH = str(Path(torch.__file__).parent)
 STOKER = str(Path(__file__).parent.parent)
 STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"]
@@ -24,7 +27,6 @@ GRAPH_MODULES = frozenset(
 )
 # Functions of GRAPH_MODULES that are ordinary Python after all: they look at types, or take functions.
 ENTERED = frozenset({"torch.nn.functional.has_torch_function", "torch.functional.broadcast_shapes"})
-GRAPH_NAMESPACES = (torch, torch.Tensor, torch._C._nn, torch._C._VariableFunctions)
 
 # Frames of these files are run by CPython: there is nothing for a graph in them, or they must not be entered.
 SKIPPED_FILES: tuple[tuple[str, str], ...] = (
@@ -52,8 +54,6 @@ ROOT_ALLOWED = (f"{TORCH}/nn/modules", STANDARD_LIBRARY + "/site-packages", STAN
 
 class Policy:
     """The decisions, with what the user added to them."""
-
-    allowed_in_graph: set[Any] = set()
 
     @staticmethod
     @functools.cache
@@ -84,16 +84,16 @@ class Policy:
             "__ipow__",
         ]
         found = {vars(torch.Tensor).get(name) for name in names} | {
-            vars(torch._C.TensorBase).get(name) for name in names
+            vars(torch_private.TensorBase).get(name) for name in names
         }
         return frozenset(f for f in found if isinstance(f, types.FunctionType))
 
     def is_graph_function(self, real: Any) -> bool:
         """Is a call of this function one node of the graph?"""
-        if isinstance(real, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        if isinstance(real, (torch_private.OpOverload, torch_private.OpOverloadPacket)):
             return True
         try:
-            if real in self.allowed_in_graph:
+            if real in ALLOWED_IN_GRAPH:
                 return True
         except TypeError:
             return False
@@ -118,6 +118,14 @@ class Policy:
             return refused
         return next((reason for prefix, reason in ROOT_SKIPPED if filename.startswith(prefix)), None)
 
+    def refuse_now(self) -> str | None:
+        """Why nothing is captured at this moment, whatever the function; None if it may be."""
+        if any(not isinstance(mode, torch_private.DeviceContext) for mode in torch_private.function_modes()):
+            return "a torch function mode of the user's is active: it must see every call"
+        if torch_private.function_transform_active():
+            return "a transform of torch.func is active: its tensors are wrapped"
+        return None
+
     def is_library(self, filename: str) -> bool:
         """Does the user not care about lines of this file?"""
         return filename.startswith((STANDARD_LIBRARY, TORCH, STOKER)) or "site-packages" in filename
@@ -125,39 +133,29 @@ class Policy:
 
 ENTERED_FILES = (
     f"{STOKER}/capture/polyfill",
+    f"{TORCH}/__init__.py",
     f"{TORCH}/_jit_internal.py",
     f"{TORCH}/_tensor.py",
     f"{TORCH}/_utils.py",
     f"{TORCH}/_lobpcg.py",
     f"{TORCH}/autograd/grad_mode.py",
     f"{TORCH}/_VF.py",
+    f"{TORCH}/_functorch/functional_call.py",
 )
 
 
 @functools.cache
 def _graph_builtins() -> frozenset[int]:
     """Identities of torch's operators that are written in C."""
-    found = set()
-    for namespace in (torch._C._VariableFunctions, torch._C._nn, torch._C._special, torch._C._linalg, torch._C._fft):
-        for name in dir(namespace):
-            member = getattr(namespace, name)
-            if isinstance(member, (types.BuiltinFunctionType, types.BuiltinMethodType)) and not name.startswith("__"):
-                found.add(id(member))
-    for name in ("_linalg", "_fft", "_nested", "_sparse"):
-        namespace = getattr(torch._C, name, None)
-        found.update(id(getattr(namespace, n)) for n in dir(namespace) if callable(getattr(namespace, n, None)))
-    return frozenset(found)
-
-
-@functools.cache
-def _torch_builtin_names() -> frozenset[str]:
-    return frozenset(name for name in dir(torch._C._VariableFunctions) if not name.startswith("__"))
+    spaces = torch_private.operator_namespaces
+    members = (getattr(space, name) for space in spaces for name in dir(space) if not name.startswith("__"))
+    return frozenset(id(member) for member in members if isinstance(member, types.BuiltinFunctionType))
 
 
 def _is_graph_function(real: Any) -> bool:
     if isinstance(real, (types.BuiltinFunctionType, types.BuiltinMethodType)):
         owner = getattr(real, "__self__", None)
-        if owner is torch._C._VariableFunctions or owner is torch._C._VariableFunctionsClass:
+        if owner is not None and owner in torch_private.operator_owners:
             return True
         module = getattr(owner, "__name__", "") if isinstance(owner, types.ModuleType) else ""
         return id(real) in _graph_builtins() or module.startswith(

@@ -18,8 +18,10 @@ from stoker.bytecode.versions import NULL_BEFORE_CALLABLE
 from stoker.capture.frame import Frame
 from stoker.capture.values.classes import ClassValue, SuperValue
 from stoker.capture.values.constant import Constant
+from stoker.capture.values.context import ScopeValue
 from stoker.capture.values.function import BuiltinValue, FunctionValue, MethodValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
+from stoker.capture.values.iterator import GeneratorValue
 from stoker.capture.values.mapping import pairs_of
 from stoker.capture.values.sequence import SequenceValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
@@ -70,6 +72,8 @@ class Protocol:
         """The known object behind a value; symbolic numbers are specialised under a guard."""
         if isinstance(value, SymbolicValue):
             return value.specialize(self)
+        if isinstance(value, TupleValue):
+            value.elements(self)
         try:
             return value.constant()
         except NotConstant:
@@ -130,6 +134,8 @@ class Protocol:
         folded = self.fold(self.BINARY[text], left, right)
         if folded is not None:
             return folded
+        if plain == "%" and isinstance(left, Constant) and isinstance(left.value, (str, bytes)):
+            return Constant(self.run_real(operator.mod, left.value, self.plain(right, "formatting")))
         if plain != text:
             found = self.operate(
                 left, f"__i{SPECIAL_BINARY[plain]}__", right, lambda: left.binary(self, text, right, False)
@@ -147,6 +153,8 @@ class Protocol:
             found = attempt()
             if found is not None:
                 return found
+        if plain == "+" and issubclass(lt, (list, tuple, str, bytes)):
+            self.raise_(TypeError, concatenation_words(lt, rt))
         self.raise_(TypeError, f"unsupported operand type(s) for {text}: '{lt.__name__}' and '{rt.__name__}'")
         return None
 
@@ -227,6 +235,10 @@ class Protocol:
             folded = None
         else:
             folded = self.fold(operator.getitem, value, key)
+        if folded is None and isinstance(value, InstanceValue) and type(value.real).__module__ == "typing":
+            return self.wrap_object(
+                self.run_real(operator.getitem, value.real, self.constant_of(key, "a type's argument"))
+            )
         return folded if folded is not None else value.item(self, key)
 
     def contains(self: Machine, container: Value, item: Value) -> Value:
@@ -248,7 +260,10 @@ class Protocol:
         return IdentityKey(value)
 
     def symbolic_key(self: Machine, value: Value) -> Any:
-        value.unsupported("hashing by a user-written __hash__")
+        found = value.special(self, "__hash__") if isinstance(value, InstanceValue) else None
+        if found is None:
+            value.unsupported("hashing")
+        return HashedKey(self, value, self.constant_of(found, "a user-written __hash__"))
 
     def storage_of(self: Machine, value: Value) -> Value:
         """The built-in container inside an instance of its subclass, or the value itself."""
@@ -283,7 +298,12 @@ class Protocol:
         try:
             return value.next(self)
         except Exhausted:
-            self.raise_(StopIteration)
+            self.stop_iteration(value)
+
+    def stop_iteration(self: Machine, iterator: Value) -> NoReturn:
+        """The end of an iterator, as an exception: a generator's carries what it returned."""
+        result = iterator.take_result() if isinstance(iterator, GeneratorValue) else None
+        self.raise_(StopIteration, *([] if result is None else [result]))
 
     def pairs_of(self: Machine, value: Value) -> list[tuple[Value, Value]]:
         return pairs_of(self, value)
@@ -311,8 +331,10 @@ class Protocol:
             frame.push(NULL)
 
     def super_of(self: Machine, cls: Value, receiver: Value) -> Value:
-        start = receiver.constant() if isinstance(receiver, ClassValue) else receiver.python_type()
-        return SuperValue(self.constant_of(cls, "super()"), receiver, start)
+        after = self.constant_of(cls, "super()")
+        bound_to_class = isinstance(receiver, ClassValue) and issubclass(receiver.real, after)
+        start = receiver.constant() if bound_to_class else receiver.python_type()
+        return SuperValue(after, receiver, start, bound_to_class)
 
     def current_exception(self: Machine) -> Value | None:
         frame: Frame | None = self.current
@@ -331,6 +353,12 @@ class Protocol:
             return self.exception(RuntimeError, "generator raised StopIteration")
         return value
 
+    def as_scope(self: Machine, manager: Value) -> Value:
+        """A device entered as a context makes a scope; every other context manager is its own."""
+        if isinstance(manager, Constant) and isinstance(manager.value, torch.device):
+            return ScopeValue(torch.device, manager.value)
+        return manager
+
     def context_method(self: Machine, manager: Value, name: str) -> Value:
         if isinstance(manager, InstanceValue):
             found = self.special_method(manager, name)
@@ -348,7 +376,7 @@ class Protocol:
     def match_class(self: Machine, subject: Value, cls: Value, count: int, names: tuple[str, ...]) -> Value:
         """A class pattern: the attributes it names, or None where it does not match."""
         real = self.constant_of(cls, "a class pattern")
-        if not issubclass(subject.python_type(), real):
+        if not self.call(self.wrap_object(isinstance), [subject, cls], {}).truth(self):
             return Constant(None)
         found: list[Value] = []
         if count and real in SELF_MATCHING:
@@ -382,6 +410,13 @@ class Protocol:
         return frame.cells[name]
 
 
+def concatenation_words(left: type, right: type) -> str:
+    base = next(kind for kind in (list, tuple, str, bytes) if issubclass(left, kind))
+    if base is bytes:
+        return f"can't concat {right.__name__} to bytes"
+    return f'can only concatenate {base.__name__} (not "{right.__name__}") to {base.__name__}'
+
+
 SELF_MATCHING = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
 
 
@@ -398,6 +433,23 @@ class IdentityKey:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IdentityKey) and other.value is self.value
+
+
+class HashedKey:
+    """A dictionary key with a hash and an equality written by the user."""
+
+    __slots__ = ("m", "value", "hash")
+
+    def __init__(self, m: Machine, value: Value, hash_value: int) -> None:
+        self.m, self.value, self.hash = m, value, hash_value
+
+    def __hash__(self) -> int:
+        return self.hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, HashedKey):
+            return NotImplemented
+        return other.value is self.value or self.m.equal(self.value, other.value)
 
 
 def _is_not_implemented(value: Value) -> bool:

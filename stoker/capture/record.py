@@ -142,7 +142,9 @@ class Recording:
         match value:
             case TensorValue():
                 return value.node
-            case Constant() | BuiltinValue() | ClassValue():
+            case ClassValue():
+                return DTYPE_OF.get(value.real, value.real)
+            case Constant() | BuiltinValue():
                 return value.constant()
             case SymbolicValue():
                 return self.sizes.node_for(self, value.symbol)
@@ -221,6 +223,9 @@ class Recording:
             return
         value.unsupported(f"assignment to tensor attribute {name!r}")
 
+
+DTYPE_OF = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
+"""What torch takes a Python type for where it wants a dtype; the code of a graph can name dtypes, not types."""
 
 UNIT_INTERVAL = (torch.rand, torch.rand_like)  # elements from 0 up to, not including, 1
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from stoker import _C
 from stoker.bytecode import Instruction, build, encode, reachable, stack_effect
+from stoker.bytecode.versions import NULL_BEFORE_CALLABLE
 from stoker.capture.frame import Program, register_program
 from stoker.capture.values.instance import PreviousException
 from stoker.capture.values.value import Null, Value
@@ -152,11 +153,11 @@ OPERANDS = {
     "MAP_ADD": lambda i: i.value + 2,
     "LIST_APPEND": lambda i: i.value + 1,
     "DICT_UPDATE": lambda i: i.value + 1,
-    "DICT_MERGE": lambda i: i.value + 4,
     "LIST_TO_TUPLE": lambda i: 1,
     "IMPORT_NAME": lambda i: 2,
     "IMPORT_FROM": lambda i: 1,
     "RAISE_VARARGS": lambda i: i.value,
+    "RERAISE": lambda i: 1,
     "BEFORE_WITH": lambda i: 1,
     "MATCH_CLASS": lambda i: 3,
     "MATCH_KEYS": lambda i: 2,
@@ -173,6 +174,9 @@ OPERANDS = {
     "LOAD_DEREF": lambda i: 0,
     "DELETE_DEREF": lambda i: 0,
 }
+if NULL_BEFORE_CALLABLE:
+    # The callable is there for the words of an error. Later versions keep a NULL among the operands: no place to break.
+    OPERANDS["DICT_MERGE"] = lambda i: i.value + 3
 NEVER_FALLS_THROUGH = frozenset({"RAISE_VARARGS", "RERAISE", "RETURN_VALUE"})
 
 

@@ -35,15 +35,11 @@ class Text:
             case SetValue():
                 return value.cls(self.plain(element, what) for element in value.elements(self))
             case InstanceValue():
-                return Shown(self.shown(value, what))
+                return Shown(self, value)
         try:
             return value.constant()
         except NotConstant:
             value.unsupported(what)
-
-    def shown(self: Machine, value: InstanceValue, what: str) -> str:
-        found = value.special(self, "__repr__")
-        return self.constant_of(found, what) if found is not None else value.unsupported(what)
 
     def format_value(self: Machine, value: Value, conversion: int, specification: Value) -> Value:
         """One field of an f-string."""
@@ -57,7 +53,7 @@ class Text:
         return Constant(self.run_real(format, self.plain(value, "formatting"), spec))
 
     def convert_value(self: Machine, value: Value, conversion: int) -> Value:
-        function = {1: str, 2: repr, 3: ascii}[conversion]
+        function: Any = {1: str, 2: repr, 3: ascii}[conversion]
         if isinstance(value, InstanceValue):
             found = value.special(self, "__str__" if conversion == 1 else "__repr__")
             if found is not None:
@@ -69,10 +65,20 @@ class Text:
 
 
 class Shown:
-    """Prints as it is told."""
+    """Prints as the evaluator says that an instance prints."""
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, m: Machine, value: InstanceValue) -> None:
+        self.m, self.value = m, value
+
+    def _ask(self, special: str, *args: Value) -> str:
+        found = self.value.special(self.m, special, *args)
+        return self.m.constant_of(found, "text") if found is not None else self.value.unsupported("text")
 
     def __repr__(self) -> str:
-        return self.text
+        return self._ask("__repr__")
+
+    def __str__(self) -> str:
+        return self._ask("__str__")
+
+    def __format__(self, specification: str) -> str:
+        return self._ask("__format__", Constant(specification))

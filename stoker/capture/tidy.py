@@ -35,7 +35,11 @@ def _store_at_once(code: Code) -> Code:
         if loads[load.value] != 1 or stores[load.value] != 1 or stores[store.value] != 1:
             continue
         begin = next(n for n, i in enumerate(code) if i.name == "STORE_FAST" and i.value == load.value)
-        if first_load.get(store.value, len(code)) < index or _jumps(code[begin:index]) or store.value.startswith("__new_"):
+        if (
+            first_load.get(store.value, len(code)) < index
+            or _jumps(code[begin:index])
+            or store.value.startswith("__new_")
+        ):
             continue
         result[begin] = Instruction("STORE_FAST", store.value, positions=code[begin].positions)
         result[index] = result[index + 1] = _REMOVED

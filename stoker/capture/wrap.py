@@ -10,26 +10,34 @@ import collections
 import enum
 import functools
 import inspect
+import operator
 import types
+import typing
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stoker import _C
+from stoker import _C, torch_private
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant, is_plain
+from stoker.capture.values.deque import DequeValue
 from stoker.capture.values.function import (
     EMPTY,
     BuiltinValue,
+    CachedFunction,
     CellValue,
     FunctionValue,
     MethodValue,
     PartialValue,
 )
+from stoker.capture.values.getter import GetterValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
 from stoker.capture.values.iterator import RunningIterator
 from stoker.capture.values.mapping import DictValue, SetValue
 from stoker.capture.values.module import ModuleValue, PythonModule
+from stoker.capture.values.opaque import OpaqueValue
+from stoker.capture.values.reference import ReferenceValue
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
@@ -60,6 +68,7 @@ from stoker.guard.source import (
     Item,
     MethodFunction,
     MethodSelf,
+    Referent,
     Source,
     root_of,
 )
@@ -68,10 +77,11 @@ if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 DICTS = (dict, collections.OrderedDict, collections.defaultdict)
+_EMPTY: tuple[Any, ...] = ([], (), {}, {}.keys(), {}.values(), {}.items(), set(), "", b"", range(0), range(2**70))
 ITERATORS = (
     types.GeneratorType,
     types.CoroutineType,
-    *{type(iter(x)) for x in ([], (), {}, {}.keys(), {}.values(), {}.items(), set(), "", b"", range(0), range(2**70))},
+    *{type(iter(x)) for x in _EMPTY},
     type(reversed([])),
     zip,
     map,
@@ -90,10 +100,12 @@ BUILTIN_CALLABLES = (
     property,
     staticmethod,
     classmethod,
-    torch._ops.OpOverload,
-    torch._ops.OpOverloadPacket,
+    torch_private.OpOverload,
+    torch_private.OpOverloadPacket,
+    torch_private.CustomOpDef,
 )
 INT64 = 2**63
+ALIASES = (type(typing.List[int]), type(typing.Optional[int]), type(typing.Any), typing.TypeVar)  # noqa: UP006, UP045
 
 
 class Wrapping:
@@ -160,7 +172,9 @@ class Wrapping:
             return DictValue({key: (self.wrap_constant(key), self.wrap_constant(value)) for key, value in real.items()})
         if kind in (set, frozenset):
             return SetValue({element: self.wrap_constant(element) for element in real}, kind)
-        if isinstance(real, (type, types.FunctionType, types.ModuleType, *BUILTIN_CALLABLES, types.UnionType)):
+        if isinstance(
+            real, (type, types.FunctionType, types.ModuleType, *BUILTIN_CALLABLES, types.UnionType, *ALIASES)
+        ):
             return self.wrap_object(real)
         if isinstance(real, types.MappingProxyType):
             return self.wrap_constant(dict(real))
@@ -201,10 +215,12 @@ class Wrapping:
     def wrap_tensor(self: Machine, real: torch.Tensor, source: Source) -> Value:
         cls = type(real)
         if cls not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and not self.known_tensor_class(cls):
-            raise Break(f"the tensor subclass {cls.__qualname__}", f"{source.text} has behaviour that is not captured")
-        sizes, strides, size_spec, stride_spec = self.sizes.shape_of(self, real, source)
+            return self.wrap_opaque(
+                real, source, f"the tensor subclass {cls.__qualname__}", "has behaviour that is not captured"
+            )
         if real.layout is not torch.strided:
-            raise Break(f"a {real.layout} tensor", f"{source.text} is not strided")
+            return self.wrap_opaque(real, source, f"a {real.layout} tensor", "is not strided")
+        sizes, strides, size_spec, stride_spec = self.sizes.shape_of(self, real, source)
         self.guard(source, TensorMatch(_C.tensor_spec(real, size_spec, stride_spec), _describe(real)))
         fake = self.fake_mode.from_real(real, sizes=sizes, strides=strides)
         node = self.graph.placeholder(self.fresh_input_name(source))
@@ -214,6 +230,10 @@ class Wrapping:
         self.inputs.append((node, source, real))
         self.tensor_of_fake[id(fake)] = value
         return value
+
+    def wrap_opaque(self: Machine, real: Any, source: Source, construct: str, reason: str) -> Value:
+        self.guard_unless_fixed(source, TypeIs(type(real)))
+        return OpaqueValue(real, source, construct, f"{source.text} {reason}")
 
     def wrap_tuple(self: Machine, real: tuple, source: Source) -> Value:
         self.guard_unless_fixed(source, TypeIs(type(real)))
@@ -245,7 +265,7 @@ class Wrapping:
         keys = list(real)
         if not isinstance(source, Fixed):
             self.guard(source, Holds(lambda now: list(now) == keys, f"has the keys {keys}"))
-        entries = {}
+        entries: dict[Any, tuple[Value, Value]] = {}
         for key, value in real.items():
             place = self.fixed(value) if isinstance(source, Fixed) else Item(source, key)
             entries[key] = (self.wrap_constant(key), Lazy(value, place))
@@ -253,7 +273,7 @@ class Wrapping:
 
     def wrap_set(self: Machine, real: Any, source: Source) -> Value:
         if not all(is_plain(element) for element in real):
-            raise Break("a set", f"{source.text} holds elements that are not plain data")
+            return self.wrap_opaque(real, source, "a set", "holds elements that are not plain data")
         self.guard_unless_fixed(source, TypeIs(type(real)))
         self.guard(source, Equals(real.copy()))
         return SetValue({element: Constant(element) for element in real}, type(real), source, real)
@@ -306,9 +326,13 @@ class Wrapping:
         return PartialValue(function, args, kwargs, real, source)
 
     def wrap_builtin(self: Machine, real: Any, source: Source) -> Value:
-        owner = getattr(real, "__self__", None)
+        owner = getattr(real, "__self__", real)
         raw = inspect.getattr_static(type(owner), getattr(real, "__name__", ""), None)
-        if isinstance(raw, (types.MethodDescriptorType, types.WrapperDescriptorType)) and not isinstance(owner, type):
+        if (
+            owner is not real
+            and isinstance(raw, (types.MethodDescriptorType, types.WrapperDescriptorType))
+            and not isinstance(owner, type)
+        ):
             self.guard_unless_fixed(source, TypeIs(type(real)))
             self.guard(Attribute(source, "__name__"), Equals(real.__name__))
             receiver = self.wrap(owner, Attribute(source, "__self__"))
@@ -345,6 +369,39 @@ class Wrapping:
         self.guard_unless_fixed(source, TypeIs(types.CellType))
         return self.wrap_cell(real, source)
 
+    def wrap_deque(self: Machine, real: collections.deque, source: Source) -> Value:
+        self.guard_unless_fixed(source, TypeIs(collections.deque))
+        self.guard(source, Length(len(real)))
+        self.guard(Attribute(source, "maxlen"), Equals(real.maxlen))
+        items: list[Value] = [Lazy(element, Item(source, index)) for index, element in enumerate(real)]
+        return DequeValue(items, real.maxlen, source)
+
+    def wrap_cached_function(self: Machine, real: Any, source: Source) -> Value:
+        self.guard_unless_fixed(source, TypeIs(type(real)))
+        return CachedFunction(real, source, self.wrap(real.__wrapped__, Attribute(source, "__wrapped__")))
+
+    def wrap_reference(self: Machine, real: weakref.ref, source: Source) -> Value:
+        target = real()
+        if target is None:
+            return self.wrap_opaque(real, source, "a weak reference", "refers to an object that is gone")
+        self.guard_unless_fixed(source, TypeIs(weakref.ref))
+        return ReferenceValue(Lazy(target, Referent(source)), source)
+
+    def reference_to(self: Machine, value: Value, callback: Value) -> Value:
+        if value.source is None or not (isinstance(callback, Constant) and callback.value is None):
+            value.unsupported("a weak reference to an object made by the captured code, or with a callback")
+        return ReferenceValue(value)
+
+    def wrap_getter(self: Machine, real: Any, source: Source) -> Value:
+        """itemgetter, attrgetter, methodcaller: `__reduce__` tells what they were made of."""
+        maker, args = real.__reduce__()[:2]
+        if maker is not type(real) or not is_plain(args):
+            return self.wrap_opaque(
+                real, source, f"an {type(real).__qualname__}", "takes arguments that are not plain data"
+            )
+        self.guard_unless_fixed(source, Holds(lambda now: now.__reduce__() == (maker, args), f"is {real!r}"))
+        return GetterValue(type(real), [self.wrap_constant(a) for a in args], {}, source)
+
     def wrap_instance(self: Machine, real: Any, source: Source) -> Value:
         cls = type(real)
         self.guard_unless_fixed(source, TypeIs(cls))
@@ -358,8 +415,12 @@ class Wrapping:
         elif isinstance(real, tuple):
             return self.wrap_tuple(real, source)
         elif isinstance(real, (set, frozenset)):
-            storage = SetValue({e: Constant(e) for e in set.__iter__(real)}, set, source, real)
-            self.guard(source, Holds(lambda now, was=set(real): set(now) == was, "has the same elements"))
+            kind = frozenset if isinstance(real, frozenset) else set
+            elements = list(kind.__iter__(real))  # type: ignore[arg-type]
+            if not all(is_plain(element) for element in elements):
+                return self.wrap_opaque(real, source, "a set", "holds elements that are not plain data")
+            storage = SetValue({e: Constant(e) for e in elements}, kind, source, real)
+            self.guard(source, Holds(lambda now, was=set(elements): set(now) == was, "has the same elements"))
         elif isinstance(real, (int, float, str, bytes)):
             self.guard(source, Holds(lambda now, was=real: now == was, f"== {real!r}"))
             storage = Constant(next(b for b in (int, float, str, bytes) if isinstance(real, b)).__call__(real))
@@ -399,6 +460,12 @@ WRAPPERS: list[tuple[Any, Any]] = [
     (types.MethodType, Wrapping.wrap_method),
     (functools.partial, Wrapping.wrap_partial),
     (types.CellType, Wrapping.wrap_cell_object),
+    (collections.deque, Wrapping.wrap_deque),
+    (type(functools.lru_cache(int)), Wrapping.wrap_cached_function),
+    (weakref.ref, Wrapping.wrap_reference),
+    (operator.itemgetter, Wrapping.wrap_getter),
+    (operator.attrgetter, Wrapping.wrap_getter),
+    (operator.methodcaller, Wrapping.wrap_getter),
     (_C.Compiled, Wrapping.wrap_compiled),
     (type, Wrapping.wrap_class),
     (types.ModuleType, Wrapping.wrap_python_module),

@@ -256,7 +256,9 @@ def _sequence(coding: _Encoding, words: str, value: Any, layouts: dict[str, Layo
     raise Unencodable
 
 
-def _through_python(coding: Any, step: Library, layouts: dict[str, Layout], results: Any, expected: Any) -> tuple[Any, ...]:
+def _through_python(
+    coding: Any, step: Library, layouts: dict[str, Layout], results: Any, expected: Any
+) -> tuple[Any, ...]:
     """A call with arguments that only Python can pass: the tensors and numbers among them are filled in by the executor."""
     found: list[Any] = []
 
@@ -275,7 +277,8 @@ def _through_python(coding: Any, step: Library, layouts: dict[str, Layout], resu
         return operator(*_filled(arguments, values), **{n: _filled(v, values) for n, v in keywords.items()})
 
     parts = tuple(
-        ("tensor", coding.view(v, layouts)) if isinstance(v, Stored) else ("number", coding.numbers.of(v)) for v in found
+        ("tensor", coding.view(v, layouts)) if isinstance(v, Stored) else ("number", coding.numbers.of(v))
+        for v in found
     )
     return "python", call, parts, results, expected, step.several
 

@@ -46,8 +46,8 @@ def _temporaries(plan: Plan, sizes: dict[Symbol, int]) -> dict[str, torch.Tensor
         shape, strides = [evaluate(s, sizes) for s in layout.sizes], [evaluate(s, sizes) for s in layout.strides]
         start = evaluate(offset, sizes)
         bytes_ = evaluate(layout.reach, sizes) * layout.dtype.itemsize
-        made[name] = arena[start : start + bytes_].view(layout.dtype).as_strided(
-            shape, strides, start // layout.dtype.itemsize
+        made[name] = (
+            arena[start : start + bytes_].view(layout.dtype).as_strided(shape, strides, start // layout.dtype.itemsize)
         )
     return made
 

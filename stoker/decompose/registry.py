@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from stoker import torch_private
+
 Decomposition = Callable[..., Any]
 
 OURS: dict[Any, Decomposition] = {}
@@ -91,6 +93,4 @@ def _may_be_torchs(func: Any) -> bool:
 
 @functools.cache
 def _torchs() -> Mapping[Any, Decomposition]:
-    import torch._decomp
-
-    return torch._decomp.decomposition_table
+    return torch_private.long_tail_decompositions()

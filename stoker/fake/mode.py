@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from stoker import torch_private
+from stoker.fake.matmul import NEEDED, SymbolicMatmul
 from stoker.fake.meta import Size, meta_of
 from stoker.fake.propagate import propagate
 from stoker.fake.tensor import FakeStorage, FakeTensor, make_fake, restride
@@ -25,8 +26,20 @@ class FakeMode(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-typ
         super().__init__()
         self.shape_env = shape_env
         self.memo: dict[Any, Any] = {}
+        self._matmuls: list[SymbolicMatmul] = []
         self._fakes: dict[int, tuple[weakref.ref[torch.Tensor], FakeTensor]] = {}
         self._memories: dict[int, tuple[weakref.ref[torch.Tensor], FakeStorage]] = {}
+
+    def __enter__(self) -> FakeMode:
+        if NEEDED:
+            self._matmuls.append(SymbolicMatmul())
+            self._matmuls[-1].__enter__()
+        return super().__enter__()  # type: ignore[no-any-return]
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        if NEEDED:
+            self._matmuls.pop().__exit__(*error)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

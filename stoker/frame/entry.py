@@ -24,7 +24,7 @@ from stoker.capture.capture import Captured, capture
 from stoker.capture.machine import Request
 from stoker.capture.policy import Policy
 from stoker.capture.sizes import History
-from stoker.errors import SkipFrame, StokerError, VersionLimitError
+from stoker.errors import DEFAULT_FIX, BreakReason, GraphBreakError, SkipFrame, StokerError, VersionLimitError
 from stoker.guard.explain import why_failed
 from stoker.log import Event, record
 
@@ -54,7 +54,12 @@ class Frames:
     def on_miss(self, code: types.CodeType, function: Any, bound: list[Any], failures: list[tuple[Any, int]]) -> Any:
         refusal = self.policy.refuse_root(code)
         if refusal is not None:
+            record(Event("skip", code.co_qualname, f"{code.co_filename}:{code.co_firstlineno}", refusal))
             return _C.SKIP
+        surroundings = self.policy.refuse_now()
+        if surroundings is not None:
+            record(Event("skip", code.co_qualname, f"{code.co_filename}:{code.co_firstlineno}", surroundings))
+            return _C.RUN_ONCE
         with _compiling:
             return self.compile_frame(Request(code, function, bound), failures)
 
@@ -76,6 +81,9 @@ class Frames:
                 fullgraph=self.fullgraph,
             )
         except SkipFrame as skip:
+            if self.fullgraph:
+                reason = BreakReason("this function", skip.reason, DEFAULT_FIX, f"{place} in {code.co_qualname}")
+                raise GraphBreakError(reason) from skip
             record(Event("skip", code.co_qualname, place, skip.reason))
             return _C.SKIP
         except StokerError:

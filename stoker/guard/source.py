@@ -326,6 +326,20 @@ class MethodFunction(Source):
         return f"{self.base.text}.__func__"
 
 
+@_hash_by("base")
+@dataclass(frozen=True, eq=False, repr=False)
+class Referent(Source):
+    """What a weak reference refers to."""
+
+    base: Source
+    accessor = "WEAKREF"
+    argument = None
+
+    @property
+    def text(self) -> str:
+        return f"{self.base.text}()"
+
+
 @_hash_by("base", "dimension")
 @dataclass(frozen=True, eq=False, repr=False)
 class Size(Source):
@@ -411,6 +425,8 @@ def _follow(source: Source, at: CallPoint) -> Any:
             return found.__defaults__
         case FunctionKeywordDefaults():
             return found.__kwdefaults__
+        case Referent():
+            return found()
         case MethodSelf():
             return found.__self__
         case MethodFunction():
@@ -423,10 +439,9 @@ def _follow(source: Source, at: CallPoint) -> Any:
 
 
 def _element(found: Any, index: int) -> Any:
-    for kind in (tuple, list):
-        if isinstance(found, kind):
-            return kind.__getitem__(found, index)
-    return found[index]
+    if isinstance(found, tuple):
+        return tuple.__getitem__(found, index)
+    return list.__getitem__(found, index) if isinstance(found, list) else found[index]
 
 
 def _cell(function: FunctionType, index: int) -> CellType:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import torch
 
 from stoker.loop.body import Instruction
-from stoker.loop.index import Dimension
 from stoker.loop.node import Extern, Loops, Program, reads
 from stoker.loop.op import ELEMENTWISE
 from stoker.loop.text import node_text
@@ -72,5 +71,3 @@ def _indices(instruction: Instruction) -> list[Expr]:
         case "index":
             return [instruction.data]
     return []
-
-

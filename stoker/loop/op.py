@@ -73,10 +73,31 @@ _ARITHMETIC: dict[str, Elementwise] = {
 
 _FUNCTIONS: dict[str, Elementwise] = {
     name: Elementwise(1, getattr(torch, name), cost=20)
-    for name in """
-        exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma
-        sigmoid
-    """.split()
+    for name in [
+        "exp",
+        "exp2",
+        "expm1",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asinh",
+        "acosh",
+        "atanh",
+        "erf",
+        "erfc",
+        "lgamma",
+        "sigmoid",
+    ]
 } | {
     "pow": Elementwise(2, torch.pow, cost=40),
     "atan2": Elementwise(2, torch.atan2, cost=30),

@@ -7,7 +7,7 @@ from typing import Any
 from stoker.loop.body import Instruction
 from stoker.loop.index import Dimensions
 from stoker.loop.layout import Layout
-from stoker.loop.node import Extern, Loops, Node, Program
+from stoker.loop.node import Loops, Node, Program
 from stoker.loop.view import Stored
 from stoker.shape.expr import Expr, text
 

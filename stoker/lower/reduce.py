@@ -37,9 +37,7 @@ def reduced(
 
     if all(x.sizes[d].value == 1 for d in over):
         return _of_one(builder, out, x, [d if keepdim else p for p, d in enumerate(kept)], len(over), kind, element)
-    return builder.reduce(
-        out, tuple(x.sizes[d] for d in kept), strides, tuple(x.sizes[d] for d in over), kind, element
-    )
+    return builder.reduce(out, tuple(x.sizes[d] for d in kept), strides, tuple(x.sizes[d] for d in over), kind, element)
 
 
 def _of_one(
@@ -61,12 +59,16 @@ def _converted(dtype: torch.dtype) -> Callable[[Any], Any]:
 
 
 @lower("sum.default", "sum.dim_IntList")
-def sum_(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def sum_(
+    builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
     return reduced(builder, out, x, dims, keepdim, "sum", _converted(compute_dtype(out.dtype)))
 
 
 @lower("prod.default", "prod.dim_int")
-def prod(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def prod(
+    builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Tensor:
     return reduced(builder, out, x, dims, keepdim, "prod", _converted(compute_dtype(out.dtype)))
 
 

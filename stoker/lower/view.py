@@ -78,7 +78,9 @@ def select(builder: Builder, out: Result, x: Tensor, dim: int, at: Any) -> Tenso
 
 
 @lower("slice.Tensor")
-def slice_(builder: Builder, out: Result, x: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1) -> Tensor:
+def slice_(
+    builder: Builder, out: Result, x: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
+) -> Tensor:
     dim = dimension(dim, len(x.sizes))
     first = slice_start(start, x.sizes[dim])
     return view.narrow(x, dim, first, out.sizes[dim], as_expr(step))
@@ -145,9 +147,7 @@ def _by_division(x: Stored, sizes: Sizes, strides: Sizes) -> Computed:
             position = position // size
         return tuple(reversed(result))
 
-    return Computed(
-        x.dtype, x.device, sizes, strides, lambda index: x.at(base(index)), frozenset({x.buffer}), cost=4
-    )
+    return Computed(x.dtype, x.device, sizes, strides, lambda index: x.at(base(index)), frozenset({x.buffer}), cost=4)
 
 
 @lower("diagonal.default")
@@ -166,7 +166,9 @@ def diagonal(builder: Builder, out: Result, x: Tensor, offset: int = 0, dim1: in
 
     if isinstance(x, Stored):
         strides = (*(x.strides[d] for d in kept), x.strides[a] + x.strides[b])
-        return replace(x, sizes=out.sizes, strides=strides, offset=x.offset + x.strides[a] * row + x.strides[b] * column)
+        return replace(
+            x, sizes=out.sizes, strides=strides, offset=x.offset + x.strides[a] * row + x.strides[b] * column
+        )
     return view.remap(x, out.sizes, out.strides, base)
 
 

@@ -50,15 +50,11 @@ class Draft:
 
     @cached_property
     def loads(self) -> frozenset[Access]:
-        return frozenset(
-            (i.data[0], m.index(i.data[1])) for m in self.members for i in m.node.body if i.op == "load"
-        )
+        return frozenset((i.data[0], m.index(i.data[1])) for m in self.members for i in m.node.body if i.op == "load")
 
     @cached_property
     def stores(self) -> frozenset[Access]:
-        return frozenset(
-            (i.data[0], m.index(i.data[1])) for m in self.members for i in m.node.body if i.op == "store"
-        )
+        return frozenset((i.data[0], m.index(i.data[1])) for m in self.members for i in m.node.body if i.op == "store")
 
     @cached_property
     def reads(self) -> frozenset[str]:

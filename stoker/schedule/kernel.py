@@ -304,7 +304,12 @@ def _canonical(draft: Draft, phases: list[Phase], kept: frozenset[str], dtypes: 
 
 
 def _scratch(
-    draft: Draft, shape: Shape, phases: list[Phase], kept: frozenset[str], inner: Dimensions, dtypes: Mapping[str, torch.dtype]
+    draft: Draft,
+    shape: Shape,
+    phases: list[Phase],
+    kept: frozenset[str],
+    inner: Dimensions,
+    dtypes: Mapping[str, torch.dtype],
 ) -> dict[str, int]:
     """Buffers that one outer point writes and reads again, and nobody else."""
     if shape is not Shape.ROWS:

@@ -25,10 +25,7 @@ from stoker.shape.expr import Expr, constant
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector."""
 
-_WRITING = {
-    find(f"{name}.default"): find(f"{name}.out")
-    for name in ("mm", "addmm", "bmm", "baddbmm")
-}
+_WRITING = {find(f"{name}.default"): find(f"{name}.out") for name in ("mm", "addmm", "bmm", "baddbmm")}
 """Operators that can write their result into given memory."""
 
 
@@ -122,7 +119,9 @@ def _arranged(lives: list[Life], layouts: dict[str, Layout]) -> Arena:
     top = 0
     for life in sorted((l for l in lives if l.size_bytes.is_constant), key=lambda l: (-l.size_bytes.offset, l.first)):
         size, offset = life.size_bytes.offset, 0
-        around = sorted((o, o + p.size_bytes.offset) for p, o in placed if p.first <= life.last and life.first <= p.last)
+        around = sorted(
+            (o, o + p.size_bytes.offset) for p, o in placed if p.first <= life.last and life.first <= p.last
+        )
         for start, end in around:
             if offset + size <= start:
                 break

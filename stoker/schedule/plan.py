@@ -73,7 +73,9 @@ def make_plan(program: Program) -> Plan:
 
 def _library(node: Extern, program: Program) -> Library:
     layouts = tuple(None if name is None else program.layouts[name] for name in node.writes)
-    return Library(node.operator, node.arguments, tuple(node.keywords.items()), node.writes, layouts, node.several, node.aliases)
+    return Library(
+        node.operator, node.arguments, tuple(node.keywords.items()), node.writes, layouts, node.several, node.aliases
+    )
 
 
 def _needed_later(program: Program, groups: Groups) -> dict[Draft | Extern, set[str]]:

@@ -20,6 +20,7 @@ import io
 import random
 import traceback
 import types
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -105,7 +106,8 @@ def check(p: Program) -> None:
 
 
 def assert_expectation(p: Program, graphs: list[Any]) -> None:
-    skips = [event for event in log.events("skip") if p.function.__name__ in event.subject]
+    name = p.function.__qualname__
+    skips = [e for e in log.events("skip") if e.subject == name or e.subject.startswith(f"{name}.<__resume")]
     breaks = log.events("break")
     match p.expect:
         case "one graph":
@@ -129,6 +131,7 @@ class Runner:
         p = self.program
         torch.manual_seed(seed)
         random.seed(seed)
+        torch.utils.hooks.RemovableHandle.next_id = 0
         args = p.inputs() if p.inputs is not None else tuple(default_inputs(p))
         if p.factory:
             function = p.function()
@@ -250,11 +253,19 @@ class Describe:
             return [sorted(repr(self.of(element)) for element in value), *self.state(value)]
         if isinstance(value, types.FunctionType):
             cells = [self.cell(cell) for cell in value.__closure__ or ()]
-            return [value.__qualname__, cells, self.of(value.__defaults__), self.of(value.__kwdefaults__), self.of(value.__dict__)]
+            return [
+                value.__qualname__,
+                cells,
+                self.of(value.__defaults__),
+                self.of(value.__kwdefaults__),
+                self.of(value.__dict__),
+            ]
         if isinstance(value, types.MethodType):
             return [self.of(value.__self__), self.of(value.__func__)]
         if isinstance(value, (types.BuiltinFunctionType, types.ModuleType)):
             return value.__name__
+        if isinstance(value, weakref.ref):
+            return self.of(value())
         if hasattr(value, "__next__"):
             return [self.of(element) for _, element in zip(range(20), value)]
         if isinstance(value, BaseException):
@@ -266,7 +277,9 @@ class Describe:
     def state(self, value: Any) -> list[Any]:
         found = [self.of(dict(value.__dict__))] if getattr(value, "__dict__", None) else []
         for cls in type(value).__mro__:
-            for name in getattr(cls, "__slots__", ()) if isinstance(getattr(cls, "__slots__", ()), (tuple, list)) else ():
+            for name in (
+                getattr(cls, "__slots__", ()) if isinstance(getattr(cls, "__slots__", ()), (tuple, list)) else ()
+            ):
                 if hasattr(value, name) and not name.startswith("__"):
                     found.append((name, self.of(getattr(value, name))))
         return found
@@ -282,6 +295,8 @@ class Describe:
             return "<empty>"
 
     def tensor(self, value: torch.Tensor) -> Any:
+        if torch.nn.parameter.is_lazy(value):
+            return "lazy"
         if value.layout is not torch.strided:
             return (str(value.layout), value.dtype, tuple(value.shape))
         with contextlib.nullcontext() if value.is_inference() else torch.no_grad():
@@ -293,5 +308,3 @@ class Describe:
                 value.requires_grad, value.is_leaf, value.is_inference(), storage if value.numel() else None,
                 self.of(value.grad) if value.is_leaf else None, self.of(extra) if extra else None,
             )  # fmt: skip
-
-

@@ -593,7 +593,17 @@ def test_builtin_subclasses(x):
     xs.append(5)
     d = MyDict()
     d["a"] = 1
-    return x * xs.total(), xs, d, d["zz"], MyInt(4).twice(), MyStr("hi").shout(), MyTuple([x, 1]).first(), len(xs), xs[0]
+    return (
+        x * xs.total(),
+        xs,
+        d,
+        d["zz"],
+        MyInt(4).twice(),
+        MyStr("hi").shout(),
+        MyTuple([x, 1]).first(),
+        len(xs),
+        xs[0],
+    )
 
 
 @program("subclass of list as argument", inputs=lambda: (MyList([1, 2]), torch.ones(2)))
@@ -635,7 +645,7 @@ def test_class_assignment(x):
     return x * Plain.shared
 
 
-@program("class defined inside", BREAK)
+@program("class defined inside", BREAK, steady=False)
 def test_class_inside(x):
     class Local:
         k = 2

@@ -85,7 +85,9 @@ class Ranked:
 @program("int arithmetic")
 def test_int_arithmetic(x):
     a, b = 7, 3
-    return x * (a + b) - a // b + a % b - a**b + (a << 1) - (a >> 1) + (a & b) + (a | b) + (a ^ b) + (~a) + divmod(a, b)[1]
+    return (
+        x * (a + b) - a // b + a % b - a**b + (a << 1) - (a >> 1) + (a & b) + (a | b) + (a ^ b) + (~a) + divmod(a, b)[1]
+    )
 
 
 @program("float arithmetic")
@@ -127,7 +129,15 @@ def test_float_methods(x):
 def test_string_methods(x):
     s = "Hello, World"
     parts = s.lower().split(", ")
-    return x * len(parts), "-".join(parts), s.replace("l", "L"), s.find("W"), s[::-1], s.startswith("He"), s.partition(",")
+    return (
+        x * len(parts),
+        "-".join(parts),
+        s.replace("l", "L"),
+        s.find("W"),
+        s[::-1],
+        s.startswith("He"),
+        s.partition(","),
+    )
 
 
 @program("string formatting")
@@ -160,7 +170,7 @@ def test_string_iteration(x):
 def test_tuples(x):
     t = (x, x + 1, 2)
     u = t[1:] + (5,) * 2
-    return u, len(t), t[-1], (1, 2) < (1, 3), t.index(2), (1, 1, 2).count(1), 2 in (1, 2)
+    return u, len(t), t[-1], (1, 2) < (1, 3), (5, 2).index(2), (1, 1, 2).count(1), 2 in (1, 2)
 
 
 @program("list methods")
@@ -356,7 +366,17 @@ def test_named_tuple_argument(p):
 @program("enums")
 def test_enums(x):
     c = Color.RED
-    return x * c.value, c, c.name, Color(2), Color["BLUE"], c is Color.RED, [m.name for m in Color], len(Color), c in Color
+    return (
+        x * c.value,
+        c,
+        c.name,
+        Color(2),
+        Color["BLUE"],
+        c is Color.RED,
+        [m.name for m in Color],
+        len(Color),
+        c in Color,
+    )
 
 
 @program("enum properties and methods")
@@ -367,7 +387,15 @@ def test_enum_methods(x):
 @program("IntEnum, Flag and str enums")
 def test_other_enums(x):
     f = Flags.A | Flags.B
-    return x * Level.HIGH + Level.LOW, Level.HIGH > 3, f, Flags.A in f, Mode.TRAIN == "train", Mode("eval"), Mode.TRAIN.upper()
+    return (
+        x * Level.HIGH + Level.LOW,
+        Level.HIGH > 3,
+        f,
+        Flags.A in f,
+        Mode.TRAIN == "train",
+        Mode("eval"),
+        Mode.TRAIN.upper(),
+    )
 
 
 @program("enum argument", inputs=lambda: (Color.BLUE, torch.ones(2)))
@@ -422,7 +450,13 @@ def test_post_init(x):
 @program("dataclasses.asdict, astuple, fields")
 def test_asdict(x):
     c = Config(names=["n"])
-    return x, dataclasses.asdict(c), dataclasses.astuple(c), [f.name for f in dataclasses.fields(c)], dataclasses.is_dataclass(c)
+    return (
+        x,
+        dataclasses.asdict(c),
+        dataclasses.astuple(c),
+        [f.name for f in dataclasses.fields(c)],
+        dataclasses.is_dataclass(c),
+    )
 
 
 @program("ordered dataclasses")

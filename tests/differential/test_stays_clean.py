@@ -64,7 +64,9 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "STOKER_STRICT": "1"}
 
 
-BANNED = re.compile(r"torch\.(_dynamo|_inductor|_C\._dynamo|export|jit|compile\()|_functorch\.(aot_autograd|partitioners)")
+BANNED = re.compile(
+    r"torch\.(_dynamo|_inductor|_C\._dynamo|export|jit|compile\()|_functorch\.(aot_autograd|partitioners)"
+)
 
 
 def test_our_code_names_none_of_it():

@@ -47,7 +47,11 @@ def test_three_graphs_over_a_hundred_calls():
         [("call_function", operator.mul), ("call_function", operator.mul)],
         [("call_function", operator.mul)],
     ]
-    assert [[n.name for n in g.graph.nodes if n.op == "placeholder"] for g in graphs] == [["a", "b"], ["b", "x"], ["b", "x"]]
+    assert [[n.name for n in g.graph.nodes if n.op == "placeholder"] for g in graphs] == [
+        ["a", "b"],
+        ["b", "x"],
+        ["b", "x"],
+    ]
 
 
 def test_replacement_code():

@@ -7,7 +7,9 @@ from stoker.guard import guard, source
 
 
 def family(base, module):
-    return [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, base) and kind is not base]
+    return [
+        kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, base) and kind is not base
+    ]
 
 
 def test_every_check_is_known_to_the_program():

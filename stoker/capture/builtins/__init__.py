@@ -1,5 +1,29 @@
 """The meaning of built-in functions and of library functions written in C, by family. Importing fills the tables."""
 
-from stoker.capture.builtins import construct, copying, iterate, python, torchlib
+from stoker.capture.builtins import (
+    autograd,
+    construct,
+    context,
+    copying,
+    environment,
+    functional,
+    iterate,
+    itertool,
+    output,
+    python,
+    torchlib,
+)
 
-__all__ = ["construct", "copying", "iterate", "python", "torchlib"]
+__all__ = [
+    "autograd",
+    "construct",
+    "context",
+    "copying",
+    "environment",
+    "functional",
+    "iterate",
+    "itertool",
+    "output",
+    "python",
+    "torchlib",
+]

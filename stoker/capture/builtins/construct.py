@@ -10,6 +10,7 @@ import torch
 
 from stoker.capture.builtin import CLASS_METHODS, STORAGE, handles, on_object
 from stoker.capture.values.constant import Constant
+from stoker.capture.values.deque import DequeValue
 from stoker.capture.values.function import MethodValue
 from stoker.capture.values.instance import InstanceValue
 from stoker.capture.values.mapping import DictValue, SetValue, dict_from, pairs_of, set_of
@@ -47,7 +48,15 @@ def _number(m: Machine, cls: type, special: str, args: tuple[Value, ...]) -> Val
         return m.wrap_number(m.run_real(torch.sym_float, value.symbol))
     if isinstance(value, SymbolicValue) and cls is int:
         return m.wrap_number(m.run_real(torch.sym_int, value.symbol))
-    return m.wrap_constant(m.run_real(cls, *(m.constant_of(a, f"{cls.__name__}()") for a in args)))
+    if isinstance(value, InstanceValue) and not isinstance(value.storage, Constant):
+        m.raise_(TypeError, f"{_wanted(cls)}, not '{value.cls.__name__}'")
+    return m.wrap_constant(m.run_real(cls, *(m.plain(m.storage_of(a), f"{cls.__name__}()") for a in args)))
+
+
+def _wanted(cls: type) -> str:
+    if cls is int:
+        return "int() argument must be a string, a bytes-like object or a real number"
+    return "float() argument must be a string or a real number"
 
 
 @handles(int)
@@ -81,7 +90,19 @@ def str_(m: Machine, value: Value = Constant("")) -> Value:  # noqa: B008
 
 @handles(bytes)
 def bytes_(m: Machine, *args: Value) -> Value:
-    return Constant(m.run_real(bytes, *(m.constant_of(a, "bytes()") for a in args)))
+    return Constant(m.run_real(bytes, *(m.plain(a, "bytes()") for a in args)))
+
+
+@handles(collections.deque)
+def deque_(m: Machine, iterable: Value | None = None, maxlen: Value = NONE) -> Value:
+    items = iterable.items_list(m) if iterable is not None else []
+    return DequeValue(items, m.constant_of(maxlen, "deque()"))
+
+
+@handles(torch.device)
+def device_(m: Machine, *args: Value, **kwargs: Value) -> Value:
+    named = {name: m.constant_of(value, "torch.device()") for name, value in kwargs.items()}
+    return Constant(m.run_real(lambda: torch.device(*(m.constant_of(a, "torch.device()") for a in args), **named)))
 
 
 @handles(slice)

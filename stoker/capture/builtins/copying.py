@@ -44,21 +44,21 @@ def _copied(m: Machine, value: Value, special: str, part, known: Memo) -> Value:
     def register(made: Value) -> None:
         known[id(value)] = (made, value)
 
+    made: Value
     match value:
         case TensorValue():
             if special == "__copy__":
                 value.unsupported("copy.copy()")
-            return (
-                m.call(m.wrap_object(torch.Tensor.clone), [value], {})
-                if value.source is None
-                else value.unsupported("copy.deepcopy()")
-            )
+            made = _copied_tensor(m, value)
+            register(made)
         case ListValue():
-            made: Value = ListValue([])
+            made = ListValue([])
             register(made)
             made._elements.extend(part(e) for e in value.elements(m))  # type: ignore[attr-defined]
         case TupleValue():
-            made = TupleValue([part(e) for e in value.elements(m)], value.cls)
+            parts = [part(e) for e in value.elements(m)]
+            unchanged = all(new is old for new, old in zip(parts, value.elements(m)))
+            made = value if unchanged else TupleValue(parts, value.cls)
         case DictValue():
             made = DictValue(cls=value.cls, default_factory=value.default_factory)
             register(made)
@@ -71,6 +71,21 @@ def _copied(m: Machine, value: Value, special: str, part, known: Memo) -> Value:
         case _:
             return value
     return made
+
+
+def _copied_tensor(m: Machine, value: TensorValue) -> Value:
+    """A tensor with a storage of its own: for those that are no view and have neither history nor attributes."""
+    real = value.real
+    if (
+        not value.fake.is_leaf
+        or value.cls is not torch.Tensor
+        or (real is not None and (real._is_view() or real.__dict__))
+    ):
+        value.unsupported("copy.deepcopy()")
+    copied = m.graph_method(m.graph_method(value, "detach", [], {}), "clone", [], {})
+    if value.fake.requires_grad:
+        copied = m.graph_method(copied, "requires_grad_", [], {})
+    return copied
 
 
 def _copied_instance(m: Machine, value: InstanceValue, special: str, part, register) -> Value:

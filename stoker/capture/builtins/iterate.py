@@ -36,7 +36,7 @@ def next_(m: Machine, iterator: Value, *default: Value) -> Value:
     except Exhausted:
         if default:
             return default[0]
-        m.raise_(StopIteration)
+        m.stop_iteration(iterator)
 
 
 @handles(zip)

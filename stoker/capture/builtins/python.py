@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import builtins
+import _thread
+import collections
 import functools
 import inspect
 import operator
@@ -12,17 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stoker.capture.builtin import EXCEPTION_METHODS, handles, on_object, pure, special
+from stoker.capture.builtin import EXCEPTION_METHODS, HEAP_TYPE, handles, on_object, pure, special
 from stoker.capture.values.classes import ClassValue, SuperValue
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.function import BuiltinMethod, BuiltinValue, FunctionValue, MethodValue, PartialValue
-from stoker.capture.values.instance import InstanceValue, ObjectValue
+from stoker.capture.values.function import EMPTY, BuiltinMethod, BuiltinValue, FunctionValue, MethodValue, PartialValue
+from stoker.capture.values.instance import ExceptionValue, InstanceValue, ObjectValue
 from stoker.capture.values.mapping import DictValue
+from stoker.capture.values.reference import IdentityValue, ThreadIdentity
 from stoker.capture.values.sequence import ListValue, TupleValue, sort_values
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
-from stoker.capture.values.value import NotConstant, Value
+from stoker.capture.values.value import Value
 from stoker.errors import Break, Raised
+from stoker.guard.guard import Holds
 from stoker.guard.source import Fixed
 
 if TYPE_CHECKING:
@@ -30,7 +33,17 @@ if TYPE_CHECKING:
 
 TRUE, FALSE, NONE = Constant(True), Constant(False), Constant(None)
 
-pure(sys.getrecursionlimit, round, pow, hex, oct, bin, ord, chr, divmod, format, ascii, repr, hash)
+pure(hex, oct, bin, ord, chr)
+
+
+@handles(format)
+def format_(m: Machine, value: Value, specification: Value = Constant("")) -> Value:  # noqa: B008
+    return m.format_value(value, 0, specification)
+
+
+@handles(ascii)
+def ascii_(m: Machine, value: Value) -> Value:
+    return m.convert_value(value, 3)
 
 
 @handles(len)
@@ -163,8 +176,8 @@ def object_ne(m: Machine, value: Value, other: Value) -> Value:
 
 @on_object(BaseException.__init__)
 def exception_init(m: Machine, value: Value, *args: Value, **kwargs: Value) -> Value:
-    if isinstance(value, InstanceValue):
-        value.storage = TupleValue(list(args))
+    if isinstance(value, ExceptionValue):
+        value.set_args(m, list(args))
     return NONE
 
 
@@ -174,6 +187,19 @@ def exception_str(m: Machine, value: Value) -> Value:
     if len(args) == 1:
         return m.call(m.wrap_object(str), args, {})
     return Constant(str(m.plain(TupleValue(args), "str()")) if args else "")
+
+
+@on_object(*{cls.__str__ for cls in (OSError, UnicodeDecodeError, UnicodeEncodeError, SyntaxError, ImportError)})
+def own_str(m: Machine, value: Value) -> Value:
+    """Exceptions written in C that show their fields: ask a real one."""
+    assert isinstance(value, ExceptionValue)
+    if value.real is not None and value.source is not None:
+        text = str(value.real)
+        m.guard(value.source, Holds(lambda now: str(now) == text, f"shows as {text!r}"))
+        return Constant(text)
+    base = next(cls for cls in value.cls.__mro__ if not cls.__flags__ & HEAP_TYPE)
+    args = [m.plain(a, "str()") for a in value.attribute(m, "args").items_list(m)]
+    return Constant(m.run_real(lambda: str(base(*args))))
 
 
 @on_object(KeyError.__str__)
@@ -188,6 +214,13 @@ def key_error_str(m: Machine, value: Value) -> Value:
 def exception_repr(m: Machine, value: Value) -> Value:
     args = [repr(m.plain(a, "repr()")) for a in value.attribute(m, "args").items_list(m)]
     return Constant(f"{value.python_type().__name__}({', '.join(args)})")
+
+
+@on_object(BaseException.add_note)
+def add_note(m: Machine, value: Value, note: Value) -> Value:
+    if not m.has_attribute(value, "__notes__"):
+        value.set_attribute(m, "__notes__", ListValue([]))
+    return m.call(value.attribute(m, "__notes__").attribute(m, "append"), [note], {})
 
 
 @on_object(BaseException.with_traceback)
@@ -206,6 +239,21 @@ def object_str(m: Machine, value: Value) -> Value:
 @on_object(object.__format__)
 def object_format(m: Machine, value: Value, specification: Value) -> Value:
     return m.call(m.wrap_object(str), [value], {})
+
+
+@handles(sys.exc_info)
+def exc_info(m: Machine) -> Value:
+    error = m.current_exception()
+    if error is None:
+        return TupleValue([NONE, NONE, NONE])
+    return TupleValue([m.wrap_object(error.python_type()), error, TracebackValue()])
+
+
+class TracebackValue(Value):
+    """The traceback of an exception that the captured code handles: it exists only once the code runs."""
+
+    def python_type(self) -> type:
+        return types.TracebackType
 
 
 @handles(inspect.signature)
@@ -236,16 +284,59 @@ def super_(m: Machine, *args: Value) -> Value:
 
 @handles(id)
 def id_(m: Machine, value: Value) -> Value:
-    if isinstance(value, ObjectValue) and value.real is not None and value.source is not None:
-        m.guard_identity(value)
-        return Constant(id(value.real))
-    value.unsupported("id()")
-    return None
+    return IdentityValue(value)
+
+
+@handles(_thread.get_ident)
+def get_ident(m: Machine) -> Value:
+    return ThreadIdentity(Constant("thread"))
 
 
 @handles(hash)
 def hash_(m: Machine, value: Value) -> Value:
+    hasher = m.class_lookup(value.python_type(), "__hash__")
+    if hasher is None:
+        m.raise_(TypeError, f"unhashable type: '{value.python_type().__name__}'")
+    if isinstance(value, InstanceValue) and isinstance(hasher, types.FunctionType):
+        return m.call(m.bind(hasher, value, value.cls), [], {})
     return Constant(m.run_real(hash, m.constant_of(value, "hash()")))
+
+
+@handles(round)
+def round_(m: Machine, number: Value, ndigits: Value = NONE) -> Value:
+    if isinstance(number, TensorValue):
+        if m.class_lookup(number.cls, "__round__") is m.MISSING:
+            m.raise_(TypeError, f"type {number.cls.__name__} doesn't define __round__ method")
+        number.unsupported("round()")
+    if isinstance(number, InstanceValue):
+        given = [] if isinstance(ndigits, Constant) and ndigits.value is None else [ndigits]
+        found = value_or_none(number.special(m, "__round__", *given))
+        if found is not None:
+            return found
+    return Constant(m.run_real(round, m.constant_of(number, "round()"), m.constant_of(ndigits, "round()")))
+
+
+def value_or_none(found: Value | None) -> Value | None:
+    return None if found is None or (isinstance(found, Constant) and found.value is NotImplemented) else found
+
+
+@handles(divmod)
+def divmod_(m: Machine, left: Value, right: Value) -> Value:
+    for value, other, name in ((left, right, "__divmod__"), (right, left, "__rdivmod__")):
+        if isinstance(value, InstanceValue):
+            found = value_or_none(value.special(m, name, other))
+            if found is not None:
+                return found
+    if isinstance(left, TensorValue) or isinstance(right, TensorValue):
+        raise Break("divmod() of a tensor", "eager raises TypeError")
+    return TupleValue([m.binary("//", left, right), m.binary("%", left, right)])
+
+
+@handles(pow)
+def pow_(m: Machine, base: Value, exp: Value, mod: Value = NONE) -> Value:
+    if isinstance(mod, Constant) and mod.value is None:
+        return m.binary("**", base, exp)
+    return Constant(m.run_real(pow, *(m.constant_of(v, "pow()") for v in (base, exp, mod))))
 
 
 @handles(abs, operator.abs)
@@ -259,21 +350,6 @@ def abs_(m: Machine, value: Value) -> Value:
         if found is not None:
             return found
     return Constant(m.run_real(abs, m.constant_of(value, "abs()")))
-
-
-@handles(print)
-def print_(m: Machine, *args: Value, **kwargs: Value) -> Value:
-    for value in [*args, *kwargs.values()]:
-        try:
-            value.constant()
-        except NotConstant:
-            raise Break(
-                "print()",
-                f"it prints {value.describe()}, which is known only when the graph has run",
-                "print outside the compiled function, or accept the break",
-            ) from None
-    m.defer(BuiltinValue(builtins.print), list(args), kwargs)
-    return NONE
 
 
 @handles(repr)
@@ -295,8 +371,13 @@ def vars_(m: Machine, *args: Value) -> Value:
     if args:
         return args[0].attribute(m, "__dict__")
     frame = m.current
-    names = {name: (Constant(name), m.force(value)) for name, value in frame.locals.items()}
-    return DictValue(names)  # type: ignore[arg-type]
+    code = frame.program.origin.code
+    found = {name: m.force(frame.locals[name]) for name in code.co_varnames if name in frame.locals}
+    for name in (*code.co_cellvars, *code.co_freevars):
+        contents = frame.cells[name].contents if name in frame.cells else None
+        if contents is not None and contents is not EMPTY:
+            found[name] = frame.cells[name].get(m)
+    return DictValue({name: (Constant(name), value) for name, value in found.items()})
 
 
 @handles(dir)
@@ -304,12 +385,17 @@ def dir_(m: Machine, *args: Value) -> Value:
     value = args[0]
     if isinstance(value, ObjectValue) and value.real is not None and not value.slots:
         return ListValue([Constant(name) for name in m.run_real(dir, value.real)])
+    if isinstance(value, InstanceValue) and value.real is None:
+        own = [key.constant() for key in value.attributes(m).keys(m)]  # type: ignore[union-attr]
+        return ListValue([Constant(name) for name in sorted({*dir(value.cls), *own})])
     value.unsupported("dir()")
     return None
 
 
 @handles(functools.partial)
 def partial_(m: Machine, function: Value, *args: Value, **kwargs: Value) -> Value:
+    if isinstance(function, PartialValue):
+        return PartialValue(function.function, [*function.args, *args], {**function.kwargs, **kwargs})
     return PartialValue(function, list(args), dict(kwargs))
 
 
@@ -395,6 +481,17 @@ def special_getitem(m: Machine, value: Value, key: Value) -> Value:
     return m.item(value, key)
 
 
+@on_object(dict.__getitem__, collections.OrderedDict.__getitem__, collections.defaultdict.__getitem__)
+def dict_getitem(m: Machine, value: Value, key: Value) -> Value:
+    storage = m.storage_of(value)
+    assert isinstance(storage, DictValue)
+    found = storage.lookup(m, key)
+    missing = m.special_method(value, "__missing__") if found is None and isinstance(value, InstanceValue) else None
+    if missing is not None:
+        return m.call(missing, [key], {})
+    return found if found is not None else storage.item(m, key)
+
+
 @special("__setitem__")
 def special_setitem(m: Machine, value: Value, key: Value, new: Value) -> Value:
     value.set_item(m, key, new)
@@ -463,8 +560,8 @@ def _register_operator_module() -> None:
         handles(function)(lambda m, a, b, text=text: m.binary(text, a, b))
     for text, function in Protocol.COMPARE.items():
         handles(function)(lambda m, a, b, text=text: m.compare(text, a, b))
-    for text, function in Protocol.UNARY.items():
-        handles(function)(lambda m, a, text=text: m.unary(text, a))
+    for text, unary in Protocol.UNARY.items():
+        handles(unary)(lambda m, a, text=text: m.unary(text, a))
     handles(operator.getitem)(lambda m, a, b: m.item(a, b))
     handles(operator.not_)(lambda m, a: m.not_(a))
     handles(operator.truth)(lambda m, a: Constant(a.truth(m)))

@@ -31,18 +31,12 @@ ANSWERS: dict[Any, Any] = {
     is_compiling: True,
     torch.compiler.is_compiling: True,
     torch.compiler.is_dynamo_compiling: True,
-    torch._utils.is_compiling: True,
+    **torch_private.UNOBSERVED,
     torch_private.is_scripting: False,
     torch_private.is_tracing: False,
-    torch._C._get_tracing_state: None,
-    torch.onnx.is_in_onnx_export: False,
     torch.overrides.has_torch_function: False,
     torch.overrides.has_torch_function_unary: False,
     torch.overrides.has_torch_function_variadic: False,
-    torch._C._has_torch_function: False,
-    torch._C._has_torch_function_unary: False,
-    torch._C._has_torch_function_variadic: False,
-    torch._C._log_api_usage_once: None,
 }
 if hasattr(torch.compiler, "is_exporting"):
     ANSWERS[torch.compiler.is_exporting] = False
@@ -57,6 +51,7 @@ for _function, _value in ANSWERS.items():
 
 # Read from the real modes: the entry's guard on torch's state makes the answers hold.
 QUERIES = (
+    *torch_private.mode_queries,
     torch.is_grad_enabled,
     torch.is_inference_mode_enabled,
     torch.get_default_dtype,
@@ -66,7 +61,6 @@ QUERIES = (
     torch.get_autocast_cpu_dtype,
     torch.is_autocast_cpu_enabled,
     torch.is_autocast_cache_enabled,
-    torch._C._is_torch_function_enabled,
     torch.are_deterministic_algorithms_enabled,
     torch.is_deterministic_algorithms_warn_only_enabled,
     torch.cuda.is_available,
@@ -74,18 +68,14 @@ QUERIES = (
     torch.backends.mkldnn.is_available,
     torch.amp.is_autocast_available,
     torch.amp.autocast_mode.is_autocast_available,
-    torch._C._is_autocast_available,
-    torch._C._len_torch_function_stack,
+    torch_private.is_torch_function_mode_enabled,
     torch.get_num_threads,
     torch.finfo,
     torch.iinfo,
     torch.promote_types,
     torch.can_cast,
-    torch._C._get_privateuse1_backend_name,
-    torch._C._get_default_device,
     torch.get_default_device,
     torch.device,
-    torch._C._autograd._profiler_enabled,
     torch.distributed.is_available,
 )
 pure(*QUERIES)
@@ -111,7 +101,7 @@ handles(torch.finfo)(_info(torch.finfo))
 handles(torch.iinfo)(_info(torch.iinfo))
 
 SETTERS = (
-    torch._C._set_grad_enabled,
+    torch_private.set_grad_enabled,
     torch.set_autocast_enabled,
     torch.set_autocast_cpu_enabled,
     torch.set_autocast_dtype,
@@ -159,10 +149,17 @@ def numel(m: Machine, input: Value) -> Value:
     return m.graph_method(input, "numel", [], {})
 
 
-@handles(torch._check)
+@handles(torch_private.check)
 def check(m: Machine, condition: Value, message: Value | None = None) -> Value:
     if not condition.truth(m):
         raise Break("torch._check", "the condition does not hold")
+    return NONE
+
+
+@handles(torch_private.assert_)
+def assert_(m: Machine, condition: Value, message: Value) -> Value:
+    if not condition.truth(m):
+        m.raise_(AssertionError, message)
     return NONE
 
 
@@ -253,7 +250,9 @@ def dim(m: Machine, value: TensorValue) -> Value:
     return Constant(value.fake.dim())
 
 
-@tensor_special("data_ptr", "storage", "untyped_storage", "storage_offset", "_version", "backward", "register_hook")
+@tensor_special(
+    "is_inference", "data_ptr", "storage", "untyped_storage", "storage_offset", "_version", "backward", "register_hook"
+)
 def touches_runtime(m: Machine, value: TensorValue, *args: Value, **kwargs: Value) -> Value:
     raise Break(
         "a tensor's storage or autograd history",

@@ -25,8 +25,8 @@ def RAISE_VARARGS(m: Machine, f: Frame, i: Instruction) -> None:
     cause = m.as_cause(f.pop()) if i.value == 2 else None
     value = m.as_exception(f.pop())
     if cause is not None and isinstance(value, ExceptionValue):
-        value.links["__cause__"] = cause
-        value.links["__suppress_context__"] = Constant(True)
+        value.link(m, "__cause__", cause)
+        value.link(m, "__suppress_context__", Constant(True))
     raise Raised(value)
 
 
@@ -68,7 +68,7 @@ PREP_RERAISE_STAR = CHECK_EG_MATCH
 
 
 def BEFORE_WITH(m: Machine, f: Frame, i: Instruction) -> None:
-    manager = f.pop()
+    manager = m.as_scope(f.pop())
     enter, leave = m.context_method(manager, "__enter__"), m.context_method(manager, "__exit__")
     f.push(leave)
     f.push(m.call(enter, [], {}))

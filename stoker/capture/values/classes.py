@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 class ClassValue(ObjectValue):
     """A class. Classes are real objects: captured code may call and inspect them, not change them."""
+
+    has_identity = False
 
     def __init__(self, real: type, source: Source | None = None) -> None:
         super().__init__(type(real), real, source)
@@ -66,6 +69,8 @@ class ClassValue(ObjectValue):
 
     def item(self, m: Machine, key: Value) -> Value:
         meta = m.class_lookup(type(self.real), "__getitem__")
+        if issubclass(self.real, enum.Enum):
+            return m.wrap_object(m.run_real(lambda: self.real[m.constant_of(key, "an enum's name")]))
         if meta is not m.MISSING:
             return m.call(m.bind(meta, self, type(self.real)), [key], {})
         return m.wrap_constant(m.run_real(lambda: self.real[m.constant_of(key, "subscripting a class")]))
@@ -94,8 +99,8 @@ class ClassValue(ObjectValue):
 class SuperValue(Value):
     """`super()`: attribute lookup that starts after a class in another's method resolution order."""
 
-    def __init__(self, after: type, receiver: Value, start: type) -> None:
-        self.after, self.receiver, self.start = after, receiver, start
+    def __init__(self, after: type, receiver: Value, start: type, bound_to_class: bool) -> None:
+        self.after, self.receiver, self.start, self.bound_to_class = after, receiver, start, bound_to_class
 
     def python_type(self) -> type:
         return super
@@ -108,9 +113,9 @@ class SuperValue(Value):
             if name in vars(cls):
                 raw = vars(cls)[name]
                 m.guard_class_attribute(cls, name)
-                if isinstance(self.receiver, ClassValue) and not isinstance(raw, (types.FunctionType, classmethod)):
+                if self.bound_to_class and not isinstance(raw, (types.FunctionType, classmethod)):
                     return m.bind_to_class(raw, self.receiver)
-                if isinstance(self.receiver, ClassValue) and isinstance(raw, types.FunctionType):
+                if self.bound_to_class and isinstance(raw, types.FunctionType):
                     return m.wrap_object(raw)
                 return m.bind(raw, self.receiver, self.start)
         m.raise_(AttributeError, f"'super' object has no attribute '{name}'")

@@ -7,11 +7,13 @@ program's exception.
 from __future__ import annotations
 
 import enum
+import re
 import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from stoker import torch_private
 from stoker.capture.values.value import Arguments, Exhausted, Keywords, NotConstant, Value
 from stoker.guard.source import Source
 
@@ -27,8 +29,11 @@ PLAIN = SCALARS + (
     torch.memory_format,
     torch.qscheme,
     range,
+    re.Pattern,
+    re.Match,
     types.CodeType,
     types.GenericAlias,
+    torch_private.SDPBackend,
 )
 
 
@@ -44,6 +49,8 @@ def is_plain(obj: Any) -> bool:
 
 class Constant(Value):
     """A known immutable object."""
+
+    has_identity = False
 
     def __init__(self, value: Any, source: Source | None = None) -> None:
         self.value, self.source = value, source
@@ -62,11 +69,22 @@ class Constant(Value):
 
     def attribute(self, m: Machine, name: str) -> Value:
         if isinstance(self.value, enum.Enum):
-            return m.instance_attribute(self, type(self.value), name)
+            return self.member_attribute(m, name)
         found = m.run_real(getattr, self.value, name)
         if isinstance(found, (types.BuiltinMethodType, types.MethodWrapperType)):
             return m.bound_builtin(self, name)
         return m.wrap_constant(found)
+
+    def member_attribute(self, m: Machine, name: str) -> Value:
+        """An attribute of an enum member: what the member holds is fixed, the rest is its class's."""
+        if name in ("name", "value") and type(getattr(type(self.value), name, None)) is not property:
+            name = f"_{name}_"
+        if name in vars(self.value):
+            return m.wrap_object(vars(self.value)[name])
+        raw = m.class_lookup(type(self.value), name)
+        if isinstance(raw, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+            return m.bound_builtin(self, name)
+        return m.instance_attribute(self, type(self.value), name)
 
     def truth(self, m: Machine) -> bool:
         return m.run_real(bool, self.value)

@@ -40,6 +40,7 @@ class CellValue(Value):
 
     def __init__(self, contents: Value | None, source: Source | None = None, root_name: str | None = None) -> None:
         self.contents, self.source, self.root_name = contents, source, root_name
+        self.was_empty = contents is EMPTY
 
     def python_type(self) -> type:
         return types.CellType
@@ -71,12 +72,25 @@ class CellValue(Value):
             e.store_attribute(self, "cell_contents", self.contents)
 
     def write_back(self, e: Emitter) -> None:
+        if self.contents is None and self.was_empty:
+            return
         if self.root_name is not None:
             e.store_free(self.root_name, self.contents)
         elif self.contents is None:
             e.delete_attribute(self, "cell_contents")
         else:
             e.store_attribute(self, "cell_contents", self.contents)
+
+
+def cell_contents(cell: types.CellType, name: str, free: bool) -> Any:
+    """What LOAD_DEREF gives, or raises."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        kind, where = (NameError, " in enclosing scope") if free else (UnboundLocalError, "")
+        words = "free" if free else "local"
+        message = f"cannot access {words} variable '{name}' where it is not associated with a value{where}"
+    raise kind(message)
 
 
 class FunctionValue(ObjectValue):
@@ -130,7 +144,20 @@ class FunctionValue(ObjectValue):
         return self._closure
 
     def own_attribute(self, m: Machine, name: str) -> Value | None:
+        if self._attributes is not None and name in self._attributes._entries:
+            return self._attributes.lookup(m, Constant(name))
         match name:
+            case "__dict__":
+                return self.attributes(m)
+            case "__annotations__" if self.real is None:
+                return self.annotations_dict(m)
+            case "__kwdefaults__" if self.real is None:
+                table = {k: (Constant(k), v) for k, v in self._keyword_defaults.items()}
+                return DictValue(table) if table else Constant(None)  # type: ignore[arg-type]
+            case "__module__" if self.real is None:
+                return self.globals.lookup(m, Constant("__name__"))
+            case "__type_params__" if self.real is None:
+                return TupleValue([])
             case "__name__":
                 return Constant(self.real.__name__ if self.real is not None else self.name.rpartition(".")[2])
             case "__qualname__":
@@ -154,6 +181,14 @@ class FunctionValue(ObjectValue):
             case "__kwdefaults__" if self.real is not None and self.real.__kwdefaults__ is None:
                 return Constant(None)
         return super().own_attribute(m, name)
+
+    def annotations_dict(self, m: Machine) -> DictValue:
+        """CPython keeps annotations as a tuple of names and values until someone asks for the dictionary."""
+        if not isinstance(self.annotations, DictValue):
+            parts = self.annotations.items_list(m) if self.annotations is not None else []
+            pairs = zip(parts[::2], parts[1::2])
+            self.annotations = DictValue({name.constant(): (name, value) for name, value in pairs})
+        return self.annotations
 
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
         return m.call_function_value(self, args, kwargs)
@@ -262,8 +297,28 @@ class PartialValue(ObjectValue):
         e.call_function(functools.partial, [self.function, *self.args], self.kwargs)
 
 
+class CachedFunction(ObjectValue):
+    """A function under functools.lru_cache. Its cache is not consulted: within one capture, equal arguments give one result."""
+
+    def __init__(self, real: Any, source: Source, function: Value) -> None:
+        super().__init__(type(real), real, source)
+        self.function = function
+        self.results: dict[Any, Value] = {}
+
+    def own_attribute(self, m: Machine, name: str) -> Value | None:
+        return self.function if name == "__wrapped__" else super().own_attribute(m, name)
+
+    def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
+        key = (tuple(a.hash_key(m) for a in args), tuple((k, v.hash_key(m)) for k, v in kwargs.items()))
+        if key not in self.results:
+            self.results[key] = m.call(self.function, args, kwargs)
+        return self.results[key]
+
+
 class BuiltinValue(ObjectValue):
     """A callable written in C, or a Python callable that the evaluator treats as a unit."""
+
+    has_identity = False
 
     def __init__(self, real: Any, source: Source | None = None) -> None:
         super().__init__(type(real), real, source)

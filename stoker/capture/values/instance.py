@@ -13,7 +13,8 @@ from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Arguments, Exhausted, Keywords, Value
 from stoker.errors import Raised
-from stoker.guard.source import InstanceDict, Slot, Source
+from stoker.guard.guard import Holds
+from stoker.guard.source import Attribute, InstanceDict, Slot, Source
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
@@ -64,7 +65,10 @@ class ObjectValue(Value):
             try:
                 real = descriptor.__get__(self.real)
             except AttributeError:
-                self.unsupported(f"the empty slot {descriptor.__name__!r}")
+                m.guard(
+                    self.source, Holds(lambda now: not _is_filled(descriptor, now), f"has no {descriptor.__name__}")
+                )
+                return None
             self.slots[descriptor] = m.wrap(real, Slot(self.source, descriptor))
         return self.slots.get(descriptor)
 
@@ -82,7 +86,8 @@ class ObjectValue(Value):
         """Write changed slots; the instance dictionary is a value of its own and writes itself back."""
         for descriptor, value in self.slots.items():
             if value is None:
-                e.method_call(self, type(descriptor).__delete__, [], receiver=Constant(descriptor))
+                e.call_function(type(descriptor).__delete__, [Constant(descriptor), self])
+                e.pop()
             else:
                 e.call_function(type(descriptor).__set__, [Constant(descriptor), self, value])
                 e.pop()
@@ -105,6 +110,8 @@ class InstanceValue(ObjectValue):
 
     def truth(self, m: Machine) -> bool:
         found = self.special(m, "__bool__")
+        if found is not None and found.python_type() is not bool:
+            m.raise_(TypeError, f"__bool__ should return bool, returned {found.python_type().__name__}")
         if found is None:
             found = self.special(m, "__len__")
         return True if found is None else found.truth(m)
@@ -202,20 +209,51 @@ class ExceptionValue(InstanceValue):
     def __init__(self, cls: type, args: list[Value], source: Source | None = None, real: Any = None) -> None:
         super().__init__(cls, real, source, storage=TupleValue(args))
         self.links: dict[str, Value] = {}
+        self.positions: Any = None  # of the instruction of the captured frame that raised it
+
+    def set_args(self, m: Machine, args: list[Value]) -> None:
+        m.will_mutate(self)
+        self.storage = TupleValue(args)
+
+    def link(self, m: Machine, name: str, value: Value) -> None:
+        m.will_mutate(self)
+        self.links[name] = value
+
+    def write_back(self, e: Emitter) -> None:
+        super().write_back(e)
+        assert self.storage is not None
+        e.store_attribute(self, "args", self.storage)
+        for name, value in self.links.items():
+            e.store_attribute(self, name, value)
 
     def own_attribute(self, m: Machine, name: str) -> Value | None:
         if name == "args":
             return self.storage
         if name in ("__cause__", "__context__", "__traceback__", "__suppress_context__"):
-            return self.links.get(name, Constant(False if name == "__suppress_context__" else None))
+            return self.links.get(name) or self.real_link(m, name)
         if name in ("value", "code") and issubclass(self.cls, (StopIteration, SystemExit)):
             args = self.storage.raw_elements()  # type: ignore[union-attr]
             return args[0] if args else Constant(None)
         return super().own_attribute(m, name)
 
+    def real_link(self, m: Machine, name: str) -> Value:
+        if self.real is not None and self.source is not None and name != "__traceback__":
+            return m.wrap(getattr(self.real, name), Attribute(self.source, name))
+        if name == "__traceback__":
+            self.unsupported("the traceback")
+        return Constant(False if name == "__suppress_context__" else None)
+
     def describe(self) -> str:
         args = ", ".join(a.describe() for a in self.storage.raw_elements())  # type: ignore[union-attr]
         return f"{self.cls.__name__}({args})"
+
+
+def _is_filled(descriptor: Any, instance: Any) -> bool:
+    try:
+        descriptor.__get__(instance)
+    except AttributeError:
+        return False
+    return True
 
 
 class PreviousException(Value):

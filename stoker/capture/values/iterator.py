@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from stoker.capture.values.constant import Constant
@@ -165,15 +165,69 @@ class CallIterator(IteratorValue):
         e.call_function(iter, [self.function, self.sentinel])
 
 
+class PolyfilledIterator(IteratorValue):
+    """An iterator written in C whose elements come from a generator of the polyfill."""
+
+    def __init__(
+        self,
+        maker: Callable[..., Any],
+        generator: Value,
+        args: list[Value],
+        kind: type | None = None,
+        keywords: dict[str, Value] | None = None,
+    ) -> None:
+        assert isinstance(generator, GeneratorValue)
+        self.maker, self.generator, self.args, self.keywords = maker, generator, args, keywords or {}
+        self.kind = kind or maker  # type: ignore[assignment]
+
+    def next(self, m: Machine) -> Value:
+        return self.generator.next(m)
+
+    def emit(self, e: Emitter) -> None:
+        """Made anew if it has not begun; what is left of it, behind an iterator written in C, if it has."""
+        if self.generator.started or self.args == [self.generator]:
+            e.call_function(itertools.chain, [self.generator])
+        else:
+            e.call_function(self.maker, self.args, self.keywords)
+
+
+class PooledIterator(IteratorValue):
+    """product, permutations, combinations: the real iterator, over Values."""
+
+    def __init__(self, kind: type, rows: Iterator[tuple[Value, ...]]) -> None:
+        self.kind, self.rows = kind, rows
+
+    def next(self, m: Machine) -> Value:
+        try:
+            return TupleValue(list(next(self.rows)))
+        except StopIteration:
+            raise Exhausted from None
+
+    def emit(self, e: Emitter) -> None:
+        rest = list(self.rows)
+        self.rows = iter(rest)
+        e.call_function(itertools.chain, [TupleValue([TupleValue(list(row)) for row in rest])])
+
+
 class GeneratorValue(IteratorValue):
     """A generator: its frame, suspended. Running it is running the frame until it yields."""
 
     kind = types.GeneratorType
 
-    def __init__(self, frame: Frame) -> None:
-        self.frame = frame
+    def __init__(self, frame: Frame, abandoned: list[Frame]) -> None:
+        self.frame, self.abandoned = frame, abandoned
         self.started = self.finished = self.running = False
         self.result: Value = Constant(None)
+
+    def __del__(self) -> None:
+        """Values live as long as the objects they stand for: CPython would close this generator here."""
+        if (
+            self.started
+            and not self.finished
+            and not self.running
+            and self.frame.instructions[self.frame.position - 1].handler
+        ):
+            self.abandoned.append(self.frame)
 
     def resume(self, m: Machine, sent: Value | None, raised: Raised | None = None) -> Value:
         """Run to the next yield; raises Exhausted (with `result` set) when the generator returns."""
@@ -201,20 +255,25 @@ class GeneratorValue(IteratorValue):
     def next(self, m: Machine) -> Value:
         return self.resume(m, None)
 
+    def take_result(self) -> Value | None:
+        """What the generator returned, the first time it is asked for; None for None."""
+        result, self.result = self.result, Constant(None)
+        return None if _is_none(result) else result
+
     def method_send(self, m: Machine, value: Value) -> Value:
         if not self.started and not (isinstance(value, Constant) and value.value is None):
             m.raise_(TypeError, "can't send non-None value to a just-started generator")
         try:
             return self.resume(m, value)
         except Exhausted:
-            m.raise_(StopIteration, *([] if _is_none(self.result) else [self.result]))
+            m.stop_iteration(self)
 
     def method_throw(self, m: Machine, kind: Value, value: Value | None = None, trace: Value | None = None) -> Value:
         error = m.as_exception(kind if value is None or _is_none(value) else value)
         try:
             return self.resume(m, None, Raised(error))
         except Exhausted:
-            m.raise_(StopIteration, *([] if _is_none(self.result) else [self.result]))
+            m.stop_iteration(self)
 
     def method_close(self, m: Machine) -> Value:
         if self.started and not self.finished:
@@ -234,14 +293,7 @@ class GeneratorValue(IteratorValue):
         return self.method_send(m, Constant(None))
 
     def emit(self, e: Emitter) -> None:
-        if not self.started:
-            e.load_pending_generator(self)
-            return
-        raise Break(
-            "a live generator",
-            f"generator `{self.frame.code.co_qualname}` is suspended in the middle and would have to leave the graph",
-            "finish the generator before the graph break, or turn it into a list",
-        )
+        e.new_generator(self)
 
 
 class RunningIterator(Value):

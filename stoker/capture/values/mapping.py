@@ -9,10 +9,11 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from stoker.capture.values.constant import Constant
+from stoker.capture.values.reference import IdentityValue
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.value import Exhausted, Keywords, Lazy, NotConstant, Value
 from stoker.guard.guard import HasKey, LacksKey, Length
-from stoker.guard.source import DictItem, Source
+from stoker.guard.source import DictItem, InstanceDict, Source
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
@@ -26,7 +27,7 @@ class DictValue(Value):
     def __init__(
         self,
         entries: dict[Any, tuple[Value, Value]] | None = None,
-        cls: type = dict,
+        cls: type[dict] = dict,
         source: Source | None = None,
         real: dict | None = None,
         default_factory: Value | None = None,
@@ -35,6 +36,7 @@ class DictValue(Value):
         self.cls, self.source, self.real = cls, source, real
         self.whole = real is None
         self.default_factory = default_factory
+        self._attributes: DictValue | None = None
         self.written: dict[Any, None] = {}
         self.rewritten = False
         self.owner: type | None = None  # the class whose instance dictionary this is
@@ -53,7 +55,7 @@ class DictValue(Value):
                 key_value = m.wrap_key(key, self.source, index)
                 stand_in = key_value.hash_key(m)
                 place = m.dict_item(self.source, key, index)
-                self._entries[stand_in] = known.pop(stand_in, None) or (key_value, Lazy(value, place))
+                self._entries[stand_in] = known.pop(stand_in) if stand_in in known else (key_value, Lazy(value, place))
             self._entries.update(known)
         return self._entries
 
@@ -62,6 +64,8 @@ class DictValue(Value):
         found = self._entries.get(stand_in)
         if found is None and not self.whole:
             found = self._lookup_real(m, key, stand_in)
+        if found is None and isinstance(key, IdentityValue):
+            key.refuse_among(self.load_all(m))
         if found is None:
             return None
         if type(found[1]) is Lazy:
@@ -177,7 +181,24 @@ class DictValue(Value):
     def attribute(self, m: Machine, name: str) -> Value:
         if name == "default_factory" and self.default_factory is not None:
             return self.default_factory
-        return m.builtin_attribute(self, name)
+        own = self.attributes(m) if issubclass(self.cls, OrderedDict) else None
+        found = own.lookup(m, Constant(name)) if own is not None else None
+        return found if found is not None else m.builtin_attribute(self, name)
+
+    def attributes(self, m: Machine) -> DictValue:
+        """The instance dictionary that an OrderedDict has."""
+        if self._attributes is None:
+            real = getattr(self.real, "__dict__", None)
+            if isinstance(real, dict) and self.source is not None:
+                self._attributes = m.wrap_dict(real, InstanceDict(self.source))
+            else:
+                self._attributes = DictValue()
+        return self._attributes
+
+    def set_attribute(self, m: Machine, name: str, value: Value) -> None:
+        if not issubclass(self.cls, OrderedDict):
+            m.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        self.attributes(m).store(m, Constant(name), value)
 
     def method_get(self, m: Machine, key: Value, default: Value = Constant(None)) -> Value:  # noqa: B008
         found = self.lookup(m, key)
@@ -252,6 +273,8 @@ class DictValue(Value):
     def fill(self, e: Emitter) -> None:
         for key, value in self._entries.values():
             e.method_call(self, self.cls.__setitem__, [key, value])
+        for key, value in self._attributes._entries.values() if self._attributes is not None else ():
+            e.store_attribute(self, key.constant(), value)
 
     def write_back(self, e: Emitter) -> None:
         """Write only the keys that were set, unless an entry went away or moved."""
@@ -273,6 +296,8 @@ def pairs_of(m: Machine, value: Value) -> list[tuple[Value, Value]]:
         return [(key, m.item(value, key)) for key in names]
     found = []
     for index, element in enumerate(value.items_list(m)):
+        if not hasattr(element.python_type(), "__iter__"):
+            m.raise_(TypeError, f"cannot convert dictionary update sequence element #{index} to a sequence")
         parts = element.items_list(m)
         if len(parts) != 2:
             m.raise_(ValueError, f"dictionary update sequence element #{index} has length {len(parts)}; 2 is required")
@@ -371,12 +396,26 @@ class ViewIterator(Value):
         return value if self.what == "values" else TupleValue([key, value])
 
     def emit(self, e: Emitter) -> None:
-        rest = list(self.mapping._entries.values())[self.position :]
-        shown: list[Value] = [
-            key if self.what == "keys" else value if self.what == "values" else TupleValue([key, value])
-            for key, value in rest
-        ]
-        e.call_function(iter, [TupleValue(shown)])
+        if len(self.mapping._entries) != self.size:
+            e.call_function(_changed_iterator, [Constant(self.what)])
+            return
+        e.call_function(_advanced_iterator, [self.mapping, Constant(self.what), Constant(self.position)])
+
+
+def _advanced_iterator(mapping: dict, what: str, position: int) -> Any:
+    """An iterator over a dictionary that has already given `position` elements."""
+    iterator = iter(getattr(mapping, what)())
+    for _ in range(position):
+        next(iterator)
+    return iterator
+
+
+def _changed_iterator(what: str) -> Any:
+    """An iterator over a dictionary that has changed its size since."""
+    mapping = {0: 0}
+    iterator = iter(getattr(mapping, what)())
+    mapping[1] = 1
+    return iterator
 
 
 class SetValue(Value):
@@ -514,6 +553,11 @@ class SetValue(Value):
     def method_intersection_update(self, m: Machine, *others: Value) -> Value:
         m.will_mutate(self)
         self._entries = self._fold(m, "&", others)._entries  # type: ignore[attr-defined]
+        return Constant(None)
+
+    def method_symmetric_difference_update(self, m: Machine, other: Value) -> Value:
+        m.will_mutate(self)
+        self._entries = self._fold(m, "^", (other,))._entries  # type: ignore[attr-defined]
         return Constant(None)
 
     def method_issubset(self, m: Machine, other: Value) -> Value:

@@ -14,6 +14,7 @@ import torch
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import InstanceValue, ObjectValue
 from stoker.capture.values.value import Arguments, Keywords, Value
+from stoker.errors import Break
 from stoker.guard.source import Fixed, Source
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ class PythonModule(ObjectValue):
         return m.wrap_object(m.run_real(getattr, self.real, name))
 
     def set_attribute(self, m: Machine, name: str, value: Value) -> None:
+        if m.deferred:
+            raise Break(
+                f"assignment to `{self.real.__name__}.{name}`", "output that was printed before it is still waiting"
+            )
         self.attributes(m).store(m, Constant(name), value)
 
     def hash_key(self, m: Machine) -> Any:

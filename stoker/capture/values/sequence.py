@@ -12,7 +12,6 @@ import torch
 
 from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.value import Arguments, Exhausted, Keywords, Lazy, NotConstant, Value
-from stoker.errors import Break
 from stoker.guard.source import Source
 
 if TYPE_CHECKING:
@@ -343,12 +342,25 @@ def sort_values(m: Machine, values: list[Value], key: Value | None, reverse: Val
     keys = values
     if key is not None and not (isinstance(key, Constant) and key.value is None):
         keys = [m.call(key, [value], {}) for value in values]
+    backwards = reverse.truth(m)
     try:
-        ranked = [k.constant() for k in keys]
+        ranked: list[Any] = [k.constant() for k in keys]
     except NotConstant:
-        raise Break("sort", "the sort keys are not constants", "sort by plain Python values") from None
-    order = m.run_real(lambda: sorted(range(len(ranked)), key=lambda i: ranked[i], reverse=reverse.truth(m)))
+        ranked = [_Compared(m, k) for k in keys]
+    order = m.run_real(lambda: sorted(range(len(ranked)), key=lambda i: ranked[i], reverse=backwards))
     return [values[index] for index in order]
+
+
+class _Compared:
+    """Lets Python's own sort ask the evaluator, comparison by comparison."""
+
+    __slots__ = ("m", "value")
+
+    def __init__(self, m: Machine, value: Value) -> None:
+        self.m, self.value = m, value
+
+    def __lt__(self, other: _Compared) -> bool:
+        return self.m.compare("<", self.value, other.value).truth(self.m)
 
 
 def unpack_arguments(values: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:

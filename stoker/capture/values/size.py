@@ -23,6 +23,8 @@ SYMBOLIC = (torch.SymInt, torch.SymBool, torch.SymFloat)
 class SymbolicValue(Value):
     """A number that is an expression over the sizes of the inputs."""
 
+    has_identity = False
+
     def __init__(self, symbol: Any) -> None:
         self.symbol = symbol
 

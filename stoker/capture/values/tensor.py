@@ -45,7 +45,6 @@ METADATA = frozenset(
         "is_maia",
         "is_ipu",
         "is_vulkan",
-        "names",
         "is_hpu",
         "is_ort",
         "is_vulkan",
@@ -57,6 +56,8 @@ AUTOGRAD = frozenset(["requires_grad", "is_leaf", "output_nr", "retains_grad", "
 
 class TensorValue(Value):
     """A tensor of the program: graph input (with a source) or intermediate."""
+
+    has_identity = False  # the graph's outputs have names already
 
     def __init__(self, node: Node, fake: torch.Tensor, cls: type = torch.Tensor, source: Source | None = None) -> None:
         self.node, self.fake, self.cls, self.source = node, fake, cls, source

@@ -35,6 +35,7 @@ class Value:
     """The protocol. A subclass overrides what its kind of object can do; the rest breaks with a reason."""
 
     source: Source | None = None
+    has_identity = True  # may a program tell two equal ones apart, so that rebuilding must keep sharing?
 
     def python_type(self) -> type:
         raise NotImplementedError(type(self).__name__)
@@ -46,6 +47,12 @@ class Value:
     def unsupported(self, what: str, fix: str | None = None) -> NoReturn:
         reason = f"{what} of {self.describe()} ({self.python_type().__qualname__}) is not captured"
         raise Break(what, reason, fix) if fix else Break(what, reason)
+
+    def require(self, m: Machine, special: str, words: str) -> None:
+        """Raise CPython's TypeError for an object whose class lacks a special method; `{name}` in the words is the class."""
+        cls = self.python_type()
+        if not any(special in vars(base) for base in cls.__mro__):
+            m.raise_(TypeError, words.format(name=cls.__name__))
 
     def constant(self) -> Any:
         """The plain Python object, when it is known and immutable."""
@@ -64,31 +71,38 @@ class Value:
         return m.call(self.attribute(m, name), args, kwargs)
 
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
+        self.require(m, "__call__", "'{name}' object is not callable")
         self.unsupported("a call")
 
     def truth(self, m: Machine) -> bool:
         self.unsupported("the truth value")
 
     def length(self, m: Machine) -> Value:
+        self.require(m, "__len__", "object of type '{name}' has no len()")
         self.unsupported("len()")
 
     def item(self, m: Machine, key: Value) -> Value:
+        self.require(m, "__getitem__", "'{name}' object is not subscriptable")
         self.unsupported("indexing")
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:
+        self.require(m, "__setitem__", "'{name}' object does not support item assignment")
         self.unsupported("item assignment")
 
     def delete_item(self, m: Machine, key: Value) -> None:
+        self.require(m, "__delitem__", "'{name}' object doesn't support item deletion")
         self.unsupported("item deletion")
 
     def contains(self, m: Machine, item: Value) -> Value:
         self.unsupported("the `in` operator")
 
     def iterator(self, m: Machine) -> Value:
+        self.require(m, "__iter__", "'{name}' object is not iterable")
         self.unsupported("iteration")
 
     def next(self, m: Machine) -> Value:
         """The next element; raises `Exhausted`."""
+        self.require(m, "__next__", "'{name}' object is not an iterator")
         self.unsupported("next()")
 
     def items_list(self, m: Machine) -> list[Value]:

@@ -72,7 +72,7 @@ _FOR_TYPE: dict[tuple[str, torch.dtype], str] = {
     ("abs", torch.int16): "{0} < 0 ? -{0} : {0}",
 }
 
-VECTORIZED = frozenset("exp sigmoid log log2 log10 log1p expm1 tanh erf sin cos".split())
+VECTORIZED = frozenset(["exp", "sigmoid", "log", "log2", "log10", "log1p", "expm1", "tanh", "erf", "sin", "cos"])
 """Functions that header.h computes without calling the C library, in float."""
 
 

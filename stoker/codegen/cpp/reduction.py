@@ -40,7 +40,9 @@ def accumulator(kind: str, dtype: torch.dtype, value: torch.dtype) -> Accumulato
             return _extreme(kind, t, floating, lowest if kind == "max" else highest, value)
         case "argmax" | "argmin":
             sign = ">" if kind == "argmax" else "<"
-            first = f"{{v}} {sign} {{0}}_best || {{0}} < 0" + (" || ({v} != {v} && {0}_best == {0}_best)" if floating else "")
+            first = f"{{v}} {sign} {{0}}_best || {{0}} < 0" + (
+                " || ({v} != {v} && {0}_best == {0}_best)" if floating else ""
+            )
             return Accumulator(
                 (("", "int64_t", "-1"), ("_best", t, lowest if kind == "argmax" else highest)),
                 (f"if ({first}) {{{{ {{0}}_best = {{v}}; {{0}} = {{k}}; }}}}",),

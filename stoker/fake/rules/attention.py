@@ -22,6 +22,13 @@ def _random_state(meta: Meta, *sizes: Size) -> Meta:
     return meta_of(torch.uint64, sizes, None, meta.device)
 
 
+def _like(meta: Meta, sizes: tuple[Size, ...]) -> Meta:
+    """What `empty_like` of the query makes, seen through the kernel's transpose: the query's own order of memory."""
+    if sizes == meta.sizes:
+        return meta_of(meta.dtype, sizes, like_strides(sizes, meta.strides), meta.device)
+    return _inside(meta, sizes)
+
+
 @rule("_scaled_dot_product_flash_attention_for_cpu")
 def flash_cpu(q: FakeTensor, k: FakeTensor, v: FakeTensor, *rest: Any, **others: Any) -> tuple[Meta, Meta]:
     """The result and the logarithm of each row's sum."""
@@ -67,7 +74,7 @@ def flash(
         width = (keys + block - 1) // block * block
         debug = (batch, heads, (length + 127) // 128 * 128, 128 if keys <= 128 else torch.sym_max(width, 256))
     return (
-        _inside(m, (batch, heads, length, v.meta.sizes[3])),
+        _like(m, (batch, heads, length, v.meta.sizes[3])),
         meta_of(torch.float32, (batch, heads, length), None, m.device),
         None,
         None,
@@ -81,8 +88,8 @@ def flash(
 
 @rule("_scaled_dot_product_flash_attention_backward")
 def flash_backward(grad: Any, q: FakeTensor, k: FakeTensor, v: FakeTensor, *rest: Any, **o: Any) -> tuple[Meta, ...]:
-    """Gradients in the kernel's own layout."""
-    return tuple(_inside(t.meta, t.meta.sizes) for t in (q, k, v))
+    """Each gradient is laid out as its tensor."""
+    return tuple(_like(t.meta, t.meta.sizes) for t in (q, k, v))
 
 
 @rule("_scaled_dot_product_efficient_attention")

@@ -232,8 +232,10 @@ def batch_norm_backward(
     """Gradients of input, weight and bias."""
     m = x.meta
     parameter = meta_of(weight.meta.dtype if weight is not None else m.dtype, (m.sizes[1],), None, m.device)
+    # CUDA's evaluation kernel writes the gradient contiguous, whatever the input's format.
+    plain = m.device.type == "cuda" and not train
     return (
-        _optional(output_mask[0], _batch_norm_result(x)),
+        _optional(output_mask[0], meta_of(m.dtype, m.sizes, None, m.device) if plain else _batch_norm_result(x)),
         _optional(output_mask[1], parameter),
         _optional(output_mask[2], parameter),
     )

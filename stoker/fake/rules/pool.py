@@ -170,12 +170,12 @@ def _register_pads() -> None:
             def forward(x: FakeTensor, padding: Any, rank: int = rank, reflects: bool = name == "reflection") -> Meta:
                 sizes = _padded(x, padding, rank, reflects)
                 m = x.meta
-                image = suggests_channels_last(m.sizes, m.strides) and rank == 2
+                image = suggests_channels_last(m.sizes, m.strides) and rank == 2 and m.device.type == "cpu"
                 return meta_of(m.dtype, sizes, formatted_strides(sizes, image), m.device)
 
             def backward(grad: FakeTensor, x: FakeTensor, padding: Any, rank: int = rank) -> Meta:
                 m = x.meta
-                image = suggests_channels_last(m.sizes, m.strides) and rank == 2
+                image = suggests_channels_last(m.sizes, m.strides) and rank == 2 and m.device.type == "cpu"
                 return meta_of(m.dtype, m.sizes, formatted_strides(m.sizes, image), m.device)
 
             rule(f"{name}_pad{rank}d")(forward)

@@ -57,6 +57,16 @@ def resize_(mode: Any, func: Any, x: FakeTensor, size: Sequence[Size], *, memory
     return restride(x, meta_of(x.meta.dtype, size, strides, x.meta.device, x.meta.offset))
 
 
+@rule("addbmm_", table=IMPURE)
+def addbmm_(mode: Any, func: Any, x: FakeTensor, *rest: Any, **scales: Any) -> FakeTensor:
+    """Eager gives x the sizes of the result, where all others of its kind refuse."""
+    made = mode.propagate(torch.ops.aten.addbmm.default, (x, *rest), scales).meta
+    if same(x.meta.sizes, made.sizes):
+        x.memory.constant = None
+        return x
+    return restride(x, meta_of(x.meta.dtype, made.sizes, None, x.meta.device, x.meta.offset))
+
+
 @rule("resize_as_", table=IMPURE)
 def resize_as_(mode: Any, func: Any, x: FakeTensor, other: FakeTensor, **options: Any) -> FakeTensor:
     """The sizes of another tensor."""

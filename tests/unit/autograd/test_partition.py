@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from stoker.autograd import keep_all, min_cut
+from stoker.autograd import aot, keep_all, min_cut, run_eagerly
+from stoker.autograd.compile import run_boxed
 from stoker.autograd.inputs import make_inputs
 from stoker.autograd.joint import Joint, trace_joint
-from stoker.autograd.keep import size_bytes
-from stoker.autograd.partition import is_random, split
+from stoker.autograd.order import backward_order, peak_bytes
+from stoker.autograd.partition import split
+from stoker.autograd.walk import is_random, size_bytes
 
 
 def joint_of(function: Any, *shapes: tuple[int, ...]) -> Joint:
@@ -33,11 +36,46 @@ def test_random_operators_run_once() -> None:
     assert not any(is_random(n) for n in parts.backward.graph.nodes)
 
 
-def test_budget_is_monotone() -> None:
-    joint = joint_of(deep, (8, 16), (16, 16))
-    kept = [sum(map(size_bytes, min_cut(b)(joint))) for b in (0.0, 0.25, 0.5, 0.75, 1.0)]
-    assert kept == sorted(kept)
-    assert kept[0] < kept[-1] <= sum(map(size_bytes, keep_all(joint)))
+def long(x: torch.Tensor, w: torch.Tensor) -> Any:
+    for _ in range(24):
+        x = torch.softmax(x @ w, -1)
+    return (x,)
+
+
+BUDGETS = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+@pytest.mark.parametrize("program", [deep, long])
+def test_budget_is_monotone(program: Any) -> None:
+    joint = joint_of(program, (64, 16), (16, 16))
+    kept = [min_cut(b)(joint) for b in BUDGETS]
+    peaks = [peak_bytes(joint, k) for k in kept]
+    assert peaks == sorted(peaks)
+    assert sum(map(size_bytes, kept[-1])) <= sum(map(size_bytes, keep_all(joint)))
+    if program is long:
+        assert peaks[0] < peaks[-1] / 2
+
+
+def test_measured_peak_is_monotone() -> None:
+    """What torch's allocator reports, not what we expect."""
+    x, w = torch.randn(512, 64, requires_grad=True), torch.randn(64, 64, requires_grad=True)
+    graph = torch.fx.symbolic_trace(long)
+    peaks = []
+    for budget in BUDGETS:
+        call = aot(graph, [x, w], forward_compiler=run_eagerly, backward_compiler=run_boxed, memory_budget=budget)
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+            torch.autograd.grad(call(x, w)[0].sum(), [x, w])
+        events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
+        peaks.append(max(itertools.accumulate(e.nbytes() for e in sorted(events, key=lambda e: e.start_ns()))))
+    assert peaks == sorted(peaks) and peaks[0] < peaks[-1] / 2
+
+
+def test_values_are_computed_again_when_needed() -> None:
+    joint = joint_of(long, (64, 16), (16, 16))
+    order = backward_order(joint, min_cut(0.0)(joint))
+    again = [i for i, n in enumerate(order) if n.meta["phase"] == "forward"]
+    assert again[-1] - again[0] > len(again), "all at the start"
+    assert len(set(order)) == len(order)
 
 
 def test_budget_is_a_share() -> None:

@@ -12,7 +12,25 @@ from stoker.codegen.cpp.unit import HEADER
 from stoker.runtime.build import load
 
 NAMES = ["exp", "expm1", "tanh", "erf", "log", "log1p", "sigmoid"]
-SPECIAL = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, 1e-38, 3.4e38, -3.4e38, 88.8, 88.7, -103.9, -105.0, 1e-8, -1e-8]
+SPECIAL = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    np.inf,
+    -np.inf,
+    np.nan,
+    1e-45,
+    1e-38,
+    3.4e38,
+    -3.4e38,
+    88.8,
+    88.7,
+    -103.9,
+    -105.0,
+    1e-8,
+    -1e-8,
+]
 
 
 def run(name: str, x: np.ndarray) -> np.ndarray:
@@ -28,6 +46,7 @@ def run(name: str, x: np.ndarray) -> np.ndarray:
 
 def distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Units in the last place between floats."""
+
     def ordered(v: np.ndarray) -> np.ndarray:
         i = v.view(np.int32).astype(np.int64)
         return np.where(i < 0, -(i & 0x7FFFFFFF), i)
@@ -38,7 +57,10 @@ def distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("name", NAMES)
 def test_close_to_eager(name: str) -> None:
     rng = np.random.default_rng(0)
-    parts = [rng.normal(0, scale, 200_000) for scale in (0.1, 1, 10, 40)] + [np.exp(rng.uniform(-87, 88, 200_000)), SPECIAL]
+    parts = [rng.normal(0, scale, 200_000) for scale in (0.1, 1, 10, 40)] + [
+        np.exp(rng.uniform(-87, 88, 200_000)),
+        SPECIAL,
+    ]
     x = np.concatenate(parts).astype(np.float32)
     mine = run(name, x)
     eager = getattr(torch, name)(torch.from_numpy(x)).numpy()

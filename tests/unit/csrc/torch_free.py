@@ -50,7 +50,7 @@ def arguments_of(stack):
 def main():
     sys.modules["pytest"] = types.SimpleNamespace(raises=Raises, mark=types.SimpleNamespace(parametrize=parametrize))
     passed, failed = 0, []
-    for name in ("test_hook", "test_guards", "test_lifetime"):
+    for name in ("test_hook", "test_guards", "test_trail", "test_lifetime"):
         module = SourceFileLoader(name, str(Path(__file__).with_name(f"{name}.py"))).load_module()
         for test, function in list(vars(module).items()):
             if not test.startswith("test_"):

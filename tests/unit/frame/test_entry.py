@@ -75,7 +75,17 @@ def decorated(x, *, y=1):
         decorated,
         torch.sin,
     ],
-    ids=["lambda", "object", "method", "classmethod", "staticmethod", "partial-torch", "partial", "decorated", "builtin"],
+    ids=[
+        "lambda",
+        "object",
+        "method",
+        "classmethod",
+        "staticmethod",
+        "partial-torch",
+        "partial",
+        "decorated",
+        "builtin",
+    ],
 )
 def test_what_can_be_compiled(function):
     backend, _ = counting()

@@ -1,0 +1,59 @@
+"""Questions about the nodes of a joint graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch.fx import Node
+
+
+def ancestors(nodes: Iterable[Node], stop: frozenset[Node] = frozenset()) -> set[Node]:
+    """The nodes and all they are computed from, not going past `stop`."""
+    seen: set[Node] = set()
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            if node not in stop:
+                stack += node.all_input_nodes
+    return seen
+
+
+def descendants(nodes: Iterable[Node]) -> set[Node]:
+    """The nodes and all that is computed from them."""
+    seen: set[Node] = set()
+    stack = list(nodes)
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            stack += node.users
+    return seen
+
+
+def is_random(node: Node) -> bool:
+    """Does it draw random numbers? Then it runs exactly once, also if nobody reads the result."""
+    target = node.args[0] if node.args and isinstance(node.args[0], torch._ops.OpOverload) else node.target
+    return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
+
+
+def has_effect(node: Node) -> bool:
+    """Must it run though nobody reads a result?"""
+    if is_random(node):
+        return True
+    return isinstance(node.target, torch._ops.OpOverload) and not node.target._schema.returns
+
+
+def size_bytes(node: Node) -> int:
+    """Bytes of a value; symbolic sizes count by their hints."""
+    value = node.meta["val"]
+    return tensor_bytes(value) if isinstance(value, torch.Tensor) else 8
+
+
+def tensor_bytes(tensor: torch.Tensor) -> int:
+    count = 1
+    for size in tensor.shape:
+        count *= size if isinstance(size, int) else int(size.node.hint)
+    return count * tensor.dtype.itemsize

@@ -1,0 +1,101 @@
+"""torch.autograd.Function and torch.utils.checkpoint.
+
+A Function is one node of the graph: whoever differentiates the graph meets the user's own backward. Its Python code is
+first evaluated on the side, forward and backward, so that what it depends on is guarded and what it changes is known.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.utils.checkpoint
+
+from stoker.capture.builtin import handles
+from stoker.capture.polyfill import context
+from stoker.capture.values.classes import ClassValue
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.instance import InstanceValue
+from stoker.capture.values.sequence import TupleValue
+from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.value import Value
+from stoker.errors import Break
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+
+@handles(torch.autograd.Function.apply.__func__)  # type: ignore[attr-defined]
+def apply(m: Machine, cls: Value, *args: Value) -> Value:
+    assert isinstance(cls, ClassValue)
+    rehearse(m, cls, list(args))
+    return m.graph_call(_node_of(cls.real), list(args), {}, keep=True)
+
+
+def _node_of(cls: type) -> Any:
+    """`cls.apply` under a name of its own; the same object for the same class, so that equal graphs are equal."""
+    found = vars(cls).get("_stoker_apply")
+    if found is None:
+
+        def found(*args: Any) -> Any:
+            return cls.apply(*args)  # type: ignore[attr-defined]
+
+        found.__name__ = found.__qualname__ = f"{cls.__name__}_apply"
+        cls._stoker_apply = staticmethod(found)  # type: ignore[attr-defined]
+        return found
+    return found.__func__
+
+
+def rehearse(m: Machine, cls: ClassValue, args: list[Value]) -> None:
+    """Evaluate forward and backward, keep the guards, drop the nodes; effects outside `ctx` are a break."""
+    before = len(m.graph.nodes)
+    known = set(m.graph.nodes)
+    effects = (set(m.mutated), len(m.deferred))
+    ctx = InstanceValue(context.Context)
+    ctx.set_attribute(m, "needs_input_grad", TupleValue([Constant(_needs_grad(a)) for a in args]))
+    separate = m.class_lookup(cls.real, "setup_context") is not m.class_lookup(torch.autograd.Function, "setup_context")
+    forward = cls.attribute(m, "forward")
+    clones = [m.graph_method(a, "clone", [], {}) if isinstance(a, TensorValue) else a for a in args]
+    if separate:
+        outputs = m.call(forward, clones, {})
+        m.call(cls.attribute(m, "setup_context"), [ctx, TupleValue(list(clones)), outputs], {})
+    else:
+        outputs = m.call(forward, [ctx, *clones], {})
+    if any(_needs_grad(a) for a in args) and torch.is_grad_enabled():
+        results = outputs.items_list(m) if isinstance(outputs, TupleValue) else [outputs]
+        m.call(cls.attribute(m, "backward"), [ctx, *(r for r in results if isinstance(r, TensorValue))], {})
+    if (set(m.mutated), len(m.deferred)) != effects:
+        raise Break(
+            f"autograd function `{cls.real.__qualname__}`",
+            "its forward or backward changes something besides ctx",
+            "return what changes as an output instead",
+        )
+    placeholders = {node for node, _, _ in m.inputs}
+    for node in reversed(list(m.graph.nodes)):
+        if node not in known and node not in placeholders:
+            m.graph.erase_node(node)
+    assert len(m.graph.nodes) >= before
+
+
+def _needs_grad(value: Value) -> bool:
+    return isinstance(value, TensorValue) and value.fake.requires_grad
+
+
+@handles(torch.utils.checkpoint.checkpoint)
+def checkpoint(m: Machine, function: Value, *args: Value, use_reentrant: Value | None = None, **kwargs: Value) -> Value:
+    """The function's nodes, marked: the partitioner recomputes them in the backward pass."""
+    if use_reentrant is None or use_reentrant.truth(m):
+        raise Break(
+            "torch.utils.checkpoint with use_reentrant=True",
+            "it runs its own backward pass inside the backward pass",
+            "pass use_reentrant=False",
+        )
+    for name in ("preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"):
+        kwargs.pop(name, None)
+    known = set(m.graph.nodes)
+    result = m.call(function, list(args), kwargs)
+    region = next(m.counter)
+    for node in m.graph.nodes:
+        if node not in known:
+            node.meta.setdefault("recompute", region)
+    return result

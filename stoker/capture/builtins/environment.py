@@ -1,0 +1,37 @@
+"""Questions about the installation, which does not change while a program runs."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import platform
+import sys
+from typing import TYPE_CHECKING
+
+from stoker.capture.builtin import handles, pure
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.value import Value
+from stoker.guard.source import Fixed
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+pure(sys.getrecursionlimit, sys.intern)
+
+
+def _facts() -> None:
+    for function in (importlib.metadata.version, platform.system, platform.machine, platform.python_version):
+        handles(function)(
+            lambda m, *args, function=function: m.wrap_constant(
+                m.run_real(function, *(m.constant_of(a, function.__name__) for a in args))
+            )
+        )
+
+
+_facts()
+
+
+@handles(importlib.util.find_spec)
+def find_spec(m: Machine, name: Value, package: Value | None = None) -> Value:
+    found = m.run_real(importlib.util.find_spec, m.constant_of(name, "find_spec()"))
+    return Constant(None) if found is None else m.wrap(found, Fixed(found, "module spec", snapshot=True))

@@ -1,0 +1,83 @@
+"""print and logging: calls that only show something wait until the graph has run, in order.
+
+What is shown is made into text at once, so that later changes do not show; text of a tensor is a break.
+"""
+
+from __future__ import annotations
+
+import builtins
+import logging
+import sys
+from typing import TYPE_CHECKING, Any
+
+from stoker.capture.builtin import handles
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.function import BuiltinValue
+from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.value import Value
+from stoker.errors import Break
+from stoker.guard.guard import Holds
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+NONE = Constant(None)
+
+
+def _text(m: Machine, value: Value) -> Value:
+    if isinstance(value, TensorValue):
+        raise Break(
+            "print()",
+            f"it prints {value.describe()}, which is known only when the graph has run",
+            "print outside the compiled function, or accept the break",
+        )
+    return m.call(m.wrap_object(str), [value], {})
+
+
+@handles(print)
+def print_(m: Machine, *args: Value, **kwargs: Value) -> Value:
+    if any(not isinstance(value, Constant) for value in kwargs.values()):
+        raise Break("print()", "it is told where to print by an object that is not plain data")
+    for name in ("sep", "end"):
+        given = kwargs.get(name, NONE).constant()
+        if given is not None and not isinstance(given, str):
+            m.raise_(TypeError, f"{name} must be None or a string, not {type(given).__name__}")
+    if id(m.globals_of(vars(sys))) in m.mutated:
+        raise Break("print()", "the captured code replaced sys.stdout or another attribute of sys")
+    m.defer(BuiltinValue(builtins.print), [_text(m, value) for value in args], kwargs)
+    return NONE
+
+
+LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+    "critical": logging.CRITICAL,
+}
+
+
+def _logs(method: Any, level: int) -> None:
+    def handler(m: Machine, logger: Value, *args: Value, **kwargs: Value) -> Value:
+        real = getattr(logger, "real", None)
+        if not isinstance(real, logging.Logger) or logger.source is None:
+            logger.unsupported("logging")
+        heard = real.isEnabledFor(level)
+        m.guard(logger.source, Holds(lambda now: now.isEnabledFor(level) == heard, f"hears level {level}: {heard}"))
+        if heard:
+            raise Break(
+                "logging", f"the logger {real.name!r} hears this message", "raise its level, or accept the break"
+            )
+        return NONE
+
+    handles(method)(handler)
+
+
+@handles(logging.getLogger)
+def get_logger(m: Machine, name: Value = NONE) -> Value:
+    return m.wrap_object(m.run_real(logging.getLogger, m.constant_of(name, "a logger's name")))
+
+
+for _name, _level in LEVELS.items():
+    _logs(getattr(logging.Logger, _name), _level)

@@ -1,0 +1,85 @@
+"""Scopes of torch's own that captured code enters and leaves: inference mode, a default device.
+
+While capturing, the real scope is open, so that fake runs see it. In the graph, entering and leaving are nodes. A graph that
+ends at a break inside a scope leaves it, and the code after the graph enters it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stoker import torch_private
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.function import BuiltinMethod
+from stoker.capture.values.value import Value
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+    from stoker.capture.emit import Emitter
+    from stoker.capture.machine import Machine
+
+
+def enter_inference_mode(enabled: bool) -> Any:
+    """Enter; what is returned is the way out."""
+    scope = torch_private.InferenceMode(enabled)
+    scope.__enter__()
+    return scope
+
+
+def enter_device(device: torch.device) -> Any:
+    device.__enter__()
+    return device
+
+
+ENTER: dict[type, Callable[..., Any]] = {torch_private.InferenceMode: enter_inference_mode, torch.device: enter_device}
+
+
+def leave_scope(scope: Any) -> None:
+    scope.__exit__(None, None, None)
+
+
+class ScopeValue(Value):
+    """A context manager of torch that changes how operators behave, and nothing else."""
+
+    def __init__(self, kind: type, argument: Any) -> None:
+        self.kind, self.argument = kind, argument
+        self.scope: Any = None
+        self.node: Node | None = None
+
+    def python_type(self) -> type:
+        return self.kind
+
+    def truth(self, m: Machine) -> bool:
+        return True
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        return BuiltinMethod(self, name)
+
+    def method___enter__(self, m: Machine) -> Value:
+        self.scope = ENTER[self.kind](self.argument)
+        m.open_scopes.append(self)
+        self.node = self._node(m, ENTER[self.kind], (self.argument,))
+        return self
+
+    def method___exit__(self, m: Machine, *error: Value) -> Value:
+        leave_scope(self.scope)
+        m.open_scopes.remove(self)
+        self.leave_graph(m)
+        return Constant(None)
+
+    def leave_graph(self, m: Machine) -> None:
+        self._node(m, leave_scope, (self.node,))
+
+    def _node(self, m: Machine, target: Callable[..., Any], args: tuple[Any, ...]) -> Node:
+        node = m.graph.create_node("call_function", target, args, {})
+        node.meta["location"] = m.location()
+        m.mode_changes += 1
+        return node
+
+    def emit(self, e: Emitter) -> None:
+        make = ENTER[self.kind] if self in e.m.open_scopes else self.kind
+        e.call_function(make, [Constant(self.argument)])

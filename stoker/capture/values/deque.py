@@ -1,0 +1,122 @@
+"""collections.deque: a list that is cheap at both ends, perhaps of bounded length."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.sequence import ListValue, SequenceValue, TupleValue
+from stoker.capture.values.value import Value
+from stoker.guard.source import Source
+
+if TYPE_CHECKING:
+    from stoker.capture.emit import Emitter
+    from stoker.capture.machine import Machine
+
+
+class DequeValue(ListValue):
+    """Shares a list's element access and in-place changes; what runs over `maxlen` falls off the other end."""
+
+    def __init__(self, elements: list[Value], maxlen: int | None = None, source: Source | None = None) -> None:
+        super().__init__(elements, source)
+        self.maxlen = maxlen
+        self.trim(left=True)
+
+    def python_type(self) -> type:
+        return deque
+
+    def trim(self, *, left: bool) -> None:
+        if self.maxlen is not None and len(self._elements) > self.maxlen:
+            extra = len(self._elements) - self.maxlen
+            del self._elements[slice(0, extra) if left else slice(self.maxlen, None)]
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        return Constant(self.maxlen) if name == "maxlen" else m.builtin_attribute(self, name)
+
+    def item(self, m: Machine, key: Value) -> Value:
+        index = m.index_of(key)
+        if not isinstance(index, int):
+            m.raise_(TypeError, f"sequence index must be integer, not '{key.python_type().__name__}'")
+        if not -len(self._elements) <= index < len(self._elements):
+            m.raise_(IndexError, "deque index out of range")
+        return self.element(m, index)
+
+    def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
+        return SequenceValue.compare(self, m, operator, other) if isinstance(other, DequeValue) else None
+
+    def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
+        if operator == "+=" and not reflected:
+            self.method_extend(m, other)
+            return self
+        if operator == "+" and isinstance(other, DequeValue) and not reflected:
+            return DequeValue([*self.elements(m), *other.elements(m)], self.maxlen)
+        if operator == "*" and isinstance(other, Constant):
+            return DequeValue(self.elements(m) * m.integer(other), self.maxlen)
+        return None
+
+    def method_append(self, m: Machine, item: Value) -> Value:
+        super().method_append(m, item)
+        self.trim(left=True)
+        return Constant(None)
+
+    def method_appendleft(self, m: Machine, item: Value) -> Value:
+        m.will_mutate(self)
+        self._elements.insert(0, item)
+        self.trim(left=False)
+        return Constant(None)
+
+    def method_extend(self, m: Machine, items: Value) -> Value:
+        super().method_extend(m, items)
+        self.trim(left=True)
+        return Constant(None)
+
+    def method_extendleft(self, m: Machine, items: Value) -> Value:
+        for item in items.items_list(m):
+            self.method_appendleft(m, item)
+        return Constant(None)
+
+    def method_pop(self, m: Machine) -> Value:  # type: ignore[override]
+        return self._pop(m, -1)
+
+    def method_popleft(self, m: Machine) -> Value:
+        return self._pop(m, 0)
+
+    def _pop(self, m: Machine, index: int) -> Value:
+        if not self._elements:
+            m.raise_(IndexError, "pop from an empty deque")
+        m.will_mutate(self)
+        element = self.element(m, index)
+        del self._elements[index]
+        return element
+
+    def method_rotate(self, m: Machine, n: Value = Constant(1)) -> Value:  # noqa: B008
+        m.will_mutate(self)
+        turned = deque(self._elements)
+        turned.rotate(m.integer(n))
+        self._elements[:] = turned
+        return Constant(None)
+
+    def method_copy(self, m: Machine) -> Value:
+        return DequeValue(list(self.elements(m)), self.maxlen)
+
+    method___copy__ = method_copy
+
+    def method_sort(self, m: Machine, *args: Value, **kwargs: Value) -> Value:  # type: ignore[override]
+        m.raise_(AttributeError, "'collections.deque' object has no attribute 'sort'")
+
+    def hash_key(self, m: Machine) -> Any:
+        m.raise_(TypeError, "unhashable type: 'collections.deque'")
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(deque, [TupleValue([]), Constant(self.maxlen)])
+        e.name_top(self)
+        self.fill(e)
+
+    def fill(self, e: Emitter) -> None:
+        if self._elements:
+            e.method_call(self, deque.extend, [TupleValue(list(self._elements))])
+
+    def write_back(self, e: Emitter) -> None:
+        e.method_call(self, deque.clear, [])
+        self.fill(e)

@@ -1,0 +1,83 @@
+"""Weak references, and the number that `id()` gives an object."""
+
+from __future__ import annotations
+
+import _thread
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.value import Arguments, Keywords, Value
+from stoker.errors import Break
+from stoker.guard.source import Source
+
+if TYPE_CHECKING:
+    from stoker.capture.emit import Emitter
+    from stoker.capture.machine import Machine
+
+
+class ReferenceValue(Value):
+    """A weakref.ref whose object is alive."""
+
+    def __init__(self, target: Value, source: Source | None = None) -> None:
+        self.target, self.source = target, source
+
+    def python_type(self) -> type:
+        return weakref.ref
+
+    def truth(self, m: Machine) -> bool:
+        return True
+
+    def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
+        self.target = m.force(self.target)
+        return self.target
+
+    def hash_key(self, m: Machine) -> Any:
+        return m.identity_key(self.target)
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(weakref.ref, [self.target])
+
+
+class IdentityValue(Value):
+    """`id(value)`: a number that is good for comparing and as a key, unknown until the program runs."""
+
+    has_identity = False
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def python_type(self) -> type:
+        return int
+
+    def describe(self) -> str:
+        return f"id() of {self.value.describe()}"
+
+    def truth(self, m: Machine) -> bool:
+        return True
+
+    def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
+        if operator not in ("==", "!=") or not isinstance(other, IdentityValue):
+            raise Break("id()", "the number itself is used, not only compared with another id()")
+        return Constant(m.is_same(self.value, other.value) == (operator == "=="))
+
+    def hash_key(self, m: Machine) -> Any:
+        if isinstance(self.value, Constant):
+            return ("id of", type(self.value.value), self.value.value)
+        return m.identity_key(self.value)
+
+    def refuse_among(self, keys: Iterable[Any]) -> None:
+        """A key that is a known number may be this one."""
+        if any(type(key) is int for key in keys):
+            raise Break("id() as a key", "it is looked up among numbers that may be results of id() from before")
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(id, [self.value])
+
+
+class ThreadIdentity(IdentityValue):
+    """`threading.get_ident()`: used as a key by code that guards against recursion."""
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(_thread.get_ident, [])

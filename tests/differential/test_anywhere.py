@@ -1,0 +1,34 @@
+"""Every program, broken in unusual places: see anywhere.py."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+from anywhere import check_at, steps_of
+
+STRIDE = 23  # each program at every 23rd instruction, another offset each; all of them take three minutes
+MODULES = sorted(path.stem for path in Path(__file__).parent.glob("test_*.py") if path.stem != Path(__file__).stem)
+
+# A break keeps what the frame holds alive until the function returns, so these observe a later close than eager's.
+LIFETIME = {
+    "test_abandoned_generator",
+    "test_generator_root",
+    "test_generator_temporary",
+    "test_generator_reassigned",
+    "test_finalizer",
+}
+
+
+def programs(name: str) -> list:
+    found = vars(importlib.import_module(name)).items()
+    return [test.program for test_name, test in found if hasattr(test, "program") and test_name not in LIFETIME]
+
+
+@pytest.mark.parametrize("everywhere", [False, True], ids=["once", "everywhere"])
+@pytest.mark.parametrize("name", MODULES)
+def test_break_anywhere(name: str, everywhere: bool) -> None:
+    for number, program in enumerate(programs(name)):
+        for step in range((number + everywhere) % STRIDE, steps_of(program), STRIDE):
+            check_at(program, step, everywhere=everywhere)

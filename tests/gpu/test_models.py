@@ -1,0 +1,56 @@
+"""Models on a CUDA device: one graph, equal to eager, forward and backward. Runs where there is one."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+import stoker
+from bench.zoo import ZOO
+from stoker.backends import look_up
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+NAMES = ["bert", "gpt2", "llama", "t5", "vit", "convnext", "resnet"]
+
+
+def made(name, dtype):
+    torch.manual_seed(0)
+    model, inputs = ZOO[name]()
+    cast = {key: value.to("cuda", dtype if value.is_floating_point() else None) for key, value in inputs.items()}
+    return model.to("cuda", dtype), cast
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "stoker"])
+@pytest.mark.parametrize("name", NAMES)
+def test_inference(name, backend, dtype):
+    model, inputs = made(name, dtype)
+    model.eval()
+    compiled = copy.deepcopy(model)
+    graphs = []
+    run = look_up(backend)[1]
+    stoker.compile(compiled, backend=lambda g, e: graphs.append(g) or run(g, e))
+    with torch.no_grad():
+        expected = model(**inputs)[0]
+        for _ in range(2):
+            torch.testing.assert_close(compiled(**inputs)[0], expected, rtol=1e-3, atol=1e-3)
+    assert len(graphs) == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_training_step(name):
+    model, inputs = made(name, torch.float32)
+    compiled = copy.deepcopy(model)
+    stoker.compile(compiled, backend="aot_eager")
+    losses = []
+    for network in (model, compiled):
+        torch.manual_seed(1)
+        loss = network(**inputs)[0].square().mean()
+        loss.backward()
+        losses.append(loss.detach())
+    torch.testing.assert_close(*losses)
+    for (key, a), b in zip(model.named_parameters(), compiled.parameters()):
+        if a.grad is not None:
+            torch.testing.assert_close(b.grad, a.grad, rtol=2e-3, atol=1e-4, msg=key)

@@ -1,0 +1,267 @@
+"""Every architecture of transformers and timm that can be built small: captured in one graph, equal to eager?
+
+    python tools/sweep_models.py [--only NAME ...] [--family transformers|timm] [--backend eager]
+
+Writes docs/coverage/models.md and docs/coverage/models.json. A model that cannot be built or run small in eager is not
+counted. Nothing is downloaded: models come from configs, with random weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import os
+import signal
+import sys
+import time
+import types
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import torch
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+ROOT = Path(__file__).parent.parent
+PAGE, DATA = ROOT / "docs/coverage/models.md", ROOT / "docs/coverage/models.json"
+
+SMALL = {
+    "vocab_size": 200, "hidden_size": 32, "d_model": 32, "n_embd": 32, "embed_dim": 32, "dim": 32, "emb_dim": 32,
+    "num_hidden_layers": 2, "n_layer": 2, "n_layers": 2, "num_layers": 2, "encoder_layers": 2, "decoder_layers": 2,
+    "num_attention_heads": 4, "n_head": 4, "n_heads": 4, "num_heads": 4, "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8, "d_kv": 8, "intermediate_size": 64,
+    "encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "ffn_dim": 64, "d_ff": 64, "n_inner": 64, "hidden_dim": 64,
+    "max_position_embeddings": 64, "n_positions": 64, "image_size": 32, "patch_size": 8, "num_experts": 4,
+    "num_local_experts": 4, "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+    "embedding_size": 16, "word_embed_proj_dim": 32, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+    "decoder_start_token_id": 1, "type_vocab_size": 2, "rotary_dim": 4, "kv_lora_rank": 8, "q_lora_rank": 8,
+    "qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "v_head_dim": 8, "num_decoder_layers": 2, "num_encoder_layers": 2,
+}  # fmt: skip
+
+
+class TookTooLong(Exception):
+    """A model did not finish in its time."""
+
+
+def _alarm(*_: object) -> None:
+    raise TookTooLong
+
+
+def transformers_model(kind: str) -> tuple[torch.nn.Module, dict[str, Any]]:
+    from transformers import AutoConfig, AutoModel
+
+    config = AutoConfig.for_model(kind)
+    settings = {
+        name: value for name, value in SMALL.items() if hasattr(config, name) and isinstance(getattr(config, name), int)
+    }
+    if hasattr(config, "layer_types"):
+        settings["layer_types"] = None
+    config = AutoConfig.for_model(kind, **settings)
+    with torch.device("meta"):
+        refuse_large(AutoModel.from_config(config))
+    model = AutoModel.from_config(config)
+    return model, inputs_of(model, config)
+
+
+def refuse_large(model: torch.nn.Module, limit: int = 25_000_000) -> None:
+    size = sum(p.numel() for p in model.parameters())
+    if size > limit:
+        raise ValueError(f"{size:,} parameters: it does not get small")
+
+
+def inputs_of(model: torch.nn.Module, config: Any) -> dict[str, Any]:
+    main = model.main_input_name
+    made: dict[str, Any] = {}
+    if main == "pixel_values":
+        size = getattr(config, "image_size", 64)
+        size = size if isinstance(size, int) else 64
+        made[main] = torch.randn(2, getattr(config, "num_channels", 3), size, size)
+    elif main in ("input_values", "input_features"):
+        made[main] = torch.randn(2, 16000 // 10) if main == "input_values" else torch.randn(2, 80, 3000)
+    else:
+        made[main] = torch.randint(5, 190, (2, 16))
+    if getattr(config, "is_encoder_decoder", False):
+        made["decoder_input_ids"] = torch.randint(5, 190, (2, 8))
+    return made
+
+
+def timm_model(name: str) -> tuple[torch.nn.Module, dict[str, Any]]:
+    import timm
+
+    with torch.device("meta"):
+        refuse_large(timm.create_model(name, pretrained=False))
+    model = timm.create_model(name, pretrained=False)
+    channels, height, width = model.default_cfg["input_size"]
+    return model, {"x": torch.randn(2, channels, min(height, 224), min(width, 224))}
+
+
+def stub_torchvision() -> None:
+    """timm needs torchvision for data loading alone; there is no CPU build of it."""
+    if "torchvision" in sys.modules:
+        return
+
+    class AnyClass(type):
+        def __getattr__(cls, name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return name
+
+    class Anything(types.ModuleType):
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return AnyClass(name, (), {})
+
+    parts = [
+        "transforms",
+        "transforms.functional",
+        "ops",
+        "ops.misc",
+        "models",
+        "datasets",
+        "models.feature_extraction",
+    ]
+    for name in ["torchvision", *(f"torchvision.{part}" for part in parts)]:
+        sys.modules[name] = Anything(name)
+        parent, _, child = name.rpartition(".")
+        if parent:
+            setattr(sys.modules[parent], child, sys.modules[name])
+
+
+def flat(value: Any, found: list[torch.Tensor]) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        found.append(value)
+    elif isinstance(value, dict):
+        for part in value.values():
+            flat(part, found)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            flat(part, found)
+    return found
+
+
+def judge(model: torch.nn.Module, inputs: dict[str, Any], backend: str) -> dict[str, Any]:
+    """Capture once, call twice, compare."""
+    import stoker
+    from stoker import log
+    from stoker.backends import look_up
+
+    model.eval()
+    torch.manual_seed(1)
+    with torch.no_grad():
+        expected = model(**inputs)
+    compiled = copy.deepcopy(model)
+    graphs: list[Any] = []
+    run = look_up(backend)[1]
+
+    def recording(graph_module: Any, example_inputs: list[Any]) -> Any:
+        graphs.append(graph_module)
+        return run(graph_module, example_inputs)
+
+    log.clear()
+    stoker.compile(compiled, backend=recording)
+    started = time.perf_counter()
+    with torch.no_grad():
+        torch.manual_seed(1)
+        found = compiled(**inputs)
+    seconds = time.perf_counter() - started
+    pairs = list(zip(flat(expected, []), flat(found, []), strict=True))
+    equal = all(torch.equal(a, b) or torch.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True) for a, b in pairs)
+    breaks = [e.reason for e in log.events("break")] + [e.reason for e in log.events("skip")]
+    return {
+        "graphs": len(graphs),
+        "equal": bool(equal and type(expected) is type(found)),
+        "seconds": round(seconds, 2),
+        "reasons": list(dict.fromkeys(breaks))[:3],
+    }
+
+
+def sweep(family: str, names: list[str], build: Any, backend: str, limit_seconds: int) -> dict[str, Any]:
+    results: dict[str, Any] = {}
+    for name in names:
+        signal.signal(signal.SIGALRM, _alarm)
+        signal.alarm(limit_seconds)
+        try:
+            model, inputs = build(name)
+            model.eval()
+            with torch.no_grad():
+                model(**inputs)
+        except Exception as error:
+            results[name] = {"unbuilt": f"{type(error).__name__}: {str(error)[:100]}"}
+            continue
+        finally:
+            signal.alarm(0)
+        signal.alarm(limit_seconds)
+        try:
+            results[name] = judge(model, inputs, backend)
+        except Exception as error:
+            results[name] = {"graphs": 0, "equal": False, "reasons": [f"{type(error).__name__}: {str(error)[:300]}"]}
+        finally:
+            signal.alarm(0)
+        print(family, name, json.dumps(results[name])[:300], flush=True)
+    return results
+
+
+def render(data: dict[str, dict[str, Any]]) -> str:
+    lines = [
+        "# Models",
+        "",
+        'Written by `python tools/sweep_models.py`. Small configurations, random weights, inference, `backend="eager"`.',
+        "",
+    ]
+    for family, results in data.items():
+        run = {name: r for name, r in results.items() if "unbuilt" not in r}
+        kinds = Counter(_kind(r) for r in run.values())
+        lines += [
+            f"## {family}",
+            "",
+            f"{len(run)} models: " + ", ".join(f"{count} {kind}" for kind, count in kinds.most_common()) + ".",
+            "",
+        ]
+        lines += ["| model | result | graphs | seconds | first reason |", "|---|---|---|---|---|"]
+        for name, r in sorted(run.items(), key=lambda item: (_kind(item[1]) == "one graph", item[0])):
+            reason = (r["reasons"] or [""])[0].replace("|", "\\|").replace("\n", " ")[:160]
+            lines.append(f"| {name} | {_kind(r)} | {r['graphs']} | {r.get('seconds', '')} | {reason} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _kind(result: dict[str, Any]) -> str:
+    if not result["equal"]:
+        return "wrong or failed"
+    return "one graph" if result["graphs"] <= 1 and not result["reasons"] else "breaks"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--family", choices=["transformers", "timm"])
+    parser.add_argument("--backend", default="eager")
+    parser.add_argument("--limit", type=int, default=60)
+    parser.add_argument("--every", type=int, default=1, help="take every n-th timm model")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    data: dict[str, Any] = json.loads(DATA.read_text()) if DATA.exists() else {}
+    if arguments.family in (None, "transformers"):
+        import transformers
+        from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+
+        transformers.logging.set_verbosity_error()
+        names = arguments.only or sorted(MODEL_MAPPING_NAMES)
+        found = sweep("transformers", names, transformers_model, arguments.backend, arguments.limit)
+        data["transformers"] = {**data.get("transformers", {}), **found}
+    if arguments.family in (None, "timm"):
+        stub_torchvision()
+        import timm
+
+        names = arguments.only or timm.list_models()[:: arguments.every]
+        data["timm"] = {**data.get("timm", {}), **sweep("timm", names, timm_model, arguments.backend, arguments.limit)}
+    DATA.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n")
+    PAGE.write_text(render(data))
+
+
+if __name__ == "__main__":
+    main()
