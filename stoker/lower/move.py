@@ -31,6 +31,8 @@ def cat(builder: Builder, out: Result, tensors: list[Tensor], dim: int = 0) -> T
     parts = [t for t in tensors if not (len(t.sizes) == 1 and t.sizes[0].value == 0)]
     if any(len(t.sizes) != len(out.sizes) for t in parts):
         raise Decline("parts of different ranks")
+    if len(parts) == 1 and parts[0].strides == out.strides and parts[0].dtype is out.dtype:
+        return parts[0]
     cheap = len(parts) <= MOST_CHOICES and all(isinstance(p, Stored) or p.cost <= CHEAP_PART for p in parts)
     if cheap and builder.used_in_loops:
         return _chosen(builder, out, parts, dim)
