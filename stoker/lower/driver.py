@@ -134,7 +134,7 @@ class _Lowering:
             if isinstance(value, (torch.SymFloat, torch.SymBool)):
                 raise CannotLower(f"{node} is a number that depends on sizes and is not an integer")
             return value
-        arguments = torch.fx.node.map_arg(node.args, self.values.__getitem__)
+        arguments: Any = torch.fx.node.map_arg(node.args, self.values.__getitem__)
         if target is operator.getitem:
             return arguments[0][arguments[1]]
         keywords = torch.fx.node.map_arg(node.kwargs, self.values.__getitem__)

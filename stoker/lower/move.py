@@ -17,7 +17,6 @@ from stoker.lower.registry import Decline, Result, lower
 from stoker.lower.view import dimension, slice_start
 from stoker.shape.expr import Expr, as_expr, constant
 
-
 MOST_CHOICES = 4
 """Parts of a concatenation that are chosen from element by element instead of being written one after another."""
 CHEAP_PART = 12
@@ -166,7 +165,14 @@ def select_scatter(builder: Builder, out: Result, x: Tensor, source: Tensor, dim
 
 @lower("slice_scatter.default")
 def slice_scatter(
-    builder: Builder, out: Result, x: Tensor, source: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
+    builder: Builder,
+    out: Result,
+    x: Tensor,
+    source: Tensor,
+    dim: int = 0,
+    start: Any = None,
+    end: Any = None,
+    step: Any = 1,
 ) -> Computed:
     dim = dimension(dim, len(x.sizes))
     first, stride = slice_start(start, x.sizes[dim]), as_expr(step)
@@ -204,7 +210,13 @@ def scatter_value(builder: Builder, out: Result, x: Tensor, dim: int, places: Te
     return builder.compute(out, element, [x, places], cost=3)
 
 
-@lower("empty.memory_format", "empty_like.default", "empty_strided.default", "new_empty.default", "new_empty_strided.default")
+@lower(
+    "empty.memory_format",
+    "empty_like.default",
+    "empty_strided.default",
+    "new_empty.default",
+    "new_empty_strided.default",
+)
 def empty(builder: Builder, out: Result, *arguments: Any, **options: Any) -> Stored:
     """A buffer that nobody writes."""
     require_supported(out.dtype)
