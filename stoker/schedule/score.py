@@ -46,12 +46,14 @@ def group(program: Program) -> Groups:
         groups.group_of[position] = position
         earlier = 0
         if isinstance(node, Extern) and node.random:
-            earlier, drawn = drawn, drawn | 1 << position  # numbers are drawn in the order of the program
+            earlier = drawn  # numbers are drawn in the order of the program
         for name in reads(node):
             readers.setdefault(name, []).append(position)
             for writer in writers.get(name, ()):
                 earlier |= groups.before[writer] | 1 << writer
         groups.before[position] = earlier
+        if isinstance(node, Extern) and node.random:
+            drawn = earlier | 1 << position
         for written in node.writes:
             if written is not None:
                 writers.setdefault(written, []).append(position)
