@@ -5,6 +5,7 @@ python -m bench.kernels
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -90,8 +91,8 @@ def main() -> None:
             torch.testing.assert_close(compiled(x, y, w, b), program(x, y, w, b), rtol=1e-4, atol=1e-4)
             mine, eager = [], []
             for _ in range(3):
-                mine.append(best(lambda: compiled(x, y, w, b), 7))
-                eager.append(best(lambda: program(x, y, w, b), 7))
+                mine.append(best(functools.partial(compiled, x, y, w, b), 7))
+                eager.append(best(functools.partial(program, x, y, w, b), 7))
             limit = copy * passes / 2
             print(
                 f"{program.__name__:14} {min(mine):6.2f} ms  limit x{min(mine) / limit:.2f}  eager {min(eager):6.2f} ms",

@@ -1,6 +1,6 @@
 """Whole models: eager, stoker and torch.compile, interleaved in one process per model.
 
-    python -m bench.models [--train] [--threads N] [name ...]          runs each model in a process of its own
+python -m bench.models [--train] [--threads N] [name ...]          runs each model in a process of its own
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ def mobilenet_v2() -> Made:
     return MobileNetV2Model(MobileNetV2Config()), {"pixel_values": torch.randn(BATCH, 3, 160, 160)}
 
 
-MODELS: dict[str, Callable[[], Made]] = {f.__name__: f for f in (bert, gpt2, llama, t5, vit, resnet, convnext, mobilenet_v2)}
+MODELS: dict[str, Callable[[], Made]] = {
+    f.__name__: f for f in (bert, gpt2, llama, t5, vit, resnet, convnext, mobilenet_v2)
+}
 
 
 def step(model: torch.nn.Module, inputs: dict[str, torch.Tensor], train: bool) -> Any:

@@ -20,7 +20,7 @@ from torch.fx import GraphModule
 
 from stoker import log
 from stoker.autograd import aot
-from stoker.codegen.cpp.unit import kernel_name, source_of
+from stoker.codegen.cpp.unit import kernel_name, sources_of, unit_of
 from stoker.codegen.executor import executor
 from stoker.codegen.host import host_program
 from stoker.decompose import OURS
@@ -28,7 +28,7 @@ from stoker.loop.check import check
 from stoker.lower.driver import CannotLower, lower_graph
 from stoker.lower.extern import LIBRARY
 from stoker.options import Options
-from stoker.runtime.build import NoCompiler, compiler, load
+from stoker.runtime.build import NoCompiler, compiler, cores, load_all
 from stoker.schedule.plan import make_plan
 
 Compiled = Callable[..., tuple[Any, ...]]
@@ -88,10 +88,10 @@ def _compiled(graph_module: GraphModule, record: Record) -> Compiled:
     with record.stage("schedule"):
         plan = record.products["plan"] = make_plan(program)
     with record.stage("generate"):
-        source = record.products["source"] = source_of(plan)
+        sources = record.products["sources"] = sources_of(plan, cores())
     with record.stage("build"):
-        library = load(source) if plan.kernels else None
-    kernels = [getattr(library, kernel_name(number)) for number in range(len(plan.kernels))]
+        libraries = load_all(sources)
+    kernels = [getattr(libraries[unit_of(n, len(sources))], kernel_name(n)) for n in range(len(plan.kernels))]
     record.products["host"] = host_program(plan, kernels)
     addresses = [ctypes.cast(kernel, ctypes.c_void_p).value or 0 for kernel in kernels]
     with record.stage("encode"):

@@ -66,7 +66,7 @@ def _run(step: Any, memory: dict[str, torch.Tensor], sizes: dict[Symbol, int], k
             keywords = {name: fetch(value, memory, sizes) for name, value in step.keywords}
             result = step.operator(*arguments, **keywords)
             for name, part, layout in zip(step.results, result if step.several else (result,), step.layouts):
-                if name is not None:
+                if name is not None and layout is not None:
                     memory[name] = conform(part, layout, sizes)
         case Free():
             memory.pop(step.buffer, None)

@@ -115,9 +115,11 @@ class Grid:
     def step(self, instruction: Any, arguments: list[Any]) -> Any:
         match instruction.op:
             case "load":
-                return self.load(*instruction.data, arguments)
+                buffer, index = instruction.data
+                return self.load(buffer, index, arguments)
             case "store":
-                return self.store(*instruction.data, arguments[0])
+                buffer, index, combine = instruction.data
+                return self.store(buffer, index, combine, arguments[0])
             case "constant":
                 return torch.full([1] * len(self.shape), instruction.data, dtype=instruction.dtype)
             case "index":

@@ -19,6 +19,7 @@ from stoker.loop.layout import Layout, Sizes, contiguous, is_dense
 from stoker.loop.node import Extern, Loops, Program
 from stoker.loop.view import Computed, Index, Stored, Tensor, cost_of, reads_of
 from stoker.lower.registry import Result
+from stoker.passes.dedupe import is_random
 from stoker.shape.expr import constant, symbol
 
 SUPPORTED = frozenset(
@@ -126,7 +127,9 @@ class Builder:
         made = [self._result(r) for r in (results if several else [results])]
         arguments, keywords = self._in_memory(arguments), self._in_memory(keywords)
         writes = tuple(m.buffer if isinstance(m, Stored) else None for m in made)
-        self.program.nodes.append(Extern(writes, operator, tuple(arguments), keywords, several, aliases))
+        self.program.nodes.append(
+            Extern(writes, operator, tuple(arguments), keywords, several, aliases, is_random(operator))
+        )
         return made if several else made[0]
 
     def _result(self, result: Any) -> Any:

@@ -59,7 +59,7 @@ def result_of(value: Any) -> Any:
 def lower_graph(module: GraphModule) -> Program:
     """Lower each node that is needed, in order; one that repeats another is that other."""
     needed, same = prune(module.graph), dedupe(module.graph)
-    lowering = _Lowering(module, frozenset(same))
+    lowering = _Lowering(module)
     for node in module.graph.nodes:
         if node in same and same[node] in lowering.values:
             lowering.values[node] = lowering.values[same[node]]
@@ -71,9 +71,11 @@ def lower_graph(module: GraphModule) -> Program:
 class _Lowering:
     """The state of one graph: what each of its nodes became."""
 
-    def __init__(self, module: GraphModule, repeated: frozenset[GraphNode]) -> None:
-        self.module, self.repeated = module, repeated
+    def __init__(self, module: GraphModule) -> None:
+        self.module = module
         self.builder = Builder()
+        self.memory: dict[str, Any] = {}
+        """For inputs, constants and outputs so far: the memory that eager has them in."""
         self.values: dict[GraphNode, Any] = {}
 
     def visit(self, node: GraphNode) -> None:
@@ -112,6 +114,7 @@ class _Lowering:
     def outside(self, name: str, value: FakeTensor) -> Stored:
         """A tensor that comes from outside the program: its pointer is at its first element."""
         result = result_of(value)
+        self.memory[name] = value.memory
         self.builder.program.layouts[name] = Layout(result.dtype, result.device, result.sizes, result.strides, False)
         return Stored(name, result.dtype, result.device, result.sizes, result.strides)
 
@@ -131,7 +134,7 @@ class _Lowering:
             if isinstance(value, (torch.SymFloat, torch.SymBool)):
                 raise CannotLower(f"{node} is a number that depends on sizes and is not an integer")
             return value
-        arguments = torch.fx.node.map_arg(node.args, self.values.__getitem__)
+        arguments: Any = torch.fx.node.map_arg(node.args, self.values.__getitem__)
         if target is operator.getitem:
             return arguments[0][arguments[1]]
         keywords = torch.fx.node.map_arg(node.kwargs, self.values.__getitem__)
@@ -170,17 +173,23 @@ class _Lowering:
         for output in outputs:
             value = self.values[output] if isinstance(output, GraphNode) else output
             if isinstance(value, (Stored, Computed)):
-                out = result_of(output.meta["val"])
-                # Results that are equal are still different tensors.
-                value = self._with_strides(value, out) if output in self.repeated else self.output(value, out)
+                value = self.output(value, output.meta["val"])
             program.outputs.append(value)
         needed = set().union(*(free_symbols(e) for e in _expressions(program)))
         missing = needed - set(program.symbols)
         if missing:
             raise CannotLower(f"no input tells the sizes {sorted(str(m) for m in missing)}")
 
-    def output(self, value: Tensor, out: Result) -> Stored:
-        """An output in memory, with eager's strides."""
+    def output(self, value: Tensor, fake: FakeTensor) -> Stored:
+        """An output in memory: with eager's strides, and sharing memory with another tensor only where eager's does."""
+        out = result_of(fake)
+        if isinstance(value, Stored) and self.memory.get(value.buffer, fake.memory) is not fake.memory:
+            return self._with_strides(value, out)
+        stored = self._stored(value, out)
+        self.memory[stored.buffer] = fake.memory
+        return stored
+
+    def _stored(self, value: Tensor, out: Result) -> Stored:
         if isinstance(value, Computed) and not is_dense(out.sizes, out.strides):
             return self._with_strides(value, out)
         stored = self.builder.store(value)

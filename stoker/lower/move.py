@@ -17,7 +17,6 @@ from stoker.lower.registry import Decline, Result, lower
 from stoker.lower.view import dimension, slice_start
 from stoker.shape.expr import Expr, as_expr, constant
 
-
 MOST_CHOICES = 4
 """Parts of a concatenation that are chosen from element by element instead of being written one after another."""
 CHEAP_PART = 12
@@ -31,6 +30,8 @@ def cat(builder: Builder, out: Result, tensors: list[Tensor], dim: int = 0) -> T
     parts = [t for t in tensors if not (len(t.sizes) == 1 and t.sizes[0].value == 0)]
     if any(len(t.sizes) != len(out.sizes) for t in parts):
         raise Decline("parts of different ranks")
+    if len(parts) == 1 and parts[0].strides == out.strides and parts[0].dtype is out.dtype:
+        return parts[0]
     cheap = len(parts) <= MOST_CHOICES and all(isinstance(p, Stored) or p.cost <= CHEAP_PART for p in parts)
     if cheap and builder.used_in_loops:
         return _chosen(builder, out, parts, dim)
@@ -164,7 +165,14 @@ def select_scatter(builder: Builder, out: Result, x: Tensor, source: Tensor, dim
 
 @lower("slice_scatter.default")
 def slice_scatter(
-    builder: Builder, out: Result, x: Tensor, source: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
+    builder: Builder,
+    out: Result,
+    x: Tensor,
+    source: Tensor,
+    dim: int = 0,
+    start: Any = None,
+    end: Any = None,
+    step: Any = 1,
 ) -> Computed:
     dim = dimension(dim, len(x.sizes))
     first, stride = slice_start(start, x.sizes[dim]), as_expr(step)
@@ -202,7 +210,13 @@ def scatter_value(builder: Builder, out: Result, x: Tensor, dim: int, places: Te
     return builder.compute(out, element, [x, places], cost=3)
 
 
-@lower("empty.memory_format", "empty_like.default", "empty_strided.default", "new_empty.default", "new_empty_strided.default")
+@lower(
+    "empty.memory_format",
+    "empty_like.default",
+    "empty_strided.default",
+    "new_empty.default",
+    "new_empty_strided.default",
+)
 def empty(builder: Builder, out: Result, *arguments: Any, **options: Any) -> Stored:
     """A buffer that nobody writes."""
     require_supported(out.dtype)

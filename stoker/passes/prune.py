@@ -1,14 +1,16 @@
-"""Which nodes does the result of a graph need?"""
+"""Which nodes does a graph need: those its outputs depend on, and those that draw random numbers, because later draws follow."""
 
 from __future__ import annotations
 
 from torch.fx import Graph, Node
 
+from stoker.passes.dedupe import is_random
+
 
 def prune(graph: Graph) -> frozenset[Node]:
-    """The nodes that the outputs depend on, and the inputs."""
+    """The nodes to keep; inputs are kept always."""
     needed: set[Node] = {n for n in graph.nodes if n.op == "placeholder"}
-    pending = [n for n in graph.nodes if n.op == "output"]
+    pending = [n for n in graph.nodes if n.op == "output" or is_random(n.target)]
     while pending:
         node = pending.pop()
         if node not in needed:

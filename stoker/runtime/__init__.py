@@ -1,1 +1,1 @@
-
+"""What a compiled program needs when it runs: built libraries (`build`). Imports nothing of the compiler."""

@@ -16,6 +16,8 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 FLAGS = (
@@ -80,6 +82,19 @@ def load(source: str) -> ctypes.CDLL:
             _build(source, library)
         _loaded[key] = ctypes.CDLL(str(library))
     return _loaded[key]
+
+
+def load_all(sources: Sequence[str]) -> list[ctypes.CDLL]:
+    """The libraries of several sources, built at the same time."""
+    if len(sources) < 2:
+        return [load(source) for source in sources]
+    with ThreadPoolExecutor(len(sources)) as pool:
+        return list(pool.map(load, sources))
+
+
+def cores() -> int:
+    """Processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _build(source: str, library: Path) -> None:

@@ -129,7 +129,8 @@ class _Assembly:
     def phase(self, when: int, members: list[Member]) -> None:
         self.sections.append(_Section(across=when % 2 == 0))
         for member in members:
-            place, numbers = dict(member.place), []
+            place = dict(member.place)
+            numbers: list[int] = []
             for instruction in member.node.body:
                 arguments = tuple(numbers[a] for a in instruction.arguments)
                 numbers.append(self._instruction(instruction, arguments, place))
@@ -261,10 +262,10 @@ def _canonical(draft: Draft, phases: list[Phase], kept: frozenset[str], dtypes: 
     expressions = [e for p in phases for _, i in p.lines for e in index_expressions(i)]
     outer, change_outer = merge_loops(draft.outer, expressions)
     inner, change_inner = merge_loops(draft.inner, expressions)
-    names: dict[Any, Expr] = {d.symbol: symbol(f"o{n}") for n, d in enumerate(outer)}
+    names: dict[Any, Symbol] = {d.symbol: symbol(f"o{n}") for n, d in enumerate(outer)}
     names |= {d.symbol: symbol(f"r{n}") for n, d in enumerate(inner)}
-    merged = {**change_outer, **change_inner}
-    sizes: dict[Symbol, Expr] = {}
+    merged: dict[Any, Expr] = {**change_outer, **change_inner}
+    sizes: dict[Symbol, Symbol] = {}
     buffers: dict[str, int] = {}
     across = [i for p in phases if p.across for _, i in p.lines]
     shape = shape_of(outer, inner, [with_expressions(i, lambda e: substitute(e, merged)) for i in across])
@@ -293,12 +294,13 @@ def _canonical(draft: Draft, phases: list[Phase], kept: frozenset[str], dtypes: 
             i = replace(i, data=(f"a{place}", *i.data[1:]))
         return numbers[number], replace(i, arguments=tuple(numbers[a] for a in i.arguments))
 
-    loops = tuple(tuple(Dimension(names[d.symbol], expression(d.size)) for d in ds) for ds in (outer, inner))
+    outer = tuple(Dimension(names[d.symbol], expression(d.size)) for d in outer)
+    inner = tuple(Dimension(names[d.symbol], expression(d.size)) for d in inner)
     done = tuple(Phase(p.across, tuple(line(*entry) for entry in p.lines)) for p in phases)
     stores = {i.data[0] for p in done for _, i in p.lines if i.op == "store"}
     written = frozenset(int(name[1:]) for name in stores if name[0] == "a")
     kept_types, scratch_types = tuple(dtypes[b] for b in buffers), tuple(dtypes[b] for b in scratch)
-    kernel = Kernel(shape, *loops, done, kept_types, written, scratch_types, len(sizes))
+    kernel = Kernel(shape, outer, inner, done, kept_types, written, scratch_types, len(sizes))
     origins = tuple(dict.fromkeys(m.node.origin for m in draft.members))
     return Call(kernel, tuple(buffers), tuple(sizes), origins)
 

@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import torch
+
 from stoker.loop.layout import Layout, is_dense
 from stoker.loop.node import tensors_in
 from stoker.loop.view import Stored
-from stoker.lower.registry import find
 from stoker.schedule.kernel import Kernel
 from stoker.schedule.step import Allocate, Free, Library, Run, Step
 from stoker.shape.expr import Expr, constant
@@ -25,7 +26,8 @@ from stoker.shape.expr import Expr, constant
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector."""
 
-_WRITING = {find(f"{name}.default"): find(f"{name}.out") for name in ("mm", "addmm", "bmm", "baddbmm")}
+aten = torch.ops.aten
+_WRITING = {packet.default: packet.out for packet in (aten.mm, aten.addmm, aten.bmm, aten.baddbmm)}
 """Operators that can write their result into given memory."""
 
 
@@ -134,12 +136,12 @@ def _arranged(lives: list[Life], layouts: dict[str, Layout]) -> Arena:
     for life in sorted((l for l in lives if not l.size_bytes.is_constant), key=lambda l: l.first):
         found = next((b for b in blocks if b[0] is life.size_bytes and b[2] < life.first), None)
         if found is None:
-            start, total = total, total + life.size_bytes
+            at, total = total, total + life.size_bytes
         else:
-            start = found[1]
+            at = found[1]
             blocks.remove(found)
-        blocks.append((life.size_bytes, start, life.last))
-        offsets.append((life.buffer, start, layouts[life.buffer]))
+        blocks.append((life.size_bytes, at, life.last))
+        offsets.append((life.buffer, at, layouts[life.buffer]))
     return Arena(tuple(offsets), total)
 
 

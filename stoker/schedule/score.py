@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from stoker.loop.layout import product
 from stoker.loop.node import Extern, Loops, Program, reads
-from stoker.passes.dedupe import is_random
 from stoker.schedule.draft import Draft, draft_of
 from stoker.schedule.fuse import Refusal, fuse
 from stoker.shape.expr import Expr
@@ -46,16 +45,18 @@ def group(program: Program) -> Groups:
         groups.drafts[position] = draft_of(position, node) if isinstance(node, Loops) else node
         groups.group_of[position] = position
         earlier = 0
-        if isinstance(node, Extern) and is_random(node.operator):
-            earlier, drawn = drawn, drawn | 1 << position  # numbers are drawn in the order of the program
+        if isinstance(node, Extern) and node.random:
+            earlier = drawn  # numbers are drawn in the order of the program
         for name in reads(node):
             readers.setdefault(name, []).append(position)
             for writer in writers.get(name, ()):
                 earlier |= groups.before[writer] | 1 << writer
         groups.before[position] = earlier
-        for name in node.writes:
-            if name is not None:
-                writers.setdefault(name, []).append(position)
+        if isinstance(node, Extern) and node.random:
+            drawn = earlier | 1 << position
+        for written in node.writes:
+            if written is not None:
+                writers.setdefault(written, []).append(position)
     candidates = sorted(_candidates(program, writers, readers), reverse=True)
     while _join_round(groups, candidates):
         pass

@@ -361,13 +361,17 @@ class _Emitter:
         form = accumulator(i.data, i.dtype, self.types[i.arguments[0]])
         position = self.expr(position_in(self.kernel.inner))
         for words in form.combine:
-            words = words.replace("{0}_nan", f"v{number}_{name}_nan{strip}").replace("{0}_best", f"v{number}_{name}_best")
+            words = words.replace("{0}_nan", f"v{number}_{name}_nan{strip}").replace(
+                "{0}_best", f"v{number}_{name}_best"
+            )
             self.out.line(words.format(f"v{number}_{name}{strip}", v=value, k=position))
 
 
 def _clauses(reductions: Reductions, name: str = "acc") -> str:
     """How OpenMP joins the lanes, or threads, of a loop."""
-    return "".join(f" reduction({sign}: v{n}_{name}{suffix})" for n, form, _ in reductions for sign, suffix in form.clause)
+    return "".join(
+        f" reduction({sign}: v{n}_{name}{suffix})" for n, form, _ in reductions for sign, suffix in form.clause
+    )
 
 
 def _cost(i: Instruction) -> int:

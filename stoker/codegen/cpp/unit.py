@@ -10,12 +10,24 @@ from stoker.schedule.plan import Plan
 HEADER = (Path(__file__).parent / "header.h").read_text()
 
 
-def source_of(plan: Plan) -> str:
-    """All kernels of a plan, as one C++ source that includes nothing of ours."""
-    parts = [HEADER.replace("#pragma once\n", "")]
-    parts += [emit(kernel_name(number), kernel) for number, kernel in enumerate(plan.kernels)]
-    return "\n".join(parts)
+KERNELS_PER_UNIT = 8
+"""A plan with more kernels is split, so that several compilers work at once."""
+
+
+def sources_of(plan: Plan, most: int) -> list[str]:
+    """The kernels of a plan as C++ sources that include nothing of ours: one, or up to `most` when there are many kernels."""
+    texts = [emit(kernel_name(number), kernel) for number, kernel in enumerate(plan.kernels)]
+    count = max(1, min(most, len(texts) // KERNELS_PER_UNIT))
+    return ["\n".join((_PRELUDE, *texts[part::count])) for part in range(count)] if texts else []
+
+
+_PRELUDE = HEADER.replace("#pragma once\n", "")
 
 
 def kernel_name(number: int) -> str:
     return f"kernel_{number}"
+
+
+def unit_of(number: int, units: int) -> int:
+    """Which source holds a kernel."""
+    return number % units
