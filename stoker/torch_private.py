@@ -187,5 +187,6 @@ def long_tail_decompositions() -> Any:
 
     return torch._decomp.decomposition_table
 
+
 DisableTorchFunction = torch._C.DisableTorchFunction
 """No torch function mode or subclass is asked inside. 2.11, 2.13."""
