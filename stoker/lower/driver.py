@@ -184,11 +184,10 @@ class _Lowering:
     def output(self, value: Tensor, fake: FakeTensor) -> Stored:
         """An output in memory: with eager's strides, and sharing memory with another tensor only where eager's does."""
         out = result_of(fake)
-        if isinstance(value, Stored) and self.memory.get(value.buffer, fake.memory) is not fake.memory:
-            return self._with_strides(value, out)
         stored = self._stored(value, out)
-        self.memory[stored.buffer] = fake.memory
-        return stored
+        if self.memory.setdefault(stored.buffer, fake.memory) is fake.memory:
+            return stored
+        return self._with_strides(stored, out)
 
     def _stored(self, value: Tensor, out: Result) -> Stored:
         if isinstance(value, Computed) and not is_dense(out.sizes, out.strides):
