@@ -256,6 +256,8 @@ class Execution {
   // A result whose strides were not foretold is copied.
   at::Tensor conform(at::Tensor result, const Expected& layout) const {
     if (!result.defined() || !result.numel()) return result;
+    TORCH_CHECK(result.scalar_type() == layout.dtype, "a library call gave ", result.scalar_type(), " where ",
+                layout.dtype, " was foretold; please report this");
     for (size_t i = 0; i < layout.strides.size(); ++i) {
       if (result.size(i) > 1 && result.stride(i) != numbers_[layout.strides[i]]) return empty(layout).copy_(result);
     }

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import logging
 import os
 import time
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch.fx import GraphModule
 
 from stoker import log
@@ -51,10 +53,11 @@ class Record:
 def compile_captured(graph_module: GraphModule, example_inputs: list[Any], options: Options | None = None) -> Compiled:
     """The default back end: autograd ahead of time, then loops."""
     options = options or Options()
+    inference = not torch.is_grad_enabled()
     return aot(
         graph_module,
         example_inputs,
-        forward_compiler=compile_graph,
+        forward_compiler=functools.partial(compile_graph, inference=inference),
         decompositions=decompositions(),
         memory_budget=options.memory_budget,
     )
@@ -68,21 +71,23 @@ def decompositions() -> Any:
     return {operator: function for operator, function in OURS.items() if operator not in LIBRARY}
 
 
-def compile_graph(graph_module: GraphModule, fake_inputs: list[Any], record: Record | None = None) -> Compiled:
+def compile_graph(
+    graph_module: GraphModule, fake_inputs: list[Any], record: Record | None = None, *, inference: bool = False
+) -> Compiled:
     """Compile a functional ATen graph. One that cannot be compiled runs operator by operator, and an event says why."""
     record = record or Record()
     try:
-        return _compiled(graph_module, record)
+        return _compiled(graph_module, record, inference=inference)
     except (CannotLower, NoCompiler) as reason:
         location = str(graph_module.meta.get("location", "?"))
         log.record(log.Event("backend", "a graph runs through ATen", location, str(reason)), level=logging.WARNING)
         return graph_module.forward  # type: ignore[no-any-return]
 
 
-def _compiled(graph_module: GraphModule, record: Record) -> Compiled:
+def _compiled(graph_module: GraphModule, record: Record, *, inference: bool = False) -> Compiled:
     compiler()
     with record.stage("lower"):
-        program = record.products["program"] = lower_graph(graph_module)
+        program = record.products["program"] = lower_graph(graph_module, inference=inference)
     if os.environ.get("STOKER_STRICT"):
         check(program)
     with record.stage("schedule"):

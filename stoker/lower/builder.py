@@ -38,8 +38,10 @@ def loop_dimensions(prefix: str, sizes: Sequence[Any]) -> Dimensions:
 class Builder:
     """Collects nodes. `origin` names the operator being lowered, for the nodes it makes."""
 
-    def __init__(self) -> None:
+    def __init__(self, free_layout: bool = False) -> None:
         self.program = Program()
+        self.free_layout = free_layout
+        """May tensors between operators have other strides than eager's? In inference, nobody sees them."""
         self.origin = ""
         self.operands: Any = ()
         """The fake arguments of the operator being lowered, for type promotion."""

@@ -7,6 +7,7 @@ Out: a `Program`: loops and library calls. An operator without a lowering, or wh
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from stoker.fake import FakeTensor
 from stoker.loop.layout import Layout, is_dense
 from stoker.loop.node import Program, Source
 from stoker.loop.view import Computed, Stored, Tensor
-from stoker.lower import index, move, pointwise, reduce, view  # noqa: F401  (they fill the table)
+from stoker.lower import conv, index, move, pointwise, reduce, view  # noqa: F401  (they fill the table)
 from stoker.lower.builder import Builder
 from stoker.lower.registry import LOWERINGS, Decline, Result
 from stoker.passes.dedupe import dedupe
@@ -56,10 +57,10 @@ def result_of(value: Any) -> Any:
     return None
 
 
-def lower_graph(module: GraphModule) -> Program:
+def lower_graph(module: GraphModule, *, inference: bool = False) -> Program:
     """Lower each node that is needed, in order; one that repeats another is that other."""
     needed, same = prune(module.graph), dedupe(module.graph)
-    lowering = _Lowering(module)
+    lowering = _Lowering(module, free_layout=inference)
     for node in module.graph.nodes:
         if node in same and same[node] in lowering.values:
             lowering.values[node] = lowering.values[same[node]]
@@ -71,9 +72,9 @@ def lower_graph(module: GraphModule) -> Program:
 class _Lowering:
     """The state of one graph: what each of its nodes became."""
 
-    def __init__(self, module: GraphModule) -> None:
+    def __init__(self, module: GraphModule, *, free_layout: bool) -> None:
         self.module = module
-        self.builder = Builder()
+        self.builder = Builder(free_layout)
         self.memory: dict[str, Any] = {}
         """For inputs, constants and outputs so far: the memory that eager has them in."""
         self.values: dict[GraphNode, Any] = {}
@@ -183,18 +184,17 @@ class _Lowering:
     def output(self, value: Tensor, fake: FakeTensor) -> Stored:
         """An output in memory: with eager's strides, and sharing memory with another tensor only where eager's does."""
         out = result_of(fake)
-        if isinstance(value, Stored) and self.memory.get(value.buffer, fake.memory) is not fake.memory:
-            return self._with_strides(value, out)
         stored = self._stored(value, out)
-        self.memory[stored.buffer] = fake.memory
-        return stored
+        if self.memory.setdefault(stored.buffer, fake.memory) is fake.memory:
+            return stored
+        return self._with_strides(stored, out)
 
     def _stored(self, value: Tensor, out: Result) -> Stored:
         if isinstance(value, Computed) and not is_dense(out.sizes, out.strides):
             return self._with_strides(value, out)
         stored = self.builder.store(value)
         same = all(s is t or n.value == 1 for n, s, t in zip(out.sizes, stored.strides, out.strides))
-        return stored if same else self._with_strides(stored, out)
+        return replace(stored, strides=out.strides) if same else self._with_strides(stored, out)
 
     def _with_strides(self, value: Tensor, out: Result) -> Stored:
         """A copy with given strides; dimensions of stride 0 are one element, shown many times."""

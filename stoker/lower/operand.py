@@ -6,12 +6,13 @@ Type promotion and broadcasting happen here, once, for all of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from stoker.loop.handler import ops
-from stoker.loop.layout import Sizes
+from stoker.loop.layout import Sizes, is_dense
 from stoker.loop.view import Computed, Index, Stored, Tensor
 from stoker.lower.builder import SUPPORTED, Builder
 from stoker.lower.registry import Decline, Result
@@ -65,6 +66,15 @@ def require_supported(*dtypes: torch.dtype) -> None:
             raise Decline(f"{dtype} is left to the library")
 
 
+def _as_operands_lie(builder: Builder, out: Result, tensors: list[Tensor]) -> Result:
+    """With strides of the first operand of the result's shape, where strides are free."""
+    if builder.free_layout and len(out.sizes) == 4:
+        for tensor in tensors:
+            if tensor.sizes == out.sizes and is_dense(tensor.sizes, tensor.strides):
+                return replace(out, strides=tensor.strides)
+    return out
+
+
 def elementwise(
     builder: Builder,
     out: Result,
@@ -78,6 +88,7 @@ def elementwise(
     tensors = tensors_among(operands)
     require_supported(out.dtype, compute, *(t.dtype for t in tensors))
     loads = [loader(o, out.sizes, compute) for o in operands]
+    out = _as_operands_lie(builder, out, tensors)
 
     def element(index: Index) -> Any:
         return ops.to_dtype(function(*(load(index) for load in loads)), out.dtype)

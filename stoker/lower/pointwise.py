@@ -124,9 +124,21 @@ _POWERS: dict[float, Callable[[Any], Any]] = {
 """Exponents that eager computes without a power function."""
 
 
+def _in_two_steps(exponent: float, dtype: torch.dtype) -> Callable[[Any], Any]:
+    """A power of half precision, rounded after each multiplication as eager does."""
+
+    def function(x: Any) -> Any:
+        square = ops.to_dtype(ops.to_dtype(ops.mul(x, x), dtype), x.dtype)
+        return ops.mul(square, x) if exponent == 3 else ops.reciprocal(square)
+
+    return function
+
+
 @lower("pow.Tensor_Scalar")
 def power_of_number(builder: Builder, out: Result, x: Tensor, exponent: Any) -> Computed:
     special = _POWERS.get(exponent) if isinstance(exponent, (int, float)) else None
+    if exponent in (3, -2) and compute_dtype(out.dtype) is not out.dtype:
+        special = _in_two_steps(exponent, out.dtype)
     if special is not None and (out.dtype.is_floating_point or exponent in (1, 2, 3)):
         return elementwise(builder, out, [x], special, cost=4)
     return power(builder, out, x, exponent)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from stoker.loop import view
-from stoker.loop.layout import Sizes
+from stoker.loop.layout import Sizes, contiguous
 from stoker.loop.view import Computed, Index, Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.registry import Decline, Result, lower
@@ -129,6 +129,10 @@ def reshaped(builder: Builder, x: Tensor, sizes: Sizes, strides: Sizes) -> Tenso
             return view.remap(x, sizes, strides, base)
         x = builder.store(x)
     found = view.reshape_strides(x.sizes, x.strides, sizes)
+    if found is None and builder.free_layout:
+        result = Result(x.dtype, x.device, x.sizes, contiguous(x.sizes))
+        x = builder.store(builder.compute(result, x.at, [x]))
+        found = view.reshape_strides(x.sizes, x.strides, sizes)
     if found is not None:
         return replace(x, sizes=sizes, strides=found)
     return _by_division(x, sizes, strides)

@@ -132,7 +132,7 @@ inline T fmod_of(T a, T b) {
 template <class T>
 inline T sign_of(T x) {
   if constexpr (std::is_same_v<T, bool>) return x;
-  else return x != x ? x : static_cast<T>((x > T(0)) - (x < T(0)));
+  else return static_cast<T>((x > T(0)) - (x < T(0)));
 }
 
 inline float fma(float a, float b, float c) {

@@ -1,0 +1,59 @@
+"""Convolutions and windows over images, with channels fastest in memory where nobody outside sees it.
+
+In an inference graph a tensor between two operators may have any strides. Convolution libraries work on channels-last memory
+without reordering it, so a convolution asks for its input in that order, and operators behind it keep the order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from stoker.loop.layout import Sizes, contiguous
+from stoker.loop.view import Computed, Stored, Tensor
+from stoker.lower.builder import Builder
+from stoker.lower.registry import Decline, Result, find, lower
+
+_ORDER = (0, 2, 3, 1)
+
+
+def channels_last(sizes: Sizes) -> Sizes:
+    """Strides of an image whose channels are its fastest dimension."""
+    n, h, w, c = contiguous([sizes[d] for d in _ORDER])
+    return n, c, h, w
+
+
+def is_channels_last(tensor: Tensor) -> bool:
+    return len(tensor.sizes) == 4 and tensor.strides == channels_last(tensor.sizes)
+
+
+def _reordered(builder: Builder, x: Tensor) -> Stored:
+    """The tensor in memory with channels fastest; one that is not stored yet is stored so."""
+    strides = channels_last(x.sizes)
+    if isinstance(x, Stored):
+        if x.strides == strides:
+            return x
+        x = builder.compute(Result(x.dtype, x.device, x.sizes, strides), x.at, [x])
+    return builder.store(replace(x, strides=strides) if isinstance(x, Computed) else x)
+
+
+@lower("convolution.default")
+def convolution(builder: Builder, out: Result, x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
+    transposed = rest[4]
+    if not builder.free_layout or transposed or len(out.sizes) != 4 or out.dtype is not torch.float32:
+        raise Decline("a library call")
+    image = _reordered(builder, x)
+    result = replace(out, strides=channels_last(out.sizes))
+    return builder.call(find("convolution.default"), (image, weight, *rest), {}, result)  # type: ignore[no-any-return]
+
+
+@lower("avg_pool2d.default", "_adaptive_avg_pool2d.default", "max_pool2d_with_indices.default")
+def window(builder: Builder, out: Any, x: Tensor, *rest: Any, **options: Any) -> Any:
+    """A library call that keeps the order of its input."""
+    if not builder.free_layout or not is_channels_last(x):
+        raise Decline("a library call")
+    name = builder.origin.removeprefix("aten.")
+    keep = [replace(r, strides=channels_last(r.sizes)) for r in (out if isinstance(out, list) else [out])]
+    return builder.call(find(name), (x, *rest), options, keep if isinstance(out, list) else keep[0])

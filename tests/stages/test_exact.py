@@ -1,0 +1,85 @@
+"""Elementwise operators, compiled as they are in earnest, against eager: equal bit for bit, except functions that eager rounds
+otherwise. One graph holds many operators, so that the C++ compiler runs once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.fx import Graph, GraphModule
+
+from stoker.autograd import aot
+from stoker.pipeline import compile_graph, decompositions
+
+FLOAT: list[Callable[..., Any]] = [
+    torch.add, torch.sub, torch.mul, torch.div, torch.maximum, torch.minimum, torch.remainder, torch.fmod,
+    lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    lambda a, b: a + 2 * b, lambda a, b: torch.where(a > b, a, b * 3), lambda a, b: a.clamp(-0.5, 0.75),
+    lambda a, b: torch.relu(a), lambda a, b: a.neg().floor(),
+    lambda a, b: a.ceil() + b.round() - a.trunc(), lambda a, b: torch.sign(a), lambda a, b: a.pow(2) - b.pow(3),
+    lambda a, b: a.reciprocal(), lambda a, b: (a > b) & (a != 0) | torch.isnan(b), lambda a, b: a.to(torch.int32) * 2,
+    lambda a, b: a.to(torch.bfloat16) + b.to(torch.bfloat16) * 3, lambda a, b: a.double() * b, lambda a, b: a.half() - b.half(),
+    lambda a, b: a.masked_fill(b > 0, -1.0), lambda a, b: torch.eq(a, b), lambda a, b: torch.add(a, b, alpha=2),
+]  # fmt: skip
+ROOTS: list[Callable[..., Any]] = [
+    lambda a, b: a.abs().sqrt(), lambda a, b: a.abs().rsqrt(), lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+]  # fmt: skip
+"""In other types eager itself gives two answers: one for whole vectors, another for what is left over."""
+WHOLE: list[Callable[..., Any]] = [
+    torch.add, torch.sub, torch.mul, torch.maximum, torch.minimum, lambda a, b: torch.div(a, b + 20, rounding_mode="floor"),
+    lambda a, b: torch.remainder(a, b + 20), lambda a, b: a & b, lambda a, b: a | b, lambda a, b: a ^ b, lambda a, b: ~a,
+    lambda a, b: a < b, lambda a, b: a.abs(), lambda a, b: a.sign(), lambda a, b: a.float() * 0.5, lambda a, b: a.bool(),
+    lambda a, b: torch.where(a > b, a, b), lambda a, b: a.clamp(-3, 4), lambda a, b: a.neg(),
+]  # fmt: skip
+
+
+def shapes(dtype: torch.dtype) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Dense, transposed, strided, broadcast, empty and without dimensions."""
+    torch.manual_seed(0)
+
+    def make(*size: int) -> torch.Tensor:
+        if dtype.is_floating_point:
+            return torch.randn(size).to(dtype)
+        return torch.randint(-9, 9, size).to(dtype)
+
+    special = make(37)
+    if dtype.is_floating_point:
+        special[:5] = torch.tensor([0.0, -0.0, float("inf"), float("-inf"), float("nan")])
+    return [
+        (special, make(37)), (make(5, 7).t(), make(7, 5)), (make(6, 8)[:, ::2], make(6, 1)), (make(0, 3), make(3)),
+        (make(), make(3)), (make(2, 1, 33), make(4, 1)),
+    ]  # fmt: skip
+
+
+def compiled(functions: list[Callable[..., Any]], a: torch.Tensor, b: torch.Tensor) -> Any:
+    graph = Graph()
+    x, y = graph.placeholder("x"), graph.placeholder("y")
+    graph.output(tuple(graph.call_function(f, (x, y)) for f in functions))
+    module = GraphModule(torch.nn.Module(), graph)
+    return aot(module, [a, b], forward_compiler=compile_graph, decompositions=decompositions())
+
+
+@pytest.mark.parametrize("case", range(6))
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int64, torch.int8, torch.bool], ids=str
+)
+def test_bit_for_bit(dtype: torch.dtype, case: int) -> None:
+    a, b = shapes(dtype)[case]
+    functions = FLOAT if dtype.is_floating_point else WHOLE
+    if dtype is torch.float32:
+        functions = functions + ROOTS
+    functions = [f for f in functions if _runs(f, a, b)]
+    for number, (found, function) in enumerate(zip(compiled(functions, a, b)(a, b), functions, strict=True)):
+        wanted = function(a, b)
+        assert found.dtype is wanted.dtype and found.stride() == wanted.stride(), number
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True, msg=lambda m, n=number: f"{n}: {m}")
+
+
+def _runs(function: Callable[..., Any], a: torch.Tensor, b: torch.Tensor) -> bool:
+    try:
+        function(a, b)
+    except (RuntimeError, TypeError):
+        return False
+    return True

@@ -1,0 +1,33 @@
+"""Free layouts of inference: images stay channels-last between convolutions, and what leaves has eager's strides."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+
+from stoker.pipeline import compile_captured
+
+
+def test_convolutions_keep_channels_last() -> None:
+    def net(x, a, b, scale):  # type: ignore[no-untyped-def]
+        h = torch.relu(F.conv2d(x, a, padding=1) * scale.view(1, -1, 1, 1))
+        h = F.max_pool2d(F.conv2d(h, b, padding=1) + h, 2)
+        return h, h.flatten(1), h.mean((2, 3))
+
+    torch.manual_seed(0)
+    inputs = [torch.randn(*s) for s in ((2, 3, 8, 8), (16, 3, 3, 3), (16, 16, 3, 3), (16,))]
+    with torch.no_grad():
+        found = compile_captured(torch.fx.symbolic_trace(net), inputs)(*inputs)
+        for mine, eager in zip(found, net(*inputs)):
+            torch.testing.assert_close(mine, eager, rtol=1e-4, atol=1e-5)
+            assert mine.stride() == eager.stride()
+
+
+def test_equal_results_are_different_tensors() -> None:
+    def twice(x):  # type: ignore[no-untyped-def]
+        return x.exp() + 1, x.exp() + 1, x.clone(), x.t()
+
+    x = torch.randn(3, 4)
+    a, b, c, d = compile_captured(torch.fx.symbolic_trace(twice), [x])(x)
+    assert len({a.data_ptr(), b.data_ptr(), c.data_ptr(), x.data_ptr()}) == 4
+    assert d.data_ptr() == x.data_ptr()
