@@ -19,7 +19,7 @@ from stoker.capture.frame import Frame
 from stoker.capture.values.classes import ClassValue, SuperValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.context import ScopeValue
-from stoker.capture.values.function import BuiltinValue, FunctionValue, MethodValue
+from stoker.capture.values.function import BuiltinValue, CellValue, FunctionValue, MethodValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
 from stoker.capture.values.iterator import GeneratorValue
 from stoker.capture.values.mapping import pairs_of
@@ -407,7 +407,7 @@ class Protocol:
         return None
 
     def cell_for(self: Machine, frame: Frame, name: str) -> Value:
-        return frame.cells[name]
+        return frame.cells.get(name) or CellValue(None)
 
 
 def concatenation_words(left: type, right: type) -> str:

@@ -241,6 +241,11 @@ def object_format(m: Machine, value: Value, specification: Value) -> Value:
     return m.call(m.wrap_object(str), [value], {})
 
 
+@handles(sys.exception)
+def current_exception(m: Machine) -> Value:
+    return m.current_exception() or NONE
+
+
 @handles(sys.exc_info)
 def exc_info(m: Machine) -> Value:
     error = m.current_exception()

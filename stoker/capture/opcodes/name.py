@@ -35,14 +35,16 @@ LOAD_FAST_CHECK = LOAD_FAST
 
 
 def LOAD_FAST_AND_CLEAR(m: Machine, f: Frame, i: Instruction) -> None:
-    f.push(f.locals.pop(i.value, NULL))
+    """An inlined comprehension puts the variable it shadows aside: the value, or the cell itself."""
+    f.push(f.cells.pop(i.value) if i.value in f.cells else f.locals.pop(i.value, NULL))
 
 
 def STORE_FAST(m: Machine, f: Frame, i: Instruction) -> None:
     value = f.pop()
-    if isinstance(value, Null):
-        f.locals.pop(i.value, None)
-    else:
+    f.locals.pop(i.value, None)
+    if isinstance(value, CellValue) and i.value in (*f.code.co_cellvars, *f.code.co_freevars):
+        f.cells[i.value] = value
+    elif not isinstance(value, Null):
         f.locals[i.value] = value
 
 
@@ -59,7 +61,10 @@ def MAKE_CELL(m: Machine, f: Frame, i: Instruction) -> None:
 
 
 def LOAD_CLOSURE(m: Machine, f: Frame, i: Instruction) -> None:
-    f.push(f.cells[i.value])
+    if i.value in f.cells:
+        f.push(f.cells[i.value])
+    else:  # 3.13 reads cells and values of such a slot by one opcode; a comprehension may keep a value there
+        LOAD_FAST(m, f, i)
 
 
 def LOAD_DEREF(m: Machine, f: Frame, i: Instruction) -> None:
