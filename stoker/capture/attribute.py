@@ -15,7 +15,7 @@ import torch
 from stoker import _C
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod, MethodValue
-from stoker.capture.values.instance import ExceptionValue, InstanceValue, ObjectValue
+from stoker.capture.values.instance import ExceptionValue, ObjectValue
 from stoker.capture.values.sequence import SequenceValue
 from stoker.capture.values.value import Value
 from stoker.errors import Raised
@@ -287,7 +287,3 @@ def _is_data_descriptor(raw: Any) -> bool:
 
 def _again(raised: Raised) -> Value:
     raise raised
-
-
-def has_python_class(value: Value) -> bool:
-    return isinstance(value, InstanceValue)

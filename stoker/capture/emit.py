@@ -15,13 +15,13 @@ from stoker.bytecode import Instruction, build
 from stoker.capture.suspend import emit_generator
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import CellValue, FunctionValue
-from stoker.capture.values.instance import ExceptionValue, InstanceValue, ObjectValue
+from stoker.capture.values.instance import ExceptionValue, InstanceValue
 from stoker.capture.values.iterator import GeneratorValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
-from stoker.capture.values.value import Lazy, Null, Value
+from stoker.capture.values.value import Null, Value
 from stoker.guard.source import Fixed, Local, Source
 
 if TYPE_CHECKING:
@@ -268,11 +268,3 @@ class Emitter:
                 kwargs={k: self.detached(v) for k, v in kwargs.items()} or None,
             )
             self.pop()
-
-
-def loadable(value: Value) -> bool:
-    """Is the value found where it was, so that a name for it costs nothing?"""
-    return isinstance(value, Lazy) or value.source is not None
-
-
-OBJECTS = ObjectValue

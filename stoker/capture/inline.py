@@ -20,7 +20,7 @@ from stoker.capture.dispatching import SINGLE_DISPATCH, dispatch_by_class
 from stoker.capture.frame import Frame, program_of
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.function import BuiltinMethod, CellValue, FunctionValue
+from stoker.capture.values.function import FunctionValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
 from stoker.capture.values.iterator import GeneratorValue
 from stoker.capture.values.mapping import DictValue
@@ -359,7 +359,3 @@ def _missing(function: FunctionValue, names: list[str], kind: str) -> str:
     )
     plural = "s" if len(names) > 1 else ""
     return f"{_qualname(function)}() missing {len(names)} required {kind} argument{plural}: {listed}"
-
-
-CELLS = CellValue
-METHODS = BuiltinMethod

@@ -15,7 +15,7 @@ from torch.fx import Node
 
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant, is_plain
-from stoker.capture.values.function import BuiltinMethod, BuiltinValue
+from stoker.capture.values.function import BuiltinValue
 from stoker.capture.values.instance import InstanceValue, ObjectValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import ListValue, SequenceValue, TupleValue
@@ -283,6 +283,3 @@ def _name(target: Any) -> str:
     if isinstance(target, str):
         return f"Tensor.{target}"
     return getattr(target, "__qualname__", None) or getattr(target, "__name__", None) or repr(target)
-
-
-CALLABLE_VALUES = (BuiltinMethod, BuiltinValue)

@@ -10,7 +10,6 @@ Requirements:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from types import CellType, FunctionType
 from typing import Any, ClassVar
@@ -455,13 +454,3 @@ def root_of(source: Source) -> Source:
     while source.base is not None:
         source = source.base
     return source
-
-
-def depth_of(source: Source) -> int:
-    depth = 0
-    while source.base is not None:
-        source, depth = source.base, depth + 1
-    return depth
-
-
-Sources = Mapping[int, Source]

@@ -13,7 +13,7 @@ from stoker.capture.values.constant import Constant
 from stoker.capture.values.deque import DequeValue
 from stoker.capture.values.function import MethodValue
 from stoker.capture.values.instance import InstanceValue
-from stoker.capture.values.mapping import DictValue, SetValue, dict_from, pairs_of, set_of
+from stoker.capture.values.mapping import DictValue, SetValue, dict_from, set_of
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 NONE = Constant(None)
-
-
-def _data_dependent(value: Value, name: str) -> Break:
-    return Break(
-        f"{name}() of a tensor", f"{value.describe()} would have to be read", "keep it a tensor, or accept the break"
-    )
 
 
 def _number(m: Machine, cls: type, special: str, args: tuple[Value, ...]) -> Value:
@@ -235,6 +229,3 @@ def set_init(m: Machine, value: Value, items: Value | None = None) -> Value:
     if items is not None and isinstance(storage, SetValue):
         storage.method_update(m, items)
     return NONE
-
-
-PAIRS = pairs_of

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from stoker.capture.builtin import handles
-from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import InstanceValue, ObjectValue
 from stoker.capture.values.mapping import DictValue, SetValue
 from stoker.capture.values.sequence import ListValue, TupleValue
@@ -107,6 +106,3 @@ def _copied_instance(m: Machine, value: InstanceValue, special: str, part, regis
         if slot is not None:
             made.slots[descriptor] = part(slot)
     return made
-
-
-NONE = Constant(None)

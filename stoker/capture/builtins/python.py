@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stoker.capture.builtin import EXCEPTION_METHODS, HEAP_TYPE, handles, on_object, pure, special
-from stoker.capture.values.classes import ClassValue, SuperValue
+from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import EMPTY, BuiltinMethod, BuiltinValue, FunctionValue, MethodValue, PartialValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue, ObjectValue
@@ -577,4 +577,3 @@ def _register_operator_module() -> None:
 
 
 _register_operator_module()
-SUPER = SuperValue

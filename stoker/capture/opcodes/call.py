@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from stoker.bytecode import VERSION, Instruction
 from stoker.capture.frame import Frame
-from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import FunctionValue
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Null, Value
@@ -113,6 +112,3 @@ def CALL_INTRINSIC_1(m: Machine, f: Frame, i: Instruction) -> None:
 
 def CALL_INTRINSIC_2(m: Machine, f: Frame, i: Instruction) -> None:
     raise Break(f"intrinsic {i.value}", "it belongs to exception groups or type parameters")
-
-
-NONE = Constant(None)

@@ -9,7 +9,7 @@ from stoker.bytecode import Instruction
 from stoker.capture.frame import Frame
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.mapping import DictValue, SetValue
-from stoker.capture.values.sequence import ListValue, SequenceValue, TupleValue
+from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.value import Value
 
 if TYPE_CHECKING:
@@ -160,6 +160,3 @@ def MATCH_KEYS(m: Machine, f: Frame, i: Instruction) -> None:
 def MATCH_CLASS(m: Machine, f: Frame, i: Instruction) -> None:
     names, cls, subject = m.constant_of(f.pop(), "a pattern"), f.pop(), f.pop()
     f.push(m.match_class(subject, cls, i.value, names))
-
-
-SEQUENCE = SequenceValue

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from stoker.bytecode import Instruction
 from stoker.capture.frame import Frame
-from stoker.capture.values.classes import SuperValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import CellValue
 from stoker.capture.values.value import NULL, Lazy, Null, Value
@@ -152,6 +151,3 @@ def IMPORT_FROM(m: Machine, f: Frame, i: Instruction) -> None:
         f.push(m.wrap_object(sys.modules[full]))
         return
     f.push(module.attribute(m, i.value))
-
-
-SUPER = SuperValue

@@ -160,11 +160,3 @@ class ConstantIterator(Value):
         self.ahead = list(self.elements)
         self.elements = iter(self.ahead)
         e.call_function(iter, [Constant(tuple(self.ahead))])
-
-
-def constants_of(values: Arguments) -> list[Any]:
-    return [value.constant() for value in values]
-
-
-def keyword_constants(kwargs: Keywords) -> dict[str, Any]:
-    return {name: value.constant() for name, value in kwargs.items()}

@@ -13,7 +13,6 @@ from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Arguments, Keywords, Lazy, Value
 from stoker.errors import Break
 from stoker.guard.source import (
-    CellContents,
     FunctionCell,
     FunctionDefaults,
     FunctionKeywordDefaults,
@@ -342,7 +341,3 @@ class BuiltinValue(ObjectValue):
 
     def emit(self, e: Emitter) -> None:
         e.const(self.real)
-
-
-def contents_source(cell_source: Source) -> Source:
-    return CellContents(cell_source)

@@ -324,6 +324,3 @@ class RunningIterator(Value):
 
 def _is_none(value: Value) -> bool:
     return isinstance(value, Constant) and value.value is None
-
-
-Step = Callable[[], Value]

@@ -15,7 +15,7 @@ from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import InstanceValue, ObjectValue
 from stoker.capture.values.value import Arguments, Keywords, Value
 from stoker.errors import Break
-from stoker.guard.source import Fixed, Source
+from stoker.guard.source import Source
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
@@ -84,7 +84,3 @@ class ModuleValue(InstanceValue):
                 return False
         namespace = m.globals_of(vars(torch.nn.modules.module))
         return not any(namespace.lookup(m, Constant(name)).truth(m) for name in GLOBAL_HOOK_TABLES)  # type: ignore[union-attr]
-
-
-def dictionary_source(real: types.ModuleType) -> Source:
-    return Fixed(vars(real), real.__name__)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stoker.capture.values.constant import Constant, is_plain
-from stoker.capture.values.value import Arguments, Exhausted, Keywords, Lazy, NotConstant, Value
+from stoker.capture.values.value import Exhausted, Lazy, NotConstant, Value
 from stoker.guard.source import Source
 
 if TYPE_CHECKING:
@@ -361,7 +361,3 @@ class _Compared:
 
     def __lt__(self, other: _Compared) -> bool:
         return self.m.compare("<", self.value, other.value).truth(self.m)
-
-
-def unpack_arguments(values: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
-    return list(values), dict(kwargs)

@@ -14,7 +14,7 @@ from torch.fx import Node
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod, MethodValue
 from stoker.capture.values.sequence import TupleValue
-from stoker.capture.values.value import Arguments, Exhausted, Keywords, Value
+from stoker.capture.values.value import Arguments, Keywords, Value
 from stoker.errors import Break
 from stoker.guard.source import Attribute, Source
 
@@ -168,7 +168,3 @@ class TensorValue(Value):
 
     def emit(self, e: Emitter) -> None:
         e.load_tensor(self)
-
-
-def no_more() -> Exhausted:
-    return Exhausted()
