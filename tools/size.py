@@ -1,6 +1,7 @@
 """How large the house is: lines per package, largest files. A report; the gate is half as much again as the goal.
 
-The goals for the whole stack are 45,000 lines of Python and 4,000 of C++.
+The goals for the whole stack are 45,000 lines of Python and 4,000 of C++. The C++ is past its goal: the gate was at the
+goal itself until that made it fail.
 """
 
 from __future__ import annotations

@@ -41,7 +41,8 @@ def test_inference(name, backend, dtype):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_training_step(name):
-    """Without dropout: libraries choose another attention mask, so another kernel, when they are being compiled."""
+    """Without dropout. With it, BERT's captured graph draws fewer random numbers than eager on CUDA, and its gradients
+    differ (3e-4); the cause is not known, so this test does not show that training with dropout is right there."""
     model, inputs = made(name, torch.float32)
     model.eval()
     compiled = copy.deepcopy(model)
