@@ -74,7 +74,7 @@ class Numbers:
             for atom in monomial:
                 product = self._known[atom] if product is None else self._do(Arithmetic.MUL, product, self._known[atom])
             total = product if total is None else self._do(Arithmetic.ADD, total, product)  # type: ignore[arg-type]
-        return self._do(Arithmetic.ADD, total, self.of(expr.offset)) if expr.offset else total  # type: ignore
+        return self._do(Arithmetic.ADD, total, self.of(expr.offset)) if expr.offset else total  # type: ignore[arg-type, return-value]
 
     def _atom(self, atom: Any) -> int:
         match atom:
