@@ -18,7 +18,7 @@ from stoker.fake import FakeTensor
 from stoker.loop.layout import Layout, is_dense
 from stoker.loop.node import Program, Source
 from stoker.loop.view import Computed, Stored, Tensor
-from stoker.lower import conv, index, move, pointwise, reduce, view  # noqa: F401  (they fill the table)
+from stoker.lower import activation, conv, index, move, pointwise, reduce, view  # noqa: F401  (they fill the table)
 from stoker.lower.builder import Builder
 from stoker.lower.registry import LOWERINGS, Decline, Result
 from stoker.passes.dedupe import dedupe
