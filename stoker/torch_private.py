@@ -190,3 +190,25 @@ def long_tail_decompositions() -> Any:
 
 DisableTorchFunction = torch._C.DisableTorchFunction
 """No torch function mode or subclass is asked inside. 2.11, 2.13."""
+
+
+PACK_CONVOLUTION = torch.ops.mkldnn._reorder_convolution_weight.default
+"""A convolution's weight in the order that oneDNN wants for an input of given sizes. 2.11, 2.13."""
+
+PACKED_CONVOLUTION = torch.ops.mkldnn._convolution_pointwise.default
+"""A convolution with such a weight, and an elementwise function of its result. 2.11, 2.13."""
+
+PACKED_CONVOLUTION_ADD = torch.ops.mkldnn._convolution_pointwise.binary
+"""The same, with another tensor added before the function. 2.11, 2.13."""
+
+
+def _operator(library: str, name: str) -> Any:
+    packet = getattr(getattr(torch.ops, library), name, None)
+    return None if packet is None else packet.default
+
+
+PACK_LINEAR = _operator("mkl", "_mkl_reorder_linear_weight")
+"""A linear layer's weight in the order that MKL wants for a number of rows; None in builds without MKL. 2.11, 2.13."""
+
+PACKED_LINEAR = _operator("mkl", "_mkl_linear")
+"""A linear layer with such a weight. 2.11, 2.13."""

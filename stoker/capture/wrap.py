@@ -227,6 +227,7 @@ class Wrapping:
         value = TensorValue(node, fake, cls, source)
         value.real = real
         node.meta["example_value"] = fake
+        node.meta["is_weight"] = _is_weight(real, source)
         self.inputs.append((node, source, real))
         self.tensor_of_fake[id(fake)] = value
         return value
@@ -442,6 +443,16 @@ def _argument_key(check: Check) -> Any:
     if isinstance(check, DictKeys):
         return "keys"
     return id(argument) if not isinstance(check, (TensorMatch,)) else None
+
+
+def _is_weight(real: torch.Tensor, source: Source) -> bool:
+    """Is it a parameter or buffer of a module, reached as such? A back end may expect it to be the same on the next call."""
+    held = (
+        isinstance(source, DictItem)
+        and source.base is not None
+        and source.base.text.endswith(("_parameters", "_buffers"))
+    )
+    return held and not real.is_inference()
 
 
 def _describe(real: torch.Tensor) -> str:
