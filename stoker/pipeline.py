@@ -36,7 +36,7 @@ from stoker.passes.fold import fold
 from stoker.passes.freeze import freeze, is_view, preparer
 from stoker.passes.pack import PACKS, pack
 from stoker.runtime.build import NoCompiler, compiler, cores, load_all
-from stoker.runtime.tune import linear_pays
+from stoker.runtime.tune import choose_linear
 from stoker.schedule.plan import make_plan
 
 Compiled = Callable[..., tuple[Any, ...]]
@@ -85,7 +85,7 @@ def _compile_inference(module: GraphModule, fakes: list[Any], *, names: frozense
     whole = copy.deepcopy(module.graph)
     if freezing:
         fold(module, names)
-    pack(module, names, linear_pays)
+    pack(module, names, choose_linear)
     frozen = freeze(
         module, names, (lambda node: not is_view(node)) if freezing else (lambda node: node.target in PACKS)
     )

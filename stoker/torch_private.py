@@ -207,8 +207,14 @@ def _operator(library: str, name: str) -> Any:
     return None if packet is None else packet.default
 
 
-PACK_LINEAR = _operator("mkl", "_mkl_reorder_linear_weight")
+PACK_FOR_MKL = _operator("mkl", "_mkl_reorder_linear_weight")
 """A linear layer's weight in the order that MKL wants for a number of rows; None in builds without MKL. 2.11, 2.13."""
 
-PACKED_LINEAR = _operator("mkl", "_mkl_linear")
+LINEAR_BY_MKL = _operator("mkl", "_mkl_linear")
 """A linear layer with such a weight. 2.11, 2.13."""
+
+PACK_FOR_ONEDNN = torch.ops.mkldnn._reorder_linear_weight.default
+"""A linear layer's weight in the order that oneDNN wants for a number of rows. 2.11, 2.13."""
+
+LINEAR_BY_ONEDNN = torch.ops.mkldnn._linear_pointwise.default
+"""A linear layer with such a weight, and an elementwise function of its result. 2.11, 2.13."""

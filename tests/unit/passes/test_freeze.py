@@ -123,14 +123,18 @@ def test_inference_tensors_are_not_kept() -> None:
         torch.testing.assert_close(compiled(x), layer(x))
 
 
+@pytest.mark.parametrize("way", ["mkl", "onednn"])
 @pytest.mark.parametrize("bias", [True, False])
-def test_linear_layers_are_packed_where_it_pays(bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stoker.pipeline.linear_pays", lambda *sizes: True)
+@pytest.mark.parametrize("function", [nn.GELU(), nn.GELU("tanh"), nn.ReLU(), nn.Tanh()])
+def test_linear_layers_are_packed(way: str, bias: bool, function: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
+    if way == "mkl" and not torch.backends.mkl.is_available():
+        pytest.skip("this torch has no MKL")
+    monkeypatch.setattr("stoker.pipeline.choose_linear", lambda *sizes: way)
     torch.manual_seed(0)
-    layers = nn.Sequential(nn.Linear(24, 40, bias=bias), nn.GELU(), nn.Linear(40, 8, bias=bias))
+    layers = nn.Sequential(nn.Linear(24, 40, bias=bias), function, nn.Linear(40, 8, bias=bias))
     compiled = stoker.compile(copy.deepcopy(layers))
-    x = torch.randn(6, 24)
-    agree(compiled, layers, x)
+    for x in (torch.randn(6, 24), torch.randn(2, 3, 24)):
+        agree(compiled, layers, x)
     for model in (layers, compiled):
         model[0].weight.data.mul_(2)
     agree(compiled, layers, x)
