@@ -73,6 +73,10 @@ class Program:
     nodes: list[Node] = field(default_factory=list)
     outputs: list[Stored | Expr | None | Any] = field(default_factory=list)
     symbols: dict[Symbol, Source] = field(default_factory=dict)
+    lowered: list[str] = field(default_factory=list)
+    """Operators that became loops or views, one entry for each node of the graph."""
+    declined: list[tuple[str, str]] = field(default_factory=list)
+    """Operators left to the library, and why."""
 
 
 def tensors_in(value: Any) -> list[Stored]:

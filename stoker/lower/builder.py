@@ -47,8 +47,6 @@ class Builder:
         """The fake arguments of the operator being lowered, for type promotion."""
         self.used_in_loops = False
         """Is every use of the operator's result by an operator with a lowering?"""
-        self.declined: list[tuple[str, str]] = []
-        """Operators left to the library, and why."""
         self._stored: dict[int, tuple[Computed, Stored]] = {}
         self._count = 0
 

@@ -150,11 +150,13 @@ class _Lowering:
         function = LOWERINGS.get(target)
         if function is not None and out is not None:
             try:
-                return function(builder, out, *arguments, **keywords)
+                result = function(builder, out, *arguments, **keywords)
+                builder.program.lowered.append(builder.origin)
+                return result
             except Decline as declined:
-                builder.declined.append((str(target), declined.reason))
+                builder.program.declined.append((builder.origin, declined.reason))
         else:
-            builder.declined.append((str(target), "it has no lowering"))
+            builder.program.declined.append((builder.origin, "it has no lowering"))
         if not isinstance(target, torch._ops.OpOverload):
             raise CannotLower(f"{target} is not an ATen operator")
         shares = any(r.alias_info is not None for r in target._schema.returns)
