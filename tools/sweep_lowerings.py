@@ -266,8 +266,8 @@ def outcomes(function: Any, samples: list[Any], in_place: bool, watch: Watch, in
                 alone = [outcomes(function, [sample], in_place, watch, inference) for sample in taken]
                 return skipped + list(itertools.chain.from_iterable(alone))
             return [*skipped, f"{type(problem).__name__}: {' '.join(str(problem).split())[:160]}"]
-    stoker.reset()
     through_aten = [e.reason for e in log.events("backend")]
+    stoker.reset()
     if through_aten:
         return [*skipped, *[f"through ATen: {through_aten[0]}"] * len(taken)]
     return skipped + [

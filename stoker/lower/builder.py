@@ -128,7 +128,7 @@ class Builder:
         arguments, keywords = self._in_memory(arguments), self._in_memory(keywords)
         writes = tuple(m.buffer if isinstance(m, Stored) else None for m in made)
         self.program.nodes.append(
-            Extern(writes, operator, tuple(arguments), keywords, several, aliases, is_random(operator))
+            Extern(writes, operator, tuple(arguments), keywords, several, aliases, _may_draw(operator))
         )
         return made if several else made[0]
 
@@ -145,6 +145,11 @@ class Builder:
         if isinstance(value, dict):
             return {name: self._in_memory(v) for name, v in value.items()}
         return value
+
+
+def _may_draw(operator: Any) -> bool:
+    """Does a call draw random numbers? A function that is not an operator might."""
+    return is_random(operator) or not isinstance(operator, torch._ops.OpOverload)
 
 
 def _loop_index(dimensions: Dimensions) -> Index:

@@ -68,11 +68,16 @@ struct Convert<float16, double> {
 template <class To, class From>
 inline To convert(From x) { return Convert<To, From>::from(x); }
 
-// Choosing keeps bfloat16 out of arithmetic.
+// Choosing keeps bfloat16 out of arithmetic. Choosing a float16 by its bits keeps the compiler from a masked vmovsh, which some
+// assemblers refuse (binutils 2.40).
 template <class T>
 inline T choose(bool condition, T yes, T no) { return condition ? yes : no; }
 inline bfloat16 choose(bool condition, bfloat16 yes, bfloat16 no) {
   return bfloat16{condition ? yes.bits : no.bits};
+}
+inline float16 choose(bool condition, float16 yes, float16 no) {
+  const uint16_t a = bit_cast<uint16_t>(yes), b = bit_cast<uint16_t>(no), mask = -static_cast<uint16_t>(condition);
+  return bit_cast<float16>(static_cast<uint16_t>((a & mask) | (b & ~mask)));
 }
 
 // A comparison with NaN is false, so the other operand is kept only when it is a number.
