@@ -82,14 +82,45 @@ class Builder:
         self._stored[id(tensor)] = (tensor, stored)
         return stored
 
-    def write(self, tensor: Tensor, target: Stored) -> None:
-        """Loops that write a tensor's elements to a place in memory."""
+    def write(self, tensor: Tensor, target: Stored, combine: str | None = None) -> None:
+        """Loops that write a tensor's elements to a place in memory, or combine them with what an earlier node wrote there."""
         outer = loop_dimensions("i", target.sizes)
         index = _loop_index(outer)
         with using(Recorder()) as recorder:
             value = tensor.at(index)
-            ops.store(target.buffer, target.place(index), ops.to_dtype(value, target.dtype))
+            ops.store(target.buffer, target.place(index), ops.to_dtype(value, target.dtype), combine)
         self._add(recorder, (target.buffer,), outer, ())
+
+    def copy(self, tensor: Tensor, out: Result) -> Stored:
+        """The tensor in memory of its own, for later nodes to write to."""
+        stored = self.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides))
+        self.write(tensor, stored)
+        return stored
+
+    def scatter(
+        self, target: Stored, sizes: Sizes, place: Callable[[Index], Index], value: Callable[[Index], Any], combine: str
+    ) -> None:
+        """Loops over sizes that write values to computed places of a tensor that was written before."""
+        outer = loop_dimensions("i", sizes)
+        index = _loop_index(outer)
+        with using(Recorder()) as recorder:
+            made = ops.to_dtype(value(index), target.dtype)
+            ops.store(target.buffer, target.place(place(index)), made, combine)
+        self._add(recorder, (target.buffer,), outer, ())
+
+    def scan(self, out: Result, dim: int, kind: str, element: Callable[[Index], Any]) -> Stored:
+        """A running reduction along one dimension of the result."""
+        outer = loop_dimensions("i", out.sizes[:dim] + out.sizes[dim + 1 :])
+        inner = loop_dimensions("r", out.sizes[dim : dim + 1])
+        stored = self.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides))
+        with using(Recorder()) as recorder:
+            at = _loop_index(outer)
+            index = (*at[:dim], *_loop_index(inner), *at[dim:])
+            value = element(index)
+            made = ops.scan(kind, value, torch.int64 if kind.startswith("arg") else value.dtype)
+            ops.store(stored.buffer, stored.place(index), ops.to_dtype(made, out.dtype))
+        self._add(recorder, (stored.buffer,), outer, inner)
+        return stored
 
     def reduce(
         self, out: Result, kept: Sizes, strides: Sizes, over: Sizes, kind: str, element: Callable[[Index, Index], Any]
