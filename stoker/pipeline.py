@@ -29,6 +29,7 @@ from stoker.decompose import OURS
 from stoker.loop.check import check
 from stoker.lower.driver import CannotLower, lower_graph
 from stoker.lower.extern import LIBRARY
+from stoker.lower.registry import LOWERINGS
 from stoker.options import Options
 from stoker.runtime.build import NoCompiler, compiler, cores, load_all
 from stoker.schedule.plan import make_plan
@@ -64,11 +65,11 @@ def compile_captured(graph_module: GraphModule, example_inputs: list[Any], optio
 
 
 def decompositions() -> Any:
-    """The decompositions this back end takes: ours, but for operators whose library kernel is better.
+    """The decompositions this back end takes: ours, but for operators whose lowering or library kernel is better.
 
     What is in no table of ours is a library call, which is exact; torch's long tail of decompositions is not needed.
     """
-    return {operator: function for operator, function in OURS.items() if operator not in LIBRARY}
+    return {operator: function for operator, function in OURS.items() if operator not in LIBRARY | LOWERINGS.keys()}
 
 
 def compile_graph(

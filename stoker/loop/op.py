@@ -101,6 +101,10 @@ _FUNCTIONS: dict[str, Elementwise] = {
 } | {
     "pow": Elementwise(2, torch.pow, cost=40),
     "atan2": Elementwise(2, torch.atan2, cost=30),
+    "decay": Elementwise(
+        1, torch.exp, cost=16
+    ),  # e^x for x of at most 0; what is smaller than a normal number may be 0
+    "normal_cdf": Elementwise(1, torch.special.ndtr, cost=28),  # to an absolute error of 1e-7
 }
 
 _LOGIC: dict[str, Elementwise] = {

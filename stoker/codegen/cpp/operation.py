@@ -61,6 +61,7 @@ _OPERATIONS: dict[str, str] = {
 }
 _CALLED = """
 exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma sigmoid
+decay normal_cdf
 """
 OPERATIONS: dict[str, str] = _OPERATIONS | {name: name + "_of({0})" for name in _CALLED.split()}
 
@@ -71,9 +72,6 @@ _FOR_TYPE: dict[tuple[str, torch.dtype], str] = {
     ("abs", torch.int8): "{0} < 0 ? -{0} : {0}",
     ("abs", torch.int16): "{0} < 0 ? -{0} : {0}",
 }
-
-VECTORIZED = frozenset(["exp", "sigmoid", "log", "log2", "log10", "log1p", "expm1", "tanh", "erf", "sin", "cos"])
-"""Functions that header.h computes without calling the C library, in float."""
 
 
 def operation(name: str, dtype: torch.dtype, argument_dtype: torch.dtype, arguments: list[str]) -> str:
