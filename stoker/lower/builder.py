@@ -108,19 +108,21 @@ class Builder:
             ops.store(target.buffer, target.place(place(index)), made, combine)
         self._add(recorder, (target.buffer,), outer, ())
 
-    def scan(self, out: Result, dim: int, kind: str, element: Callable[[Index], Any]) -> Stored:
-        """A running reduction along one dimension of the result."""
-        outer = loop_dimensions("i", out.sizes[:dim] + out.sizes[dim + 1 :])
-        inner = loop_dimensions("r", out.sizes[dim : dim + 1])
-        stored = self.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides))
+    def scan(self, results: Sequence[Result], dim: int, kinds: Sequence[str], element: Callable[[Index], Any]) -> list[Stored]:
+        """Running reductions of one element function along a dimension: a result for each kind, in one nest."""
+        sizes = results[0].sizes
+        outer = loop_dimensions("i", sizes[:dim] + sizes[dim + 1 :])
+        inner = loop_dimensions("r", sizes[dim : dim + 1])
+        made = [self.new_buffer(Layout(r.dtype, r.device, r.sizes, r.strides)) for r in results]
         with using(Recorder()) as recorder:
             at = _loop_index(outer)
             index = (*at[:dim], *_loop_index(inner), *at[dim:])
             value = element(index)
-            made = ops.scan(kind, value, torch.int64 if kind.startswith("arg") else value.dtype)
-            ops.store(stored.buffer, stored.place(index), ops.to_dtype(made, out.dtype))
-        self._add(recorder, (stored.buffer,), outer, inner)
-        return stored
+            for stored, kind in zip(made, kinds, strict=True):
+                found = ops.scan(kind, value, torch.int64 if kind.startswith("arg") else value.dtype)
+                ops.store(stored.buffer, stored.place(index), ops.to_dtype(found, stored.dtype))
+        self._add(recorder, tuple(m.buffer for m in made), outer, inner)
+        return made
 
     def reduce(
         self, out: Result, kept: Sizes, strides: Sizes, over: Sizes, kind: str, element: Callable[[Index, Index], Any]

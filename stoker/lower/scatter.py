@@ -170,7 +170,7 @@ def _in_eagers_memory(builder: Builder, x: Tensor) -> tuple[Stored, Expr]:
     strides = tuple(_size(s) for s in fake.strides)
     if any(a is not b and s.value != 1 for a, b, s in zip(stored.strides, strides, stored.sizes)):
         raise Decline("its memory lies in another way than eager's")
-    return stored, stored.offset - _size(fake.storage_offset)
+    return stored, stored.offset - _size(fake.offset)
 
 
 def _size(value: Any) -> Expr:
@@ -190,7 +190,7 @@ def as_strided_scatter(
 ) -> Tensor:
     require_supported(out.dtype, source.dtype)
     fake = builder.operands[0].meta
-    at = as_expr(0) if offset is None else as_expr(offset) - _size(fake.storage_offset)
+    at = as_expr(0) if offset is None else as_expr(offset) - _size(fake.offset)
     if tuple(_size(s) for s in fake.strides) != out.strides:
         raise Decline("its result lies in another way than it does")
     base = builder.copy(x, out)

@@ -21,11 +21,11 @@ STRIP = 64
 _FORMS: dict[str, tuple[str, str]] = {
     "sum": ("0", "{0} + {v}"),
     "prod": ("1", "{0} * {v}"),
-    "max": ("lowest_of<{t}>()", "({v} != {v} || {v} >= {0}) ? {v} : {0}"),
-    "min": ("highest_of<{t}>()", "({v} != {v} || {v} <= {0}) ? {v} : {0}"),
+    "max": ("lowest_of<{t}>()", ""),
+    "min": ("highest_of<{t}>()", ""),
     "logaddexp": ("lowest_of<{t}>()", "log_add_exp({0}, {v})"),
 }
-"""How a kind starts, and its next value from the last ({0}) and the element ({v})."""
+"""How a kind starts, and its next value from the last ({0}) and the element ({v}); for extremes see `scan_step`."""
 
 
 def scans(kernel: Kernel) -> bool:
@@ -77,14 +77,23 @@ def _variables(emitter: Any, number: int, i: Instruction) -> list[tuple[str, str
 
 
 def scan_step(emitter: Any, number: int, i: Instruction, value: str) -> str:
-    """Take one more element in; the expression of the value so far."""
+    """Take one more element in; the expression of the value so far.
+
+    Outside of strips a new extreme is a jump: it is rare, and the next element need not wait for the comparison.
+    """
     place = emitter.scan_place
-    last = f"v{number}_scan{place}"
-    form = _FORMS[i.data.removeprefix("arg")][1].format(last, v=value)
-    if i.data.startswith("arg"):
-        sign = ">=" if i.data == "argmax" else "<="
-        newer = f"({value} != {value} || {value} {sign} {last})"
-        position = emitter.expr(position_in(emitter.kernel.inner))
-        emitter.out.line(f"v{number}_at{place} = {newer} ? ({position}) : v{number}_at{place};")
-    emitter.out.line(f"{last} = {form};")
-    return f"v{number}_at{place}" if i.data.startswith("arg") else last
+    last, kind = f"v{number}_scan{place}", i.data.removeprefix("arg")
+    if kind not in ("max", "min"):
+        emitter.out.line(f"{last} = {_FORMS[kind][1].format(last, v=value)};")
+        return last
+    newer = f"({value} != {value} || {value} {'>=' if kind == 'max' else '<='} {last})"
+    named = i.data.startswith("arg")
+    position = emitter.expr(position_in(emitter.kernel.inner))
+    if place:
+        if named:
+            emitter.out.line(f"v{number}_at{place} = {newer} ? ({position}) : v{number}_at{place};")
+        emitter.out.line(f"{last} = {newer} ? {value} : {last};")
+    else:
+        also = f" v{number}_at = {position};" if named else ""
+        emitter.out.line(f"if (__builtin_expect({newer}, 0)) {{ {last} = {value};{also} }}")
+    return f"v{number}_at{place}" if named else last
