@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from stoker.loop.handler import ops
 from stoker.loop.layout import Sizes
 from stoker.loop.view import Index, Stored, Tensor
 from stoker.lower.builder import Builder
-from stoker.lower.operand import broadcast_index, is_tensor, number, require_supported
+from stoker.lower.operand import broadcast_index, compute_dtype, is_tensor, number, require_supported
 from stoker.lower.registry import Decline, Result, lower
 from stoker.lower.view import dimension
 from stoker.shape.expr import Expr, as_expr, constant
@@ -31,13 +32,13 @@ def _value(source: Any, at: Index, sizes: Sizes, dtype: torch.dtype) -> Any:
 
 def _along(
     builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, source: Any, combine: str
-) -> Stored:
+) -> Tensor:
     """result[..., places[i], ...] = source[i], for each i in the indices' own sizes."""
     require_supported(out.dtype, *([source.dtype] if is_tensor(source) else []))
     if not x.sizes or len(places.sizes) != len(x.sizes):
         raise Decline("a tensor without dimensions")
     dim = dimension(dim, len(x.sizes))
-    base = builder.copy(x, out)
+    base = builder.copy(x, _accumulating(out, combine))
 
     def place(at: Index) -> Index:
         return (*at[:dim], _chosen(places, at, x.sizes[dim]), *at[dim + 1 :])
@@ -46,7 +47,18 @@ def _along(
         return source.at(at) if is_tensor(source) else number(source, out.dtype)
 
     builder.scatter(base, places.sizes, place, value, combine)
-    return base
+    return _rounded(builder, base, out)
+
+
+def _accumulating(out: Result, combine: str) -> Result:
+    """Sums of half precision are made in float32, and rounded once, as eager's are."""
+    return replace(out, dtype=compute_dtype(out.dtype)) if combine in ("add", "mul") else out
+
+
+def _rounded(builder: Builder, base: Stored, out: Result) -> Tensor:
+    if base.dtype is out.dtype:
+        return base
+    return builder.compute(out, lambda at: ops.to_dtype(base.at(at), out.dtype), [base])
 
 
 @lower("scatter.src", "scatter_add.default")
@@ -95,7 +107,8 @@ def index_rows(
         raise Decline("values of another rank")
     if alpha != 1 and out.dtype in (torch.bool, *_HALF):
         raise Decline("a product that is rounded")
-    base = builder.copy(x, out)
+    combine = "add" if "index_add" in builder.origin else "set"
+    base = builder.copy(x, _accumulating(out, combine))
 
     def place(at: Index) -> Index:
         chosen = (at[dim],) if places.sizes else ()
@@ -105,8 +118,8 @@ def index_rows(
         made = ops.to_dtype(_value(source, at, sizes, out.dtype), out.dtype)
         return made if alpha == 1 else ops.mul(made, number(alpha, out.dtype))
 
-    builder.scatter(base, sizes, place, value, "add" if "index_add" in builder.origin else "set")
-    return base
+    builder.scatter(base, sizes, place, value, combine)
+    return _rounded(builder, base, out)
 
 
 @lower("index_put.default", "_unsafe_index_put.default")
