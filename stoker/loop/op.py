@@ -69,6 +69,9 @@ _ARITHMETIC: dict[str, Elementwise] = {
     "minimum": Elementwise(2, torch.minimum),
     "maximum": Elementwise(2, torch.maximum),
     "relu": Elementwise(1, torch.relu),
+    "copysign": Elementwise(2, torch.copysign),
+    "left_shift": Elementwise(2, torch.bitwise_left_shift),
+    "right_shift": Elementwise(2, torch.bitwise_right_shift),
 }
 
 _FUNCTIONS: dict[str, Elementwise] = {

@@ -19,7 +19,22 @@ from stoker.fake import FakeTensor
 from stoker.loop.layout import Layout, is_dense
 from stoker.loop.node import Program, Source
 from stoker.loop.view import Computed, Stored, Tensor
-from stoker.lower import activation, conv, index, move, pointwise, reduce, scan, scatter, view  # noqa: F401  (they fill the table)
+from stoker.lower import (  # noqa: F401  (they fill the table)
+    activation,
+    compound,
+    conv,
+    index,
+    move,
+    pad,
+    pointwise,
+    rearrange,
+    reduce,
+    resize,
+    scan,
+    scatter,
+    view,
+    window,
+)
 from stoker.lower.builder import SUPPORTED, Builder
 from stoker.lower.registry import LOWERINGS, Decline, Result, find
 from stoker.passes.dedupe import dedupe

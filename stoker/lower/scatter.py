@@ -194,7 +194,7 @@ def _size(value: Any) -> Expr:
 def as_strided(builder: Builder, out: Result, x: Tensor, size: Any, stride: Any, offset: Any = None) -> Tensor:
     stored, start = _in_eagers_memory(builder, x)
     at = stored.offset if offset is None else start + as_expr(offset)
-    return Stored(stored.buffer, stored.dtype, stored.device, out.sizes, out.strides, at)
+    return Stored(stored.buffer, stored.dtype, stored.device, out.sizes, tuple(as_expr(s) for s in stride), at)
 
 
 @lower("as_strided_scatter.default")

@@ -323,6 +323,19 @@ STOKER_LIBRARY(asinh) STOKER_LIBRARY(acosh) STOKER_LIBRARY(atanh) STOKER_LIBRARY
 STOKER_LIBRARY(lgamma)
 #undef STOKER_LIBRARY
 
+// Shifts by less than nothing or by all bits and more leave nothing, or the sign.
+template <class T>
+inline T left_shift(T a, T b) {
+  const bool all = b < 0 || static_cast<uint64_t>(b) >= sizeof(T) * 8;
+  return all ? T(0) : static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) << (all ? 0 : b));
+}
+template <class T>
+inline T right_shift(T a, T b) {
+  constexpr int last = sizeof(T) * 8 - std::is_signed_v<T>;
+  const bool all = b < 0 || static_cast<uint64_t>(b) >= static_cast<uint64_t>(last);
+  return static_cast<T>(a >> (all ? last : static_cast<int>(b)));
+}
+
 // Where running extremes begin.
 template <class T>
 inline T lowest_of() {
