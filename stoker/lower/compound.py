@@ -162,7 +162,10 @@ def dropout_backward(builder: Builder, out: Result, gradient: Tensor, mask: Tens
     return elementwise(builder, out, [gradient, mask], function, dtype)
 
 
-@lower("bitwise_left_shift.Tensor", "bitwise_right_shift.Tensor", "__lshift__.Scalar", "__rshift__.Scalar")
+_SHIFTS = "bitwise_left_shift bitwise_right_shift __lshift__ __rshift__"
+
+
+@lower(*(f"{name}.{overload}" for name in _SHIFTS.split() for overload in ("Tensor", "Scalar", "Tensor_Scalar")))
 def shift(builder: Builder, out: Result, a: Any, b: Any) -> Any:
     if out.dtype.is_floating_point or out.dtype is torch.bool:
         raise Decline("shifts of numbers that are not whole")
