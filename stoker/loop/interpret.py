@@ -95,6 +95,10 @@ def run_loops(node: Loops, memory: Memory, sizes: Mapping[Symbol, int], layouts:
     Grid(node, memory, sizes).run()
 
 
+_REDUCED = {"mul": "prod", "max": "amax", "min": "amin"}
+"""Combining stores that scatter_reduce_ knows."""
+
+
 class Grid:
     """All iterations of a loop nest at once: each value is a tensor over the grid, or over its outer part."""
 
@@ -137,6 +141,8 @@ class Grid:
                 return None
             case "reduce":
                 return self.reduce(instruction.data, arguments[0], instruction.dtype)
+            case "scan":
+                return self.scan(instruction.data, arguments[0])
             case "to_dtype":
                 return arguments[0].to(instruction.dtype)
         return ELEMENTWISE[instruction.op].meaning(*arguments)
@@ -192,7 +198,24 @@ class Grid:
             shape[self.outer_rank :] = [1] * len(self.node.inner)
         where = torch.as_tensor(self.number(index))
         where, value = where.expand(shape).reshape(-1), value.expand(shape).reshape(-1)
-        self.flat(buffer).index_put_((where,), value, accumulate=combine == "add")
+        if combine in _REDUCED:
+            self.flat(buffer).scatter_reduce_(0, where, value, _REDUCED[combine])
+        else:
+            self.flat(buffer).index_put_((where,), value, accumulate=combine == "add")
+
+    def scan(self, kind: str, value: torch.Tensor) -> torch.Tensor:
+        """Along the inner dimensions, in their order."""
+        outer = self.shape[: self.outer_rank]
+        rows = value.expand(self.shape).reshape([*outer, math.prod(self.shape[self.outer_rank :])])
+        match kind:
+            case "sum" | "prod":
+                result = getattr(torch, "cum" + kind)(rows, -1, dtype=rows.dtype)
+            case "logaddexp":
+                result = torch.logcumsumexp(rows, -1)
+            case _:
+                both = getattr(torch, "cum" + kind.removeprefix("arg"))(rows, -1)
+                result = both.indices if kind.startswith("arg") else both.values
+        return result.reshape(self.shape)
 
     def reduce(self, kind: str, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """Over the inner dimensions, of which one element remains."""

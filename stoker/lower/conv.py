@@ -1,4 +1,4 @@
-"""Convolutions and windows over images, with channels fastest in memory where nobody outside sees it.
+"""Convolutions, with channels fastest in memory where nobody outside sees it.
 
 In an inference graph a tensor between two operators may have any strides. Convolution libraries work on channels-last memory
 without reordering it, so a convolution asks for its input in that order, and operators behind it keep the order.
@@ -48,16 +48,6 @@ def convolution(builder: Builder, out: Result, x: Tensor, weight: Tensor, *rest:
     image = _reordered(builder, x)
     result = replace(out, strides=channels_last(out.sizes))
     return builder.call(find("convolution.default"), (image, weight, *rest), {}, result)  # type: ignore[no-any-return]
-
-
-@lower("avg_pool2d.default", "_adaptive_avg_pool2d.default", "max_pool2d_with_indices.default")
-def window(builder: Builder, out: Any, x: Tensor, *rest: Any, **options: Any) -> Any:
-    """A library call that keeps the order of its input."""
-    if not builder.free_layout or not is_channels_last(x):
-        raise Decline("a library call")
-    name = builder.origin.removeprefix("aten.")
-    keep = [replace(r, strides=channels_last(r.sizes)) for r in (out if isinstance(out, list) else [out])]
-    return builder.call(find(name), (x, *rest), options, keep if isinstance(out, list) else keep[0])
 
 
 def packed_convolution(builder: Builder, out: Result, x: Tensor, *rest: Any) -> Tensor:

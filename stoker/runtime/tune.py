@@ -47,6 +47,6 @@ def _choose_linear(rows: int, inputs: int, outputs: int, function: str, threads:
             ways["mkl"] = best(lambda: then(torch_private.LINEAR_BY_MKL(x, for_mkl, weight, bias, rows)))
         if torch.backends.mkldnn.is_available():
             packed = torch_private.PACK_FOR_ONEDNN(weight, rows)
-            last = (function, [], "none" if function == "gelu" else "")
+            last: tuple[object, ...] = (function, [], "none" if function == "gelu" else "")
             ways["onednn"] = best(lambda: torch_private.LINEAR_BY_ONEDNN(x, packed, bias, *last))
         return min(ways, key=ways.__getitem__)

@@ -68,11 +68,16 @@ struct Convert<float16, double> {
 template <class To, class From>
 inline To convert(From x) { return Convert<To, From>::from(x); }
 
-// Choosing keeps bfloat16 out of arithmetic.
+// Choosing keeps bfloat16 out of arithmetic. Choosing a float16 by its bits keeps the compiler from a masked vmovsh, which some
+// assemblers refuse (binutils 2.40).
 template <class T>
 inline T choose(bool condition, T yes, T no) { return condition ? yes : no; }
 inline bfloat16 choose(bool condition, bfloat16 yes, bfloat16 no) {
   return bfloat16{condition ? yes.bits : no.bits};
+}
+inline float16 choose(bool condition, float16 yes, float16 no) {
+  const uint16_t a = bit_cast<uint16_t>(yes), b = bit_cast<uint16_t>(no), mask = -static_cast<uint16_t>(condition);
+  return bit_cast<float16>(static_cast<uint16_t>((a & mask) | (b & ~mask)));
 }
 
 // A comparison with NaN is false, so the other operand is kept only when it is a number.
@@ -317,5 +322,36 @@ STOKER_LIBRARY(acos) STOKER_LIBRARY(atan) STOKER_LIBRARY(sinh) STOKER_LIBRARY(co
 STOKER_LIBRARY(asinh) STOKER_LIBRARY(acosh) STOKER_LIBRARY(atanh) STOKER_LIBRARY(erfc)
 STOKER_LIBRARY(lgamma)
 #undef STOKER_LIBRARY
+
+// Shifts by less than nothing or by all bits and more leave nothing, or the sign.
+template <class T>
+inline T left_shift(T a, T b) {
+  const bool all = b < 0 || static_cast<uint64_t>(b) >= sizeof(T) * 8;
+  return all ? T(0) : static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) << (all ? 0 : b));
+}
+template <class T>
+inline T right_shift(T a, T b) {
+  constexpr int last = sizeof(T) * 8 - std::is_signed_v<T>;
+  const bool all = b < 0 || static_cast<uint64_t>(b) >= static_cast<uint64_t>(last);
+  return static_cast<T>(a >> (all ? last : static_cast<int>(b)));
+}
+
+// Where running extremes begin.
+template <class T>
+inline T lowest_of() {
+  if constexpr (std::is_floating_point_v<T>) return -std::numeric_limits<T>::infinity();
+  else return std::numeric_limits<T>::lowest();
+}
+template <class T>
+inline T highest_of() {
+  if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::infinity();
+  else return std::numeric_limits<T>::max();
+}
+// log(e^a + e^b), also where both are infinite.
+template <class T>
+inline T log_add_exp(T a, T b) {
+  const T low = minimum(a, b), high = maximum(a, b);
+  return low != high || std::isfinite(low) ? std::log1p(std::exp(low - high)) + high : b;
+}
 
 }  // namespace

@@ -14,11 +14,15 @@ import contextlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
+
 from stoker.codegen.cpp.ahead import AHEAD, requests
 from stoker.codegen.cpp.cost import cost
 from stoker.codegen.cpp.expression import expression
 from stoker.codegen.cpp.operation import TYPES, literal, operation
 from stoker.codegen.cpp.reduction import Accumulator, accumulator
+from stoker.codegen.cpp.scan import emit_scan, scan_step, scans
+from stoker.codegen.cpp.scatter import combined, combines, emit_scatter
 from stoker.codegen.writer import Writer
 from stoker.loop.body import Instruction
 from stoker.loop.index import Dimension, count, ranges_of
@@ -62,6 +66,8 @@ class _Emitter:
         self.lasting = self._lasting()
         self.asking, self.requests = requests(kernel)
         self.looks_up = any(i.op == "indirect" for p in kernel.phases for _, i in p.lines)
+        self.scan_place = ""
+        """Which element of the arrays that a scan keeps, if it keeps arrays."""
 
     def _lasting(self) -> set[int]:
         """Values made in one phase and used in another."""
@@ -87,6 +93,10 @@ class _Emitter:
             for position in range(self.kernel.sizes):
                 out.line(f"const int64_t n{position} = sizes[{position}];")
             match self.kernel.shape:
+                case Shape.PLAIN if combines(self.kernel):
+                    emit_scatter(self)
+                case _ if scans(self.kernel):
+                    emit_scan(self)
                 case Shape.PLAIN:
                     self.plain()
                 case Shape.ROWS:
@@ -343,7 +353,7 @@ class _Emitter:
                     words = f"{arguments[0]} ? {words} : {literal(0, i.dtype)}"
             case "store":
                 buffer, index, combine = i.data
-                self.store(f"{buffer}[{self.expr(index)}]", arguments[0], combine)
+                self.store(f"{buffer}[{self.expr(index)}]", arguments[0], combine, i.dtype)
                 return
             case "constant":
                 words = literal(i.data, i.dtype)
@@ -359,18 +369,16 @@ class _Emitter:
                 out.line(f"outside |= {reached};")
                 out.line(f"const int64_t {result} = {result}_bad ? 0 : {wrapped};")
                 return
+            case "scan":
+                words = scan_step(self, number, i, arguments[0])
             case "to_dtype":
                 words = f"convert<{kind}>({arguments[0]})"
             case _:
                 words = operation(i.op, i.dtype, self.types[i.arguments[0]], arguments)
         out.line(f"const {kind} v{number} = {words};")
 
-    def store(self, place: str, value: str, combine: str | None) -> None:
-        if combine == "add":
-            self.out.line("#pragma omp atomic")
-            self.out.line(f"{place} += {value};")
-        else:
-            self.out.line(f"{place} = {value};")
+    def store(self, place: str, value: str, combine: str | None, dtype: torch.dtype) -> None:
+        self.out.line(f"{place} = {combined(place, value, combine, dtype)};")
 
     def combine(self, number: int, i: Instruction, value: str, strip: str, name: str) -> None:
         form = accumulator(i.data, i.dtype, self.types[i.arguments[0]])
