@@ -31,18 +31,15 @@ class Inputs:
     values: tuple[Any, ...]
     memories: tuple[FakeStorage | None, ...]
     leaves: tuple[FakeTensor | None, ...]
-    overlaps: tuple[frozenset[int], ...]
+    examples: tuple[Any, ...]
 
     def index_of(self, tensor: FakeTensor) -> int | None:
         return next((i for i, value in enumerate(self.values) if value is tensor), None)
 
-    def check_written(self, aliases: AliasTable) -> None:
-        """A write to an input that shares memory with another is more than its own new content."""
-        for group in self.overlaps:
-            for index in group:
-                storage = aliases.storage(self.memories[index])  # type: ignore[arg-type]
-                if storage is not None and storage.version:
-                    raise CannotTrace("an input is written, and another input shares its memory")
+    def written(self, aliases: AliasTable) -> frozenset[int]:
+        """The inputs whose memory was written."""
+        storages = [None if m is None else aliases.storage(m) for m in self.memories]
+        return frozenset(i for i, s in enumerate(storages) if s is not None and s.version)
 
 
 def make_inputs(captured: GraphModule, examples: Sequence[Any]) -> Inputs:
@@ -57,7 +54,7 @@ def make_inputs(captured: GraphModule, examples: Sequence[Any]) -> Inputs:
         leaves.append(leaf)
         memories.append(value.memory if isinstance(value, FakeTensor) else None)
     names = tuple(node.name for node in placeholders)
-    return Inputs(mode, names, tuple(values), tuple(memories), tuple(leaves), _overlaps(examples))
+    return Inputs(mode, names, tuple(values), tuple(memories), tuple(leaves), tuple(examples))
 
 
 def _enter(mode: FakeMode, example: Any, known: Any) -> tuple[Any, FakeTensor | None]:
@@ -101,28 +98,3 @@ class _Enter(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
         return gradient
-
-
-def _overlaps(examples: Sequence[Any]) -> tuple[frozenset[int], ...]:
-    """Pairs of inputs that reach into the same memory."""
-    spans: dict[int, list[tuple[int, int, int]]] = {}
-    for index, example in enumerate(examples):
-        if isinstance(example, torch.Tensor) and example.layout is torch.strided and example.numel():
-            low = example.storage_offset() * example.element_size()
-            reach = sum((s - 1) * t for s, t in zip(example.shape, example.stride())) + 1
-            key = example.untyped_storage()._cdata
-            spans.setdefault(key, []).append((index, int(low), int(low + reach * example.element_size())))
-    pairs = []
-    for group in spans.values():
-        for position, (i, low, high) in enumerate(group):
-            pairs += [frozenset((i, j)) for j, start, end in group[:position] if start < high and low < end]
-    return tuple(pairs)
-
-
-def shares_written(inputs: Sequence[Any], written: frozenset[int]) -> bool:
-    """Does an input at one of these positions share memory with another input?"""
-    keys = [x.untyped_storage()._cdata if isinstance(x, torch.Tensor) else None for x in inputs]
-    present = [k for k in keys if k is not None]
-    if len(set(present)) == len(present):
-        return False
-    return any(not written.isdisjoint(pair) for pair in _overlaps(inputs))

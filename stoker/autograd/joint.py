@@ -22,7 +22,9 @@ from stoker.autograd.alias import Alias
 from stoker.autograd.functional import CannotTrace
 from stoker.autograd.inputs import Inputs
 from stoker.autograd.interpret import run_captured
+from stoker.autograd.inverse import View
 from stoker.autograd.outcome import Computed, Fixed, Given, Move, Outcome, Rebuilt, Step, Write
+from stoker.autograd.overlap import refuse_written_overlap
 from stoker.autograd.trace import Decompositions, Trace
 from stoker.fake import DataDependent, FakeStorage, FakeTensor, NoMetaRule
 from stoker.fake.meta import meta_of
@@ -60,7 +62,7 @@ def trace_joint(captured: GraphModule, inputs: Inputs, decompositions: Decomposi
     history = [v.grad_fn if isinstance(v, FakeTensor) else None for v in inputs.values]
     with torch.set_grad_enabled(grad), trace:
         outputs = run_captured(captured, inputs.values, trace)
-    inputs.check_written(trace.aliases)
+    refuse_written_overlap(inputs.examples, inputs.written(trace.aliases))
     results = _Results(trace)
     given = [n.meta["val"] for n in trace.graph.nodes if n.op in ("placeholder", "get_attr")]
     results.taken.update(v.memory for v in given if isinstance(v, FakeTensor))
@@ -115,8 +117,8 @@ def _writes(trace: Trace, inputs: Inputs, history: list[Any], results: _Results)
         if storage is None or not storage.version or storage.input != index:
             continue
         seen_by_autograd = fake.requires_grad and fake.grad_fn is not history[index]
-        moved = seen_by_autograd and trace.aliases.alias(fake).parent is not None
-        node = trace.read(fake) if moved else trace.aliases.content(storage.root)
+        moved = seen_by_autograd and trace.aliases.alias(fake) is not storage.entry
+        node = trace.read(fake) if moved else trace.aliases.content(storage.entry)
         position = results.add(node, fake if seen_by_autograd else None)
         found.append(Write(index, position, seen_by_autograd, moved))
     return tuple(found)
@@ -149,20 +151,27 @@ def _outcome(trace: Trace, inputs: Inputs, value: Any, shared: dict[int, set[int
         return Computed(results.add(trace.read(value), value))
     if value.requires_grad and not storage.tensor.requires_grad:
         raise CannotTrace("outputs share memory whose owner requires no gradient")
-    base = Computed(results.add(trace.aliases.content(storage.root), storage.tensor))
-    return Rebuilt(base, _steps(alias, results)) if alias.parent is not None else base
+    base = Computed(results.add(trace.aliases.content(storage.entry), storage.tensor))
+    return Rebuilt(base, _steps(alias, results)) if alias is not storage.entry else base
 
 
 def _steps(alias: Alias, results: _Results) -> tuple[Step, ...]:
-    """The views from the root of a storage to one of its names."""
+    """The views from the tensor that a storage was met by to one of its names."""
     steps: list[Step] = []
-    while alias.parent is not None and alias.view is not None:
-        view = alias.view
+    for view in _views(alias):
         args = tuple(_with_sizes(a, results) for a in view.args)
         kwargs = {k: _with_sizes(v, results) for k, v in view.kwargs.items()}
         steps.append(Step(view.operator, args, kwargs, view.index, view.grad))
+    return tuple(steps)
+
+
+def _views(alias: Alias) -> list[View]:
+    """How a name was made from the tensor that its storage was met by."""
+    found: list[View] = []
+    while alias.parent is not None and alias.view is not None and alias is not alias.storage.entry:
+        found.append(alias.view)
         alias = alias.parent
-    return tuple(reversed(steps))
+    return found[::-1]
 
 
 def _with_sizes(value: Any, results: _Results) -> Any:
@@ -184,11 +193,7 @@ def _moves(trace: Trace, inputs: Inputs) -> tuple[Move, ...]:
     for index, fake in enumerate(inputs.values):
         if not isinstance(fake, FakeTensor):
             continue
-        alias, chain = trace.aliases.alias(fake), []
-        while alias.parent is not None and alias.view is not None:
-            chain.append(alias.view)
-            alias = alias.parent
-        for view in reversed(chain):
+        for view in _views(trace.aliases.alias(fake)):
             moves.append(Move(index, _in_place(view.operator), view.args, view.kwargs, view.grad))
     return tuple(moves)
 

@@ -18,7 +18,6 @@ import torch
 
 from stoker import _C
 from stoker.autograd.again import Training, differentiate_again, random_state
-from stoker.autograd.inputs import shares_written
 from stoker.autograd.joint import Joint
 from stoker.autograd.outcome import Computed, Fixed, Given, Outcome, Rebuilt, Write
 from stoker.autograd.walk import ancestors
@@ -85,25 +84,6 @@ def _memories(training: Training) -> str:
         else:
             letters.append("k" if node in training.parts.kept else "h")
     return "".join(letters)
-
-
-def guarded_call(
-    joint: Joint, call: Callable[..., tuple[Any, ...]], captured: Callable[..., Any]
-) -> Callable[..., tuple[Any, ...]]:
-    """The call, or the captured program where an input that the graph writes shares memory with another input.
-
-    The graph was traced for inputs in separate memory, and a write that others see would be lost.
-    """
-    written = tuple(w.index for w in joint.writes)
-    if not written:
-        return call
-
-    def checked(*inputs: Any) -> tuple[Any, ...]:
-        if _C.shares_storage(inputs, written) and shares_written(inputs, frozenset(written)):
-            return captured(*inputs)  # type: ignore[no-any-return]
-        return call(*inputs)
-
-    return checked
 
 
 def _finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[Any, ...]] | None:

@@ -260,6 +260,14 @@ def aliased_inputs_unwritten(x, y):
     return x + y, x
 
 
+@program(lambda: [plain(3, 4)[:, :3]], lambda: [inner(3, 4)[:, :3]], lambda: [inner(4, 6).t()[::2]])
+def writes_with_gaps(x):
+    y = x[1]
+    x.mul_(2)
+    x[:, 1].add_(y[0])
+    return x * y[0], y, x.as_strided((2, 2), (2, 1), x.storage_offset())
+
+
 @program(lambda: [plain(3, 4)])
 def complex_views(x):
     z = torch.view_as_complex(x.view(3, 2, 2))
@@ -281,6 +289,10 @@ def foreach(a, b, w):
     return a * w
 
 
+ROUNDED = {"inputs_view_each_other-1", "writes_with_gaps-1", "writes_with_gaps-2"}
+"""Gradients of one memory through several names add up in another order."""
+
+
 @pytest.mark.parametrize("name", sorted(PROGRAMS))
 @pytest.mark.parametrize("grad", [True, False])
 def test_program(name: str, grad: bool) -> None:
@@ -296,4 +308,4 @@ def test_program(name: str, grad: bool) -> None:
         made = make()
         return list({id(m): m for m in made}.values()) + [e.clone() for e in extra]
 
-    check(graph, inputs, grad=grad)
+    check(graph, inputs, grad=grad, exact=name not in ROUNDED)
