@@ -87,7 +87,9 @@ def _compile(
         written = frozenset(w.index for w in joint.writes)
         if not joint.differentiable:
             module = forward_only(joint)
-            return inference_call(joint, how.forward(module, fake_inputs(module))), written
+            forward = how.forward(module, fake_inputs(module))
+            entered = grad and any(leaf is not None for leaf in inputs.leaves)
+            return inference_call(joint, forward, inputs_require_grad=entered), written
         parts = split(joint, how.choose)
         forward = how.forward(parts.forward, fake_inputs(parts.forward))
         backward = how.backward(parts.backward, fake_inputs(parts.backward))

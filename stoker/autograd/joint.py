@@ -47,6 +47,8 @@ class Joint:
     outcomes: tuple[Outcome, ...]
     writes: tuple[Write, ...]
     moves: tuple[Move, ...]
+    detached: tuple[int, ...]
+    """The inputs that `detach_` took out of autograd."""
 
     @property
     def differentiable(self) -> bool:
@@ -56,6 +58,7 @@ class Joint:
 def trace_joint(captured: GraphModule, inputs: Inputs, decompositions: Decompositions | None, *, grad: bool) -> Joint:
     """Trace a captured program forward and, where something requires a gradient, backward."""
     trace = Trace(inputs.mode, decompositions)
+    trace.differentiates = any(leaf is not None for leaf in inputs.leaves)
     nodes = tuple(
         trace.input(name, value, index) for index, (name, value) in enumerate(zip(inputs.names, inputs.values))
     )
@@ -63,6 +66,7 @@ def trace_joint(captured: GraphModule, inputs: Inputs, decompositions: Decomposi
     with torch.set_grad_enabled(grad), trace:
         outputs = run_captured(captured, inputs.values, trace)
     refuse_written_overlap(inputs.examples, inputs.written(trace.aliases))
+    detached = _detached(inputs)
     results = _Results(trace)
     given = [n.meta["val"] for n in trace.graph.nodes if n.op in ("placeholder", "get_attr")]
     results.taken.update(v.memory for v in given if isinstance(v, FakeTensor))
@@ -70,10 +74,20 @@ def trace_joint(captured: GraphModule, inputs: Inputs, decompositions: Decomposi
         writes = _writes(trace, inputs, history, results)
         outcomes = tuple(_outcomes(trace, inputs, outputs, results))
         moves = _moves(trace, inputs)
-    _refuse_views_of_moved(writes, outcomes)
+    _refuse_views_of(outcomes, {w.index for w in writes if w.moved}, "written and moved")
+    _refuse_views_of(outcomes, set(detached), "detached")
     tangents, gradients = _backward(trace, inputs, results)
     return Joint(
-        trace.graph, trace.constants, nodes, tuple(results.nodes), tangents, gradients, outcomes, writes, moves
+        trace.graph,
+        trace.constants,
+        nodes,
+        tuple(results.nodes),
+        tangents,
+        gradients,
+        outcomes,
+        writes,
+        moves,
+        detached,
     )
 
 
@@ -182,10 +196,22 @@ def _with_sizes(value: Any, results: _Results) -> Any:
     return value
 
 
-def _refuse_views_of_moved(writes: Sequence[Write], outcomes: Sequence[Outcome]) -> None:
-    moved = {w.index for w in writes if w.moved}
-    if any(isinstance(o, Rebuilt) and isinstance(o.source, Given) and o.source.index in moved for o in outcomes):
-        raise CannotTrace("an output is a view of an input that is written and moved")
+def _refuse_views_of(outcomes: Sequence[Outcome], indices: set[int], how: str) -> None:
+    if any(isinstance(o, Rebuilt) and isinstance(o.source, Given) and o.source.index in indices for o in outcomes):
+        raise CannotTrace(f"an output is a view of an input that is {how}")
+
+
+def _detached(inputs: Inputs) -> tuple[int, ...]:
+    """The inputs that require a gradient no longer. What makes an input a leaf is left to the program itself."""
+    found = []
+    for index, (value, example, leaf) in enumerate(zip(inputs.values, inputs.examples, inputs.leaves)):
+        if not isinstance(value, FakeTensor) or value.requires_grad == example.requires_grad:
+            continue
+        if value.is_leaf and (value.requires_grad or value is leaf):
+            raise CannotTrace("requires_grad of an input is changed")
+        if not value.requires_grad:
+            found.append(index)
+    return tuple(found)
 
 
 def _moves(trace: Trace, inputs: Inputs) -> tuple[Move, ...]:

@@ -25,8 +25,10 @@ from stoker.autograd.walk import ancestors
 Compiled = Callable[..., Sequence[Any]]
 
 
-def inference_call(joint: Joint, forward: Compiled) -> Callable[..., tuple[Any, ...]]:
-    """A call without an autograd node."""
+def inference_call(joint: Joint, forward: Compiled, *, inputs_require_grad: bool) -> Callable[..., tuple[Any, ...]]:
+    """A call without an autograd node. Its results require no gradient, though its inputs may."""
+    if inputs_require_grad:
+        forward = torch.no_grad()(forward)
     finish = _finisher(joint)
     if finish is None:
         return lambda *inputs: tuple(forward(*inputs))
@@ -89,7 +91,12 @@ def _memories(training: Training) -> str:
 def _finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[Any, ...]] | None:
     """What to do after the graph has run; None when its results are the outputs."""
     outcomes, writes, moves = joint.outcomes, joint.writes, joint.moves
-    if not writes and not moves and outcomes == tuple(Computed(i) for i in range(len(joint.results))):
+    if (
+        not writes
+        and not moves
+        and not joint.detached
+        and outcomes == tuple(Computed(i) for i in range(len(joint.results)))
+    ):
         return None
 
     plain = [w for w in writes if not w.moved and not w.differentiable]
@@ -99,6 +106,8 @@ def _finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[An
         with torch.no_grad():
             for write in plain:
                 inputs[write.index].copy_(results[write.position])
+        for index in joint.detached:
+            inputs[index].detach_()
         for write in early:
             _write(write, inputs, results)
         outputs = tuple(_output(outcome, inputs, results) for outcome in outcomes)
