@@ -21,6 +21,7 @@ from stoker.autograd.joint import Joint, trace_joint
 from stoker.autograd.keep import min_cut
 from stoker.autograd.overlap import WrittenOverlap
 from stoker.autograd.partition import Chooser, forward_only, split
+from stoker.autograd.relayout import ByLayout
 from stoker.autograd.runtime import inference_call, training_call
 from stoker.autograd.trace import Decompositions
 from stoker.autograd.variants import NOT_TRACED, as_captured, by_overlap
@@ -40,11 +41,14 @@ def aot(
     decompositions: Decompositions | None = None,
     memory_budget: float = 1.0,
     draws_as_eager: bool = True,
+    gradients_as_given: bool = False,
 ) -> Callable[..., tuple[Any, ...]]:
     """Compile a captured program for training, or for inference when nothing in it requires a gradient.
 
     A compiler whose random operators draw other numbers than eager's says `draws_as_eager=False`: gradients of gradients
     run the captured program again, and are refused where that would draw other numbers than the first call did.
+    Gradients that lie in memory otherwise than traced are copied; with `gradients_as_given` the backward is traced, and
+    compiled, once more for them. That needs a backward compiler whose callables are boxed.
     """
     how = _How(
         forward_compiler,
@@ -52,6 +56,7 @@ def aot(
         _chooser(partition, memory_budget),
         decompositions,
         draws_as_eager,
+        gradients_as_given,
     )
     try:
         call, written = _compile(graph_module, example_inputs, how)
@@ -71,6 +76,7 @@ class _How:
     choose: Chooser
     decompositions: Decompositions | None
     draws_as_eager: bool
+    gradients_as_given: bool
 
     def compile(self, graph_module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
         return _compile(graph_module, example_inputs, self)[0]
@@ -92,14 +98,25 @@ def _compile(
             return inference_call(joint, forward, inputs_require_grad=entered), written
         parts = split(joint, how.choose)
         forward = how.forward(parts.forward, fake_inputs(parts.forward))
-        backward = how.backward(parts.backward, fake_inputs(parts.backward))
+        compile_backward = lambda module: how.backward(module, fake_inputs(module))  # noqa: E731
+        backward = compile_backward(parts.backward)
+    as_given = how.gradients_as_given and not any(n.meta["val"].meta.symbolic for n in joint.tangents if n is not None)
+    if as_given:
+        world = (graph_module, inputs.anew(), how.decompositions)
+        backward = ByLayout(*world, joint, parts, compile_backward, backward)
     training = Training(joint, parts, graph_module, _random_devices(joint), how.draws_as_eager)
-    return training_call(training, forward, backward), written
+    return training_call(training, forward, backward, as_given=as_given), written
 
 
 def aot_eager(graph_module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
     """Run the functional graphs as they are: the proof of this layer."""
-    return aot(graph_module, example_inputs, forward_compiler=run_eagerly, backward_compiler=run_boxed)
+    return aot(
+        graph_module,
+        example_inputs,
+        forward_compiler=run_eagerly,
+        backward_compiler=run_boxed,
+        gradients_as_given=True,
+    )
 
 
 def run_boxed(module: GraphModule, inputs: list[Any]) -> Callable[..., Any]:

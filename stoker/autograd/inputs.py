@@ -31,10 +31,15 @@ class Inputs:
     values: tuple[Any, ...]
     memories: tuple[FakeStorage | None, ...]
     leaves: tuple[FakeTensor | None, ...]
+    entries: tuple[Entry, ...]
     examples: tuple[Any, ...]
 
     def index_of(self, tensor: FakeTensor) -> int | None:
         return next((i for i, value in enumerate(self.values) if value is tensor), None)
+
+    def anew(self) -> Inputs:
+        """The same inputs, untouched by a trace; of the real ones nothing is kept."""
+        return _entered(self.mode, self.names, self.entries, ())
 
     def written(self, aliases: AliasTable) -> frozenset[int]:
         """The inputs whose memory was written."""
@@ -47,27 +52,45 @@ def make_inputs(captured: GraphModule, examples: Sequence[Any]) -> Inputs:
     placeholders = [n for n in captured.graph.nodes if n.op == "placeholder"]
     given = [node.meta.get("example_value") for node in placeholders]
     mode = next((v.memory.mode for v in given if isinstance(v, FakeTensor)), None) or FakeMode()
-    values, leaves, memories = [], [], []
-    for example, known in zip(examples, given):
-        value, leaf = _enter(mode, example, known)
-        values.append(value)
-        leaves.append(leaf)
-        memories.append(value.memory if isinstance(value, FakeTensor) else None)
-    names = tuple(node.name for node in placeholders)
-    return Inputs(mode, names, tuple(values), tuple(memories), tuple(leaves), tuple(examples))
+    entries = tuple(_entry(example, known) for example, known in zip(examples, given))
+    return _entered(mode, tuple(node.name for node in placeholders), entries, tuple(examples))
 
 
-def _enter(mode: FakeMode, example: Any, known: Any) -> tuple[Any, FakeTensor | None]:
-    """An input as the program sees it, and the leaf that stands for it."""
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What matters of an input. `meta` is None for one that is no tensor: then it is `value`."""
+
+    meta: Meta | None
+    value: Any = None
+    requires_grad: bool = False
+    is_leaf: bool = True
+    is_parameter: bool = False
+
+
+def _entry(example: Any, known: Any) -> Entry:
     if not isinstance(example, torch.Tensor):
-        return (example if known is None else known), None
-    meta = _meta_at_entry(example, known)
-    fake = make_fake(meta, FakeStorage(mode), example.requires_grad)
-    if isinstance(example, torch.nn.Parameter):
+        return Entry(None, example if known is None else known)
+    is_parameter = isinstance(example, torch.nn.Parameter)
+    return Entry(_meta_at_entry(example, known), None, example.requires_grad, example.is_leaf, is_parameter)
+
+
+def _entered(mode: FakeMode, names: tuple[str, ...], entries: tuple[Entry, ...], examples: tuple[Any, ...]) -> Inputs:
+    pairs = [_enter(mode, entry) for entry in entries]
+    values = tuple(value for value, _ in pairs)
+    memories = tuple(v.memory if isinstance(v, FakeTensor) else None for v in values)
+    return Inputs(mode, names, values, memories, tuple(leaf for _, leaf in pairs), entries, examples)
+
+
+def _enter(mode: FakeMode, entry: Entry) -> tuple[Any, FakeTensor | None]:
+    """An input as the program sees it, and the leaf that stands for it."""
+    if entry.meta is None:
+        return entry.value, None
+    fake = make_fake(entry.meta, FakeStorage(mode), entry.requires_grad)
+    if entry.is_parameter:
         fake._is_param = True  # type: ignore[attr-defined]
-    if not example.requires_grad:
+    if not entry.requires_grad:
         return fake, None
-    if example.is_leaf:
+    if entry.is_leaf:
         return fake, fake
     with torch.enable_grad():
         return _Enter.apply(fake), fake  # type: ignore[no-untyped-call]

@@ -10,7 +10,7 @@ The program runs on fake tensors under autograd; then the engine runs backward o
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -55,8 +55,18 @@ class Joint:
         return any(t is not None for t in self.tangents)
 
 
-def trace_joint(captured: GraphModule, inputs: Inputs, decompositions: Decompositions | None, *, grad: bool) -> Joint:
-    """Trace a captured program forward and, where something requires a gradient, backward."""
+def trace_joint(
+    captured: GraphModule,
+    inputs: Inputs,
+    decompositions: Decompositions | None,
+    *,
+    grad: bool,
+    strides: Mapping[int, Sequence[int]] | None = None,
+) -> Joint:
+    """Trace a captured program forward and, where something requires a gradient, backward.
+
+    `strides` are those of the gradient of a result, by its position; others are laid out as the result is.
+    """
     trace = Trace(inputs.mode, decompositions)
     trace.differentiates = any(leaf is not None for leaf in inputs.leaves)
     nodes = tuple(
@@ -76,7 +86,7 @@ def trace_joint(captured: GraphModule, inputs: Inputs, decompositions: Decomposi
         moves = _moves(trace, inputs)
     _refuse_views_of(outcomes, {w.index for w in writes if w.moved}, "written and moved")
     _refuse_views_of(outcomes, set(detached), "detached")
-    tangents, gradients = _backward(trace, inputs, results)
+    tangents, gradients = _backward(trace, inputs, results, strides or {})
     return Joint(
         trace.graph,
         trace.constants,
@@ -204,8 +214,8 @@ def _refuse_views_of(outcomes: Sequence[Outcome], indices: set[int], how: str) -
 def _detached(inputs: Inputs) -> tuple[int, ...]:
     """The inputs that require a gradient no longer. What makes an input a leaf is left to the program itself."""
     found = []
-    for index, (value, example, leaf) in enumerate(zip(inputs.values, inputs.examples, inputs.leaves)):
-        if not isinstance(value, FakeTensor) or value.requires_grad == example.requires_grad:
+    for index, (value, entry, leaf) in enumerate(zip(inputs.values, inputs.entries, inputs.leaves)):
+        if not isinstance(value, FakeTensor) or value.requires_grad == entry.requires_grad:
             continue
         if value.is_leaf and (value.requires_grad or value is leaf):
             raise CannotTrace("requires_grad of an input is changed")
@@ -230,7 +240,7 @@ def _in_place(view: Any) -> Any:
 
 
 def _backward(
-    trace: Trace, inputs: Inputs, results: _Results
+    trace: Trace, inputs: Inputs, results: _Results, strides: Mapping[int, Sequence[int]]
 ) -> tuple[tuple[Node | None, ...], tuple[Node | None, ...]]:
     wanted = [(p, t) for p, t in enumerate(results.tensors) if t is not None and t.requires_grad]
     sources = [(i, leaf) for i, leaf in enumerate(inputs.leaves) if leaf is not None]
@@ -241,7 +251,7 @@ def _backward(
     trace.phase = "backward"
     fakes = []
     for position, tensor in wanted:
-        fakes.append(_tangent(trace, tensor))
+        fakes.append(_tangent(trace, tensor, strides.get(position)))
         tangents[position] = trace.input(f"tangent_{position}", fakes[-1])
     with torch.autograd.set_multithreading_enabled(False), torch.no_grad(), autocast_off(), trace:
         found = _run_backward(tuple(t for _, t in wanted), tuple(fakes), tuple(leaf for _, leaf in sources))
@@ -269,9 +279,9 @@ def autocast_off() -> contextlib.ExitStack:
     return stack
 
 
-def _tangent(trace: Trace, tensor: FakeTensor) -> FakeTensor:
+def _tangent(trace: Trace, tensor: FakeTensor, strides: Sequence[int] | None) -> FakeTensor:
     """A gradient for a result: laid out as it is, unless its elements share memory."""
     m = tensor.meta
-    shared = any(type(t) is int and t == 0 for t in m.strides)
-    meta = meta_of(m.dtype, m.sizes, None if shared else m.strides, m.device)
-    return make_fake(meta, FakeStorage(trace.mode))
+    if strides is None and not any(type(t) is int and t == 0 for t in m.strides):
+        strides = m.strides
+    return make_fake(meta_of(m.dtype, m.sizes, strides, m.device), FakeStorage(trace.mode))

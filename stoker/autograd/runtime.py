@@ -35,8 +35,10 @@ def inference_call(joint: Joint, forward: Compiled, *, inputs_require_grad: bool
     return lambda *inputs: finish(inputs, forward(*inputs))
 
 
-def training_call(training: Training, forward: Compiled, backward: Compiled) -> Callable[..., tuple[Any, ...]]:
-    """A call that leaves an autograd node behind.
+def training_call(
+    training: Training, forward: Compiled, backward: Compiled, *, as_given: bool = False
+) -> Callable[..., tuple[Any, ...]]:
+    """A call that leaves an autograd node behind. A backward takes gradients `as_given`, or laid out as traced.
 
     A backward with a true attribute `_boxed_call` (torch's name for the convention) takes its arguments in one list, and
     empties it, so that each is freed after its last use.
@@ -55,6 +57,7 @@ def training_call(training: Training, forward: Compiled, backward: Compiled) -> 
         tangents=tuple((p, bool(joint.tangents[p].users), _layout(joint.tangents[p])) for p in parts.tangents),  # type: ignore[union-attr, arg-type]
         gradients=tuple((i, tuple(ordinals[p] for p in reach)) for i, reach in zip(parts.gradients, parts.reached_by)),
         inputs=_memories(training),
+        as_given=as_given,
     )
     finish = _finisher(joint)
     if finish is None:
