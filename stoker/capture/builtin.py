@@ -202,7 +202,8 @@ def new_storage(m: Machine, cls: type, args: Arguments, kwargs: Keywords) -> Any
     for base in cls.__mro__:
         if base in STORAGE:
             return STORAGE[base](m, cls, args, kwargs)
-        if not base.__flags__ & HEAP_TYPE and base is not object and not _is_harmless(base):
+        made_in_c = not base.__flags__ & HEAP_TYPE or isinstance(vars(base).get("__new__"), types.BuiltinFunctionType)
+        if made_in_c and base is not object and not _is_harmless(base):
             return UNKNOWN
     return None
 

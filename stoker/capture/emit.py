@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from stoker import torch_private
 from stoker.bytecode import Instruction, build
 from stoker.capture.suspend import emit_generator
 from stoker.capture.values.constant import Constant
@@ -156,11 +157,14 @@ class Emitter:
 
     def load_tensor(self, value: TensorValue) -> None:
         """A tensor made by the graph: one of its outputs."""
-        self.code += build.load_fast(self.output(value.node))
+        self.load_output(value.node)
         if value.extra:
             self.name_top(value)
             for name, attribute in value.extra.items():
                 self.store_attribute(value, name, attribute)
+
+    def load_output(self, node: Any) -> None:
+        self.code += build.load_fast(self.output(node))
 
     def output(self, node: Any) -> str:
         found = self.outputs.get(id(node))
@@ -267,4 +271,7 @@ class Emitter:
                 *(self.detached(a) for a in args),
                 kwargs={k: self.detached(v) for k, v in kwargs.items()} or None,
             )
+            self.pop()
+        for mode in self.m.modes:
+            self.call_function(torch_private.push_function_mode, [mode])
             self.pop()

@@ -28,6 +28,7 @@ from stoker.capture.effect import Effects
 from stoker.capture.frame import Frame, program_of
 from stoker.capture.inline import Calls
 from stoker.capture.opcodes import HANDLERS
+from stoker.capture.override import Overrides
 from stoker.capture.policy import Policy
 from stoker.capture.protocol import Protocol
 from stoker.capture.record import Recording
@@ -71,7 +72,7 @@ class Steps:
     reason: Break | None = None
 
 
-class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Effects):
+class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Overrides, Effects):
     """One capture of one frame."""
 
     def __init__(self, request: Request, policy: Policy, history: History, dynamic: bool | None) -> None:
@@ -83,6 +84,7 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Effects):
         self.class_attributes: dict[type, dict[str, Any]] = {}
         self.tensor_of_fake: dict[int, TensorValue] = {}
         self.object_nodes: dict[int, Node] = {}
+        self.conversions: dict[Node, Callable[[Any], Any]] = {}
         self.mutated: dict[int, Value] = {}
         self.deferred: list[tuple[Value, list[Value], dict[str, Value]]] = []
         self.env = ShapeEnv()
@@ -95,6 +97,7 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Effects):
         self.names: set[str] = set()
         self.inlined: set[types.CodeType] = set()
         self.counter = itertools.count()
+        self.start_overrides()
         self.root = self.root_frame()
         self.current: Frame = self.root
 
@@ -206,6 +209,8 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Effects):
 
     def fresh_input_name(self, source: Source) -> str:
         text = "".join(c if c.isalnum() or c == "_" else "_" for c in source.text).strip("_") or "input"
+        if text == "self":  # torch.fx takes a first input of this name for the module itself
+            return "self_"
         return text if not text[0].isdigit() else f"input_{text}"
 
     def fresh(self, prefix: str) -> str:

@@ -128,6 +128,10 @@ class Protocol:
     def binary(self: Machine, text: str, left: Value, right: Value) -> Value:
         """`left text right`, text being an operator such as `+` or `+=`."""
         plain = text[:-1] if text.endswith("=") else text
+        if self.overriding and self.intercepts([left, right], {}):
+            found = self.override_operator(text, left, right)
+            if found is not None:
+                return found
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             if not any(isinstance(v, InstanceValue) and self.defines(v, plain) for v in (left, right)):
                 return self.tensor_binary(text, left, right)
@@ -158,6 +162,14 @@ class Protocol:
         self.raise_(TypeError, f"unsupported operand type(s) for {text}: '{lt.__name__}' and '{rt.__name__}'")
         return None
 
+    def override_operator(self: Machine, text: str, left: Value, right: Value) -> Value | None:
+        name = SPECIAL_BINARY[text.removesuffix("=")]
+        forward, backward = (left, f"__{name}__", right), (right, f"__r{name}__", left)
+        order = [backward, forward] if self.reflected_first(left, right, f"__r{name}__") else [forward, backward]
+        if left.python_type() is right.python_type():
+            order = [forward]
+        return self.override_binary([(left, f"__i{name}__", right), *order] if text.endswith("=") else order)
+
     def defines(self: Machine, value: Value, plain: str) -> bool:
         name = SPECIAL_BINARY[plain]
         return any(
@@ -181,6 +193,14 @@ class Protocol:
 
     def compare(self: Machine, text: str, left: Value, right: Value) -> Value:
         """`left text right` for the six comparisons."""
+        if self.overriding and self.intercepts([left, right], {}):
+            forward = (left, SPECIAL_COMPARE[text], right)
+            backward = (right, SPECIAL_COMPARE[SWAPPED[text]], left)
+            lt, rt = left.python_type(), right.python_type()
+            later = rt is not lt and issubclass(rt, lt)
+            found = self.override_binary([backward, forward] if later else [forward, backward])
+            if found is not None:
+                return found
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             if not isinstance(left, InstanceValue) and not isinstance(right, InstanceValue):
                 return self.tensor_compare(text, left, right)

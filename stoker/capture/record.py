@@ -45,6 +45,8 @@ class Recording:
         return self.record("call_method", name, [receiver, *args], kwargs, _mutates(name))
 
     def record(self: Machine, kind: str, target: Any, args: Arguments, kwargs: Keywords, keep: bool) -> Value:
+        if self.overriding and self.intercepts(args, kwargs):
+            raise Break(f"`{_name(target)}`", "it is reached by a way on which __torch_function__ is not captured")
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {name: self.to_fake(a) for name, a in kwargs.items()}
         result = self.run_fake(kind, target, fake_args, fake_kwargs)
@@ -197,9 +199,6 @@ class Recording:
     def guard_attribute(self: Machine, source: Any, name: str, value: Any) -> None:
         self.guard(Attribute(source, name), Equals(value))
 
-    def known_tensor_class(self: Machine, cls: type) -> bool:
-        return False
-
     def tensor_attribute(self: Machine, value: TensorValue, name: str) -> Value | None:
         """A Python attribute that the user put on the tensor object; None if it has none of that name."""
         if value.real is None or value.source is None:
@@ -208,10 +207,16 @@ class Recording:
         return table.lookup(self, Constant(name))
 
     def set_tensor_attribute(self: Machine, value: TensorValue, name: str, new: Value) -> None:
+        if self.overriding and self.intercepts([value], {}):
+            value.unsupported(f"assignment to attribute {name!r} through __torch_function__")
         raw = self.class_lookup(value.cls, name)
         if raw is not self.MISSING:
             self.set_tensor_field(value, name, new)
-        elif value.real is not None and value.source is not None:
+        else:
+            self.store_tensor_attribute(value, name, new)
+
+    def store_tensor_attribute(self: Machine, value: TensorValue, name: str, new: Value) -> None:
+        if value.real is not None and value.source is not None:
             self.wrap_dict(value.real.__dict__, _dict_of(value)).store(self, Constant(name), new)
         else:
             value.extra[name] = new

@@ -11,6 +11,7 @@ import enum
 import functools
 import inspect
 import operator
+import threading
 import types
 import typing
 import weakref
@@ -40,6 +41,7 @@ from stoker.capture.values.opaque import OpaqueValue
 from stoker.capture.values.reference import ReferenceValue
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
+from stoker.capture.values.subclass import SubclassValue, is_captured_class, take_out
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Lazy, Value
 from stoker.errors import Break
@@ -214,18 +216,21 @@ class Wrapping:
 
     def wrap_tensor(self: Machine, real: torch.Tensor, source: Source) -> Value:
         cls = type(real)
-        if cls not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and not self.known_tensor_class(cls):
-            return self.wrap_opaque(
-                real, source, f"the tensor subclass {cls.__qualname__}", "has behaviour that is not captured"
-            )
+        ours = cls not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+        if ours and not is_captured_class(cls):
+            reason = "acts below autograd (__torch_dispatch__), or has no shape yet"
+            return self.wrap_opaque(real, source, f"the tensor subclass {cls.__qualname__}", reason)
         if real.layout is not torch.strided:
             return self.wrap_opaque(real, source, f"a {real.layout} tensor", "is not strided")
         sizes, strides, size_spec, stride_spec = self.sizes.shape_of(self, real, source)
         self.guard(source, TensorMatch(_C.tensor_spec(real, size_spec, stride_spec), _describe(real)))
         fake = self.fake_mode.from_real(real, sizes=sizes, strides=strides)
         node = self.graph.placeholder(self.fresh_input_name(source))
-        value = TensorValue(node, fake, cls, source)
+        value = SubclassValue(node, fake, cls, source) if ours else TensorValue(node, fake, cls, source)
         value.real = real
+        if ours and self.class_overrides(cls):
+            self.overriding = True
+            self.conversions[node] = take_out
         node.meta["example_value"] = fake
         self.inputs.append((node, source, real))
         self.tensor_of_fake[id(fake)] = value
@@ -403,9 +408,13 @@ class Wrapping:
         self.guard_unless_fixed(source, Holds(lambda now: now.__reduce__() == (maker, args), f"is {real!r}"))
         return GetterValue(type(real), [self.wrap_constant(a) for a in args], {}, source)
 
+    def wrap_thread_local(self: Machine, real: Any, source: Source) -> Value:
+        return self.wrap_opaque(real, source, "a threading.local", "has other attributes in each thread")
+
     def wrap_instance(self: Machine, real: Any, source: Source) -> Value:
         cls = type(real)
         self.guard_unless_fixed(source, TypeIs(cls))
+        self.note_class(cls)
         storage: Value | None = None
         if isinstance(real, dict):
             storage = DictValue(cls=_storage_class(cls, DICTS), source=source, real=real)
@@ -474,5 +483,6 @@ WRAPPERS: list[tuple[Any, Any]] = [
     (ITERATORS, Wrapping.wrap_iterator),
     (torch.nn.Module, Wrapping.wrap_nn_module),
     (BaseException, Wrapping.wrap_exception),
+    (threading.local, Wrapping.wrap_thread_local),
 ]
-OPEN = {type, types.ModuleType, BUILTIN_CALLABLES, ITERATORS, torch.nn.Module, BaseException}
+OPEN = {type, types.ModuleType, BUILTIN_CALLABLES, ITERATORS, torch.nn.Module, BaseException, threading.local}

@@ -10,6 +10,7 @@ from stoker.capture.builtins import (
     iterate,
     itertool,
     output,
+    override,
     python,
     torchlib,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "iterate",
     "itertool",
     "output",
+    "override",
     "python",
     "torchlib",
 ]

@@ -347,7 +347,8 @@ def pow_(m: Machine, base: Value, exp: Value, mod: Value = NONE) -> Value:
 @handles(abs, operator.abs)
 def abs_(m: Machine, value: Value) -> Value:
     if isinstance(value, TensorValue):
-        return m.graph_call(torch.abs, [value], {})
+        found = value.overridden(m, "__abs__")
+        return found if found is not None else m.graph_call(torch.abs, [value], {})
     if isinstance(value, SymbolicValue):
         return m.wrap_number(m.run_real(abs, value.symbol))
     if isinstance(value, InstanceValue):

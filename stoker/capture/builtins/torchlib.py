@@ -34,9 +34,6 @@ ANSWERS: dict[Any, Any] = {
     **torch_private.UNOBSERVED,
     torch_private.is_scripting: False,
     torch_private.is_tracing: False,
-    torch.overrides.has_torch_function: False,
-    torch.overrides.has_torch_function_unary: False,
-    torch.overrides.has_torch_function_variadic: False,
 }
 if hasattr(torch.compiler, "is_exporting"):
     ANSWERS[torch.compiler.is_exporting] = False
@@ -68,7 +65,6 @@ QUERIES = (
     torch.backends.mkldnn.is_available,
     torch.amp.is_autocast_available,
     torch.amp.autocast_mode.is_autocast_available,
-    torch_private.is_torch_function_mode_enabled,
     torch.get_num_threads,
     torch.finfo,
     torch.iinfo,

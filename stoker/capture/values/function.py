@@ -256,6 +256,19 @@ class BuiltinMethod(Value):
             return Constant(self.name)
         return super().attribute(m, name)
 
+    def constant(self) -> Any:
+        """A method of a known callable object, as the real bound method: `torch.Tensor.shape.__get__`."""
+        return getattr(self.receiver.real, self.name) if isinstance(self.receiver, BuiltinValue) else super().constant()
+
+    def hash_key(self, m: Machine) -> Any:
+        return self.constant() if isinstance(self.receiver, BuiltinValue) else super().hash_key(m)
+
+    def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
+        if operator not in ("==", "!=") or not isinstance(other, BuiltinMethod):
+            return None
+        same = m.identical(self.receiver, other.receiver) and self.name == other.name
+        return Constant(same == (operator == "=="))
+
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
         return m.call_builtin_method(self.receiver, self.name, args, kwargs, self.descriptor)
 
