@@ -8,10 +8,12 @@ Requirements:
 from __future__ import annotations
 
 import enum
+import functools
 import inspect
 import types
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import torch
 
 from stoker import torch_private
@@ -34,6 +36,7 @@ from stoker.errors import Break, Raised, SkipFrame
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
+NUMPY_FUNCTIONS = (numpy.ufunc, type(numpy.prod))
 GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 MAXIMUM_DEPTH = 200
@@ -229,6 +232,8 @@ class Calls:
             return self.graph_call(torch_private.overload_of(real), args, kwargs)
         if self.policy.is_graph_function(real):
             return self.graph_call(real, args, kwargs)
+        if isinstance(real, NUMPY_FUNCTIONS):
+            return self.call_numpy(real, args, kwargs)
         folded = builtin.fold_pure(self, real, args, kwargs)
         if folded is not None:
             return folded
@@ -272,10 +277,10 @@ class Calls:
         target = self.storage_of(receiver)
         method = getattr(type(target), f"method_{name}", None)
         if method is not None:
-            return builtin.apply(self, lambda *a, **k: method(target, self, *a, **k), method, args, kwargs)
+            return builtin.apply(self, functools.partial(method, target, self), method, args, kwargs)
         special = builtin.SPECIAL_METHODS.get(name)
         if special is not None and not isinstance(target, InstanceValue):
-            return builtin.apply(self, lambda *a, **k: special(self, target, *a, **k), special, args, kwargs)
+            return builtin.apply(self, functools.partial(special, self, target), special, args, kwargs)
         if isinstance(target, Constant):
             return builtin.constant_method(self, target, name, args, kwargs)
         receiver.unsupported(f"method {name!r}")
@@ -288,6 +293,8 @@ class Calls:
             return handler(self, args, kwargs)
         if issubclass(cls, enum.Enum):
             return self.wrap_object(self.run_real(cls, *(self.constant_of(a, "an enum's value") for a in args)))
+        if issubclass(cls, (numpy.generic, numpy.dtype)):
+            return self.fold_scalar(cls, args, kwargs)
         meta_call = self.class_lookup(type(cls), "__call__")
         if isinstance(meta_call, types.FunctionType):
             return self.call(self.bind(meta_call, self.wrap_object(cls), type(cls)), args, kwargs)

@@ -23,6 +23,7 @@ from torch.fx import Graph, Node
 
 from stoker import torch_private
 from stoker.bytecode import Instruction
+from stoker.capture.array import Arrays
 from stoker.capture.attribute import Attributes
 from stoker.capture.effect import Effects
 from stoker.capture.frame import Frame, program_of
@@ -72,7 +73,7 @@ class Steps:
     reason: Break | None = None
 
 
-class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Overrides, Effects):
+class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Overrides, Arrays, Effects):
     """One capture of one frame."""
 
     def __init__(self, request: Request, policy: Policy, history: History, dynamic: bool | None) -> None:

@@ -17,7 +17,7 @@ from stoker.bytecode import VERSION
 from stoker.bytecode.versions import NULL_BEFORE_CALLABLE
 from stoker.capture.frame import Frame
 from stoker.capture.values.classes import ClassValue, SuperValue
-from stoker.capture.values.constant import Constant
+from stoker.capture.values.constant import Constant, is_numpy_scalar
 from stoker.capture.values.context import ScopeValue
 from stoker.capture.values.function import BuiltinValue, CellValue, FunctionValue, MethodValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
@@ -179,7 +179,11 @@ class Protocol:
     def fold(self: Machine, function: Callable[..., Any], *values: Value) -> Value | None:
         """Both sides known plain data: let Python compute. None otherwise."""
         if not all(isinstance(value, Constant) for value in values):
-            return None
+            if not any(isinstance(v, Constant) and is_numpy_scalar(v.value) for v in values):
+                return None
+            if not all(isinstance(v, (Constant, SymbolicValue)) for v in values):
+                return None
+            values = tuple(Constant(self.constant_of(v, "a number")) for v in values)
         return self.wrap_constant(self.run_real(function, *(value.constant() for value in values)))
 
     def operate(

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Node
 
+from stoker.capture.values.array import ArrayValue
 from stoker.capture.values.classes import ClassValue
-from stoker.capture.values.constant import Constant, is_plain
+from stoker.capture.values.constant import Constant, is_numpy_scalar, is_plain, python_number
 from stoker.capture.values.function import BuiltinValue
 from stoker.capture.values.instance import InstanceValue, ObjectValue
 from stoker.capture.values.mapping import DictValue
@@ -117,7 +118,9 @@ class Recording:
         match value:
             case TensorValue():
                 return value.fake
-            case Constant() | BuiltinValue() | ClassValue():
+            case Constant():
+                return python_number(value.value)
+            case BuiltinValue() | ClassValue():
                 return value.constant()
             case SymbolicValue():
                 return value.symbol
@@ -146,7 +149,9 @@ class Recording:
                 return value.node
             case ClassValue():
                 return DTYPE_OF.get(value.real, value.real)
-            case Constant() | BuiltinValue():
+            case Constant():
+                return python_number(value.value)
+            case BuiltinValue():
                 return value.constant()
             case SymbolicValue():
                 return self.sizes.node_for(self, value.symbol)
@@ -184,6 +189,7 @@ class Recording:
         return self.graph_call(self.BINARY[operation], [left, right], {})
 
     def tensor_compare(self: Machine, text: str, left: Value, right: Value) -> Value:
+        self.refuse_foreign(*(v for v in (left, right) if isinstance(v, ArrayValue)))
         if text in ("==", "!=") and not all(_is_numeric(v) for v in (left, right)):
             return Constant(text == "!=")
         result = self.graph_call(self.COMPARE[text], [left, right], {})
@@ -193,6 +199,10 @@ class Recording:
 
     def refuse_foreign(self: Machine, *values: Value) -> None:
         for value in values:
+            if isinstance(value, ArrayValue):
+                raise Break(
+                    "an operator on a tensor and an array", "numpy and torch decide by precedence who computes it"
+                )
             if isinstance(value, Constant) and isinstance(value.value, (str, bytes)):
                 self.raise_(TypeError, f"unsupported operand type(s): a tensor and {value.value!r}")
 
@@ -276,7 +286,7 @@ def _mutates(name: str) -> bool:
 
 def _is_numeric(value: Value) -> bool:
     if isinstance(value, Constant):
-        return isinstance(value.value, (int, float, complex))
+        return isinstance(value.value, (int, float, complex)) or is_numpy_scalar(value.value)
     return isinstance(value, (TensorValue, SymbolicValue))
 
 

@@ -17,11 +17,13 @@ import typing
 import weakref
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import torch
 
 from stoker import _C, torch_private
+from stoker.capture.values.array import DTYPES, ArrayValue
 from stoker.capture.values.classes import ClassValue
-from stoker.capture.values.constant import Constant, is_plain
+from stoker.capture.values.constant import Constant, is_numpy_scalar, is_plain
 from stoker.capture.values.deque import DequeValue
 from stoker.capture.values.function import (
     EMPTY,
@@ -105,6 +107,8 @@ BUILTIN_CALLABLES = (
     torch_private.OpOverload,
     torch_private.OpOverloadPacket,
     torch_private.CustomOpDef,
+    numpy.ufunc,
+    type(numpy.prod),
 )
 INT64 = 2**63
 ALIASES = (type(typing.List[int]), type(typing.Optional[int]), type(typing.Any), typing.TypeVar)  # noqa: UP006, UP045
@@ -191,9 +195,16 @@ class Wrapping:
             return self.wrap_int(real, source)
         if isinstance(real, torch.Tensor):
             return self.wrap_tensor(real, source)
+        if is_numpy_scalar(real):
+            self.guard_unless_fixed(source, TypeIs(kind))
+            was = real.tobytes()
+            self.guard_unless_fixed(source, Holds(lambda now: now.tobytes() == was, f"== {real!r}"))
+            return Constant(real, source)
         if kind is not tuple and kind is not torch.Size and is_plain(real):
             self.guard_unless_fixed(source, Equals(real))
             return Constant(real, source)
+        if isinstance(real, numpy.ndarray):
+            return self.wrap_array(real, source)
         script_source = getattr(real, "_torchdynamo_inline", None)
         if isinstance(script_source, types.FunctionType) and not isinstance(real, types.FunctionType):
             self.guard_unless_fixed(source, Is(real))
@@ -235,6 +246,27 @@ class Wrapping:
         self.inputs.append((node, source, real))
         self.tensor_of_fake[id(fake)] = value
         return value
+
+    def wrap_array(self: Machine, real: Any, source: Source) -> Value:
+        """A numpy array: its memory goes into the graph as a tensor."""
+        if type(real) is not numpy.ndarray or real.dtype not in DTYPES or not real.flags.writeable or not real.ndim:
+            return self.wrap_opaque(
+                real, source, "a numpy array", f"is a {type(real).__name__} of {real.dtype} not captured"
+            )
+        if any(stride < 0 or stride % real.itemsize for stride in real.strides) or isinstance(source, Fixed):
+            return self.wrap_opaque(real, source, "a numpy array", "has strides that a tensor cannot have")
+        seen = _array_facts(real)
+        self.guard(source, TypeIs(numpy.ndarray))
+        self.guard(source, Holds(lambda now: _array_facts(now) == seen, f"is an array {real.dtype}{list(real.shape)}"))
+        tensor = torch.from_numpy(real)
+        fake = self.fake_mode.from_real(tensor)
+        node = self.graph.placeholder(self.fresh_input_name(source))
+        node.meta["example_value"] = fake
+        value = TensorValue(node, fake)
+        self.inputs.append((node, source, real))
+        self.conversions[node] = torch.from_numpy
+        self.tensor_of_fake[id(fake)] = value
+        return ArrayValue(value, source, outside=True)
 
     def wrap_opaque(self: Machine, real: Any, source: Source, construct: str, reason: str) -> Value:
         self.guard_unless_fixed(source, TypeIs(type(real)))
@@ -435,6 +467,10 @@ class Wrapping:
             self.guard(source, Holds(lambda now, was=real: now == was, f"== {real!r}"))
             storage = Constant(next(b for b in (int, float, str, bytes) if isinstance(real, b)).__call__(real))
         return InstanceValue(cls, real, source, storage)
+
+
+def _array_facts(array: Any) -> Any:
+    return array.dtype, array.shape, array.strides, array.flags.writeable
 
 
 def _storage_class(cls: type, families: tuple[type, ...]) -> type:

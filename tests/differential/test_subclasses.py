@@ -386,7 +386,12 @@ def test_metadata_write(t):
 @program("subclass in a module", factory=True, inputs=lambda: (plain(),))
 def test_module():
     torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4), torch.nn.GELU()).eval()
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4), torch.nn.GELU()).eval()
+
+    def run(t):
+        return model(t)
+
+    return run
 
 
 @program("comparing functions in __torch_function__", ONE, inputs=lambda: (torch.ones(2).as_subclass(Asking),))

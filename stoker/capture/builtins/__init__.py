@@ -1,6 +1,7 @@
 """The meaning of built-in functions and of library functions written in C, by family. Importing fills the tables."""
 
 from stoker.capture.builtins import (
+    array,
     autograd,
     construct,
     context,
@@ -16,6 +17,7 @@ from stoker.capture.builtins import (
 )
 
 __all__ = [
+    "array",
     "autograd",
     "construct",
     "context",

@@ -189,7 +189,7 @@ def sym_float(m: Machine, a: Value) -> Value:
     return m.wrap_number(m.run_real(torch.sym_float, m.number_of(a)))
 
 
-@tensor_special("item", "tolist", "__int__", "__float__", "__index__", "__complex__", "numpy", "__array__")
+@tensor_special("item", "tolist", "__int__", "__float__", "__index__", "__complex__")
 def reads_data(m: Machine, value: TensorValue, *args: Value, **kwargs: Value) -> Value:
     raise Break(
         "reading a tensor's data",
