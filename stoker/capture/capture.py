@@ -23,12 +23,12 @@ from stoker.capture import builtins as _fills_the_tables  # noqa: F401
 from stoker.capture.emit import Emitter
 from stoker.capture.inline import MAXIMUM_DEPTH
 from stoker.capture.leave import leave_by_break, leave_by_return
-from stoker.capture.machine import Machine, Request, StepBreak, Steps, Stop, TorchModes
+from stoker.capture.machine import Machine, Request, Steps, Stop, TorchModes
 from stoker.capture.policy import Policy
 from stoker.capture.sizes import History
 from stoker.capture.tidy import tidy
 from stoker.capture.values.context import leave_scope
-from stoker.errors import Break, BreakReason, CaptureBug, GraphBreakError, SkipFrame
+from stoker.errors import Break, BreakReason, CaptureBug, GraphBreakError, SkipFrame, StepBreak
 from stoker.guard.guard import Guard, NotSameAs, TypeAttributes
 from stoker.guard.program import SizeRelations, compile_guards, slots_needed
 from stoker.guard.source import Fixed, Source
@@ -220,6 +220,8 @@ def _all_guards(m: Machine) -> list[Guard]:
     guards = [Guard(None, None, description="torch's modes (grad, autocast, default dtype, ...) are as they were")]
     guards += m.guards.values()
     for cls, attributes in m.class_attributes.items():
+        if cls in m.made_classes:
+            continue
         check = TypeAttributes(cls, tuple(attributes.items()))
         guards.append(Guard(Fixed(cls, cls.__qualname__), check))
     guards += _distinct(m)

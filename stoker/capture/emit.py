@@ -23,6 +23,7 @@ from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Null, Value
+from stoker.errors import Break, StepBreak
 from stoker.guard.source import Fixed, Local, Source
 
 if TYPE_CHECKING:
@@ -182,6 +183,7 @@ class Emitter:
     def new_instance(self, value: InstanceValue) -> None:
         """An object of a Python class, made without running its constructor: the constructor was captured."""
         cls = Constant(value.cls)
+        self.refuse_made_class(value.cls)
         if isinstance(value, ExceptionValue):
             self.call_function(value.cls.__new__, [cls, *value.storage.raw_elements()])  # type: ignore[union-attr]
             self.init_exception(value)
@@ -191,6 +193,15 @@ class Emitter:
             self.new_with_storage(value, cls)
         self.name_top(value)
         self.fill_instance(value)
+
+    def refuse_made_class(self, cls: type) -> None:
+        """A class made while capturing must not outlive the captured code: break before the instruction that made it."""
+        for base in cls.__mro__:
+            if base in self.m.made_classes:
+                words = f"the class {base.__qualname__} outlives the captured code"
+                reason = Break("a class definition", words, "define the class at module level")
+                self.m.blame(reason)
+                raise StepBreak(self.m.made_classes[base], reason)
 
     def init_exception(self, value: ExceptionValue) -> None:
         """With the exception on the stack: exceptions written in C take fields from their arguments in `__init__`."""

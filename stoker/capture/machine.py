@@ -40,7 +40,7 @@ from stoker.capture.values.instance import ExceptionValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Lazy, Value
 from stoker.capture.wrap import Wrapping
-from stoker.errors import Break, Raised
+from stoker.errors import Break, Raised, StepBreak
 from stoker.fake import FakeMode
 from stoker.guard.guard import Guard
 from stoker.guard.source import Closure, Local, Source
@@ -91,7 +91,8 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Overrides,
         self.env = ShapeEnv()
         self.fake_mode = FakeMode(self.env)
         self.sizes = Sizes(self.env, history, dynamic)
-        self.depth = self.mode_changes = 0
+        self.depth = self.mode_changes = self.step = 0
+        self.made_classes: dict[type, int] = {}  # made by captured code, and by which instruction of the root frame
         self.open_scopes: list[Any] = []
         self.abandoned: list[Frame] = []
         self.raised_at: dict[int, tuple[int, Value]] = {}
@@ -124,6 +125,7 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Overrides,
             if steps.limit is not None and count == steps.limit:
                 return Stop(instruction=instruction, reason=steps.reason)
             frame.position += 1
+            self.step = count
             count += 1
             try:
                 outcome = HANDLERS[instruction.name](self, frame, instruction)
@@ -216,14 +218,6 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Overrides,
 
     def fresh(self, prefix: str) -> str:
         return f"__stoker_{prefix}_{next(self.counter)}"
-
-
-class StepBreak(Exception):
-    """The root instruction with this number cannot be executed symbolically."""
-
-    def __init__(self, step: int, reason: Break) -> None:
-        super().__init__(str(reason))
-        self.step, self.reason = step, reason
 
 
 @dataclass

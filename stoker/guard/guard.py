@@ -314,6 +314,8 @@ def _text(value: Any, depth: int) -> str:
         return "{" + ", ".join(f"{_text(k, 0)}: {_text(v, depth - 1)}" for k, v in list(value.items())[:12]) + "}"
     if kind in (list, tuple, set, frozenset, dict) and value:
         return f"a {kind.__name__}"
+    if isinstance(value, type):
+        return f"the class {value.__qualname__}"
     if kind.__flags__ & HEAP_TYPE and kind.__repr__ not in (object.__repr__, type.__repr__, enum.Enum.__repr__):
         return f"a {kind.__qualname__}"
     return repr(value)
