@@ -140,6 +140,8 @@ ENTERED_FILES = (
     f"{TORCH}/_tensor.py",
     f"{TORCH}/_utils.py",
     f"{TORCH}/_lobpcg.py",
+    f"{TORCH}/_linalg_utils.py",
+    f"{TORCH}/_lowrank.py",
     f"{TORCH}/autograd/grad_mode.py",
     f"{TORCH}/_VF.py",
     f"{TORCH}/_functorch/functional_call.py",

@@ -229,7 +229,12 @@ class Wrapping:
         cls = type(real)
         ours = cls not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
         if ours and not is_captured_class(cls):
-            reason = "acts below autograd (__torch_dispatch__), or has no shape yet"
+            lazy = issubclass(cls, torch_private.UninitializedTensorMixin)
+            reason = (
+                "has no shape before the lazy module's first call"
+                if lazy
+                else "acts below autograd (__torch_dispatch__)"
+            )
             return self.wrap_opaque(real, source, f"the tensor subclass {cls.__qualname__}", reason)
         if real.layout is not torch.strided:
             return self.wrap_opaque(real, source, f"a {real.layout} tensor", "is not strided")
