@@ -23,6 +23,9 @@ make_wrapper_subclass = torch.Tensor._make_wrapper_subclass
 TorchDispatchMode = _TorchDispatchMode
 """Intercepts operators below autograd; the public name for it does not exist. 2.13."""
 
+disabled_torch_dispatch = torch._C._disabled_torch_dispatch_impl
+"""`__torch_dispatch__` of a subclass that has none. 2.13."""
+
 disabled_torch_function = torch._C._disabled_torch_function_impl
 """Given as `__torch_function__` of a subclass: no Python detour above autograd. 2.13."""
 
@@ -163,17 +166,12 @@ assert_ = torch._assert
 UNOBSERVED = {
     torch._utils.is_compiling: True,
     torch._C._get_tracing_state: None,
-    torch._C._has_torch_function: False,
-    torch._C._has_torch_function_unary: False,
-    torch._C._has_torch_function_variadic: False,
     torch._C._log_api_usage_once: None,
 }
 """Questions that library code asks about who runs it, and what captured code hears. 2.11, 2.13."""
 
 mode_queries = (
-    torch._C._is_torch_function_enabled,
     torch._C._is_autocast_available,
-    torch._C._len_torch_function_stack,
     torch._C._get_privateuse1_backend_name,
     torch._C._get_default_device,
     torch._C._autograd._profiler_enabled,
@@ -218,3 +216,36 @@ PACK_FOR_ONEDNN = torch.ops.mkldnn._reorder_linear_weight.default
 
 LINEAR_BY_ONEDNN = torch.ops.mkldnn._linear_pointwise.default
 """A linear layer with such a weight, and an elementwise function of its result. 2.11, 2.13."""
+
+# For stoker.capture.override: who takes over calls of torch's functions.
+
+DisableTorchFunctionSubclass = torch._C.DisableTorchFunctionSubclass
+"""No subclass is asked inside; modes are. 2.13."""
+
+torch_function_enabled = torch._C._is_torch_function_enabled
+"""Are subclasses asked. 2.13."""
+
+torch_function_all_disabled = torch._C._is_torch_function_all_disabled
+"""Are neither subclasses nor modes asked. 2.13."""
+
+push_function_mode = torch._C._push_on_torch_function_stack
+pop_function_mode = torch._C._pop_torch_function_stack
+function_mode_count = torch._C._len_torch_function_stack
+function_mode_at = torch._C._get_function_stack_at
+"""The stack of torch function modes, which Python code of torch.overrides works on. 2.13."""
+
+has_torch_function = (torch._C._has_torch_function,)
+has_torch_function_each = (torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic)
+"""Is one of the arguments to be asked: arguments as one tuple, or one by one. 2.13."""
+
+make_subclass = torch.Tensor._make_subclass
+"""A detached tensor of a subclass. 2.13."""
+
+unwrapped_functions = torch.overrides.get_default_nowrap_functions
+"""Functions whose results `Tensor.__torch_function__` leaves as they are. 2.13."""
+
+enable_torch_function = torch.overrides._enable_torch_function
+"""A context in which subclasses and modes are asked again. 2.13."""
+
+UninitializedTensorMixin = torch.nn.parameter.UninitializedTensorMixin  # type: ignore[attr-defined]
+"""The base of parameters and buffers of lazy modules, which have no shape yet. 2.13."""
