@@ -38,6 +38,7 @@ from stoker.passes.pack import PACKS, pack
 from stoker.runtime.build import NoCompiler, compiler, cores, load_all
 from stoker.runtime.tune import choose_linear
 from stoker.schedule.plan import make_plan
+from stoker.schedule.summary import Summary
 
 Compiled = Callable[..., tuple[Any, ...]]
 
@@ -124,6 +125,9 @@ def _compiled(graph_module: GraphModule, record: Record, *, inference: bool = Fa
         sources = record.products["sources"] = sources_of(plan, cores())
     with record.stage("build"):
         libraries = load_all(sources)
+    location = str(graph_module.meta.get("location", "?"))
+    made = Summary.of(plan, program.declined)
+    log.record(log.Event("compiled", made.headline, location, data=made))
     kernels = [getattr(libraries[unit_of(n, len(sources))], kernel_name(n)) for n in range(len(plan.kernels))]
     record.products["host"] = host_program(plan, kernels)
     addresses = [ctypes.cast(kernel, ctypes.c_void_p).value or 0 for kernel in kernels]
