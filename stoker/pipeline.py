@@ -32,6 +32,7 @@ from stoker.lower.driver import CannotLower, lower_graph
 from stoker.lower.extern import LIBRARY
 from stoker.lower.registry import LOWERINGS
 from stoker.options import Options
+from stoker.passes.attention import fuse_attention
 from stoker.passes.fold import fold
 from stoker.passes.freeze import freeze, is_view, preparer
 from stoker.passes.pack import PACKS, pack
@@ -63,7 +64,7 @@ def compile_captured(graph_module: GraphModule, example_inputs: list[Any], optio
     inference = not torch.is_grad_enabled()
     weights = frozenset(n.name for n in graph_module.graph.nodes if n.op == "placeholder" and n.meta.get("is_weight"))
     return aot(
-        graph_module,
+        fuse_attention(graph_module) if inference else graph_module,
         example_inputs,
         forward_compiler=functools.partial(_compile_inference, names=weights, freezing=options.freezing)
         if inference
