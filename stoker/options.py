@@ -26,18 +26,24 @@ class Options:
     """The peak of a training step, between the lowest found (0) and that of computing nothing expensive twice (1)."""
 
     precision: str = "eager"
-    """`eager` rounds where eager rounds; `fused` keeps fp32 inside a kernel."""
+    """Half precision. `eager` rounds where eager rounds; `fused` keeps float32 between the operators of a loop."""
 
     freezing: bool = False
-    """Inference with constant weights: fold, pack and merge them."""
+    """Inference: compute what weights alone determine once, fold BatchNorm into convolutions (which rounds differently), and do
+    so again when a weight changes."""
 
     cudagraphs: bool = False
-    """Record CUDA graphs."""
+    """Record CUDA graphs. On the CPU it changes nothing."""
 
     autotune: bool = False
-    """Measure alternatives and keep the fastest."""
+    """Measure alternatives and keep the fastest: libraries for linear layers, tile and vector sizes of kernels."""
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise BadArgument(f"precision is one of {', '.join(PRECISIONS)}, not {self.precision!r}.")
 
 
+PRECISIONS = ("eager", "fused")
 MODES: dict[str, dict[str, Any]] = {
     "default": {},
     "reduce-overhead": {"cudagraphs": True},

@@ -23,6 +23,8 @@ from torch.fx import GraphModule
 
 from stoker import _C, log
 from stoker.autograd import aot
+from stoker.codegen.choose import can_choose, fastest
+from stoker.codegen.cpp.tiles import OTHERS, USUAL, Tiles
 from stoker.codegen.cpp.unit import kernel_name, sources_of, unit_of
 from stoker.codegen.executor import executor
 from stoker.codegen.host import host_program
@@ -38,7 +40,7 @@ from stoker.passes.freeze import freeze, is_view, preparer
 from stoker.passes.pack import PACKS, pack
 from stoker.runtime.build import NoCompiler, compiler, cores, load_all
 from stoker.runtime.tune import choose_linear
-from stoker.schedule.plan import make_plan
+from stoker.schedule.plan import Plan, make_plan
 from stoker.schedule.summary import Summary
 
 Compiled = Callable[..., tuple[Any, ...]]
@@ -61,14 +63,17 @@ class Record:
 def compile_captured(graph_module: GraphModule, example_inputs: list[Any], options: Options | None = None) -> Compiled:
     """The default back end: autograd ahead of time, then loops."""
     options = options or Options()
-    inference = not torch.is_grad_enabled()
-    weights = frozenset(n.name for n in graph_module.graph.nodes if n.op == "placeholder" and n.meta.get("is_weight"))
+    forward: Any = functools.partial(compile_graph, options=options)
+    backward = forward
+    if not torch.is_grad_enabled():
+        weights = frozenset(n.name for n in graph_module.graph.nodes if n.meta.get("is_weight"))
+        graph_module = fuse_attention(graph_module)
+        forward = functools.partial(_compile_inference, weights=weights, options=options)
     return aot(
-        fuse_attention(graph_module) if inference else graph_module,
+        graph_module,
         example_inputs,
-        forward_compiler=functools.partial(_compile_inference, names=weights, freezing=options.freezing)
-        if inference
-        else compile_graph,
+        forward_compiler=forward,
+        backward_compiler=backward,
         decompositions=decompositions(),
         memory_budget=options.memory_budget,
     )
@@ -82,55 +87,75 @@ def decompositions() -> Any:
     return {operator: function for operator, function in OURS.items() if operator not in LIBRARY | LOWERINGS.keys()}
 
 
-def _compile_inference(module: GraphModule, fakes: list[Any], *, names: frozenset[str], freezing: bool) -> Compiled:
+def _compile_inference(module: GraphModule, fakes: list[Any], *, weights: frozenset[str], options: Options) -> Compiled:
     """Compile an inference graph. What weights alone determine, and is worth it, is kept between calls."""
+    compile_rest = functools.partial(compile_graph, inference=True, options=options)
     whole = copy.deepcopy(module.graph)
-    if freezing:
-        fold(module, names)
-    pack(module, names, choose_linear)
-    frozen = freeze(
-        module, names, (lambda node: not is_view(node)) if freezing else (lambda node: node.target in PACKS)
-    )
+    if options.freezing:
+        fold(module, weights)
+    pack(module, weights, functools.partial(choose_linear, thorough=options.autotune))
+    worth = (lambda node: not is_view(node)) if options.freezing else (lambda node: node.target in PACKS)
+    frozen = freeze(module, weights, worth)
     if frozen is None:
-        return compile_graph(module, fakes, inference=True)
-
-    def without() -> Compiled:
-        return compile_graph(GraphModule(module, whole), fakes, inference=True)
-
-    call = compile_graph(frozen.rest, fakes, inference=True)
-    return _C.FrozenCall(call, preparer(frozen), frozen.watched, without)
+        return compile_rest(module, fakes)
+    return _C.FrozenCall(
+        compile_rest(frozen.rest, fakes),
+        preparer(frozen),
+        frozen.watched,
+        lambda: compile_rest(GraphModule(module, whole), fakes),
+    )
 
 
 def compile_graph(
-    graph_module: GraphModule, fake_inputs: list[Any], record: Record | None = None, *, inference: bool = False
+    graph_module: GraphModule,
+    fake_inputs: list[Any],
+    record: Record | None = None,
+    *,
+    inference: bool = False,
+    options: Options | None = None,
 ) -> Compiled:
     """Compile a functional ATen graph. One that cannot be compiled runs operator by operator, and an event says why."""
     record = record or Record()
     try:
-        return _compiled(graph_module, record, inference=inference)
+        return _compiled(graph_module, record, options or Options(), inference=inference)
     except (CannotLower, NoCompiler) as reason:
         location = str(graph_module.meta.get("location", "?"))
         log.record(log.Event("backend", "a graph runs through ATen", location, str(reason)), level=logging.WARNING)
         return graph_module.forward  # type: ignore[no-any-return]
 
 
-def _compiled(graph_module: GraphModule, record: Record, *, inference: bool = False) -> Compiled:
+def _compiled(graph_module: GraphModule, record: Record, options: Options, *, inference: bool) -> Compiled:
     compiler()
     with record.stage("lower"):
-        program = record.products["program"] = lower_graph(graph_module, inference=inference)
+        program = lower_graph(graph_module, inference=inference, wide=options.precision == "fused")
+        record.products["program"] = program
     if os.environ.get("STOKER_STRICT"):
         check(program)
     with record.stage("schedule"):
         plan = record.products["plan"] = make_plan(program)
+    kernels = _built(plan, USUAL, record)
+    if options.autotune and can_choose(plan):
+        builds = [kernels, *(_built(plan, tiles, record) for tiles in OTHERS)]
+        with record.stage("measure"):
+            chosen = fastest(plan, program.layouts, [[_address(k) for k in build] for build in builds])
+        record.products["chosen"] = chosen
+        kernels = [builds[build][number] for number, build in enumerate(chosen)]
+    made = Summary.of(plan, program.declined)
+    log.record(log.Event("compiled", made.headline, str(graph_module.meta.get("location", "?")), data=made))
+    record.products["host"] = host_program(plan, kernels)
+    with record.stage("encode"):
+        return executor(plan, program.layouts, [_address(k) for k in kernels])  # type: ignore[no-any-return]
+
+
+def _built(plan: Plan, tiles: Tiles, record: Record) -> list[Any]:
+    """The kernels of a plan, as functions of loaded libraries."""
     with record.stage("generate"):
-        sources = record.products["sources"] = sources_of(plan, cores())
+        sources = sources_of(plan, cores(), tiles)
+        record.products.setdefault("sources", sources)
     with record.stage("build"):
         libraries = load_all(sources)
-    location = str(graph_module.meta.get("location", "?"))
-    made = Summary.of(plan, program.declined)
-    log.record(log.Event("compiled", made.headline, location, data=made))
-    kernels = [getattr(libraries[unit_of(n, len(sources))], kernel_name(n)) for n in range(len(plan.kernels))]
-    record.products["host"] = host_program(plan, kernels)
-    addresses = [ctypes.cast(kernel, ctypes.c_void_p).value or 0 for kernel in kernels]
-    with record.stage("encode"):
-        return executor(plan, program.layouts, addresses)  # type: ignore[no-any-return]
+    return [getattr(libraries[unit_of(n, len(sources))], kernel_name(n)) for n in range(len(plan.kernels))]
+
+
+def _address(kernel: Any) -> int:
+    return ctypes.cast(kernel, ctypes.c_void_p).value or 0

@@ -51,7 +51,9 @@ class Value(NamedTuple):
 class Recorder:
     """The handler that writes down what a body does."""
 
-    def __init__(self) -> None:
+    def __init__(self, wide: bool = False) -> None:
+        self.wide = wide
+        """Does a value that was narrowed and is widened again stay as it was?"""
         self.instructions: list[Instruction] = []
         self.memo: dict[Any, Value] = {}
         """For tensors computed on the fly: (tensor, index, condition) to its value."""
@@ -112,6 +114,10 @@ class Recorder:
         return self.memo[key]  # type: ignore[return-value]
 
     def to_dtype(self, value: Value, dtype: torch.dtype) -> Value:
+        if self.wide and dtype is torch.float32 and value.dtype in (torch.float16, torch.bfloat16):
+            made = self.instructions[value.number]
+            if made.op == "to_dtype" and self.instructions[made.arguments[0]].dtype is dtype:
+                return Value(made.arguments[0], dtype)
         return value if value.dtype is dtype else self.emit("to_dtype", (value.number,), dtype)
 
     def reduce(self, kind: str, value: Value, dtype: torch.dtype) -> Value:

@@ -38,7 +38,9 @@ def loop_dimensions(prefix: str, sizes: Sequence[Any]) -> Dimensions:
 class Builder:
     """Collects nodes. `origin` names the operator being lowered, for the nodes it makes."""
 
-    def __init__(self, free_layout: bool = False) -> None:
+    def __init__(self, free_layout: bool = False, wide: bool = False) -> None:
+        self.wide = wide
+        """Do half-precision values stay wide inside loops?"""
         self.program = Program()
         self.free_layout = free_layout
         """May tensors between operators have other strides than eager's? In inference, nobody sees them."""
@@ -86,7 +88,7 @@ class Builder:
         """Loops that write a tensor's elements to a place in memory, or combine them with what an earlier node wrote there."""
         outer = loop_dimensions("i", target.sizes)
         index = _loop_index(outer)
-        with using(Recorder()) as recorder:
+        with using(Recorder(self.wide)) as recorder:
             value = tensor.at(index)
             ops.store(target.buffer, target.place(index), ops.to_dtype(value, target.dtype), combine)
         self._add(recorder, (target.buffer,), outer, (), tuple(recorder.origins))
@@ -103,7 +105,7 @@ class Builder:
         """Loops over sizes that write values to computed places of a tensor that was written before."""
         outer = loop_dimensions("i", sizes)
         index = _loop_index(outer)
-        with using(Recorder()) as recorder:
+        with using(Recorder(self.wide)) as recorder:
             made = ops.to_dtype(value(index), target.dtype)
             ops.store(target.buffer, target.place(place(index)), made, combine)
         self._add(recorder, (target.buffer,), outer, ())
@@ -116,7 +118,7 @@ class Builder:
         outer = loop_dimensions("i", sizes[:dim] + sizes[dim + 1 :])
         inner = loop_dimensions("r", sizes[dim : dim + 1])
         made = [self.new_buffer(Layout(r.dtype, r.device, r.sizes, r.strides)) for r in results]
-        with using(Recorder()) as recorder:
+        with using(Recorder(self.wide)) as recorder:
             at = _loop_index(outer)
             index = (*at[:dim], *_loop_index(inner), *at[dim:])
             value = element(index)
@@ -136,7 +138,7 @@ class Builder:
         outer, inner = loop_dimensions("i", kept), loop_dimensions("r", over)
         stored = self.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides))
         place = replace(stored, sizes=kept, strides=strides)
-        with using(Recorder()) as recorder:
+        with using(Recorder(self.wide)) as recorder:
             at = _loop_index(outer)
             value = element(at, _loop_index(inner))
             result = ops.reduce(kind, value, torch.int64 if kind.startswith("arg") else value.dtype)

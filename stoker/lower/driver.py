@@ -73,10 +73,10 @@ def result_of(value: Any) -> Any:
     return None
 
 
-def lower_graph(module: GraphModule, *, inference: bool = False) -> Program:
+def lower_graph(module: GraphModule, *, inference: bool = False, wide: bool = False) -> Program:
     """Lower each node that is needed, in order; one that repeats another is that other."""
     needed, same = prune(module.graph), dedupe(module.graph)
-    lowering = _Lowering(module, free_layout=inference)
+    lowering = _Lowering(module, free_layout=inference, wide=wide)
     for node in module.graph.nodes:
         if node in same and same[node] in lowering.values and node.target is not run_on_copies:
             lowering.values[node] = lowering.values[same[node]]
@@ -88,9 +88,9 @@ def lower_graph(module: GraphModule, *, inference: bool = False) -> Program:
 class _Lowering:
     """The state of one graph: what each of its nodes became."""
 
-    def __init__(self, module: GraphModule, *, free_layout: bool) -> None:
+    def __init__(self, module: GraphModule, *, free_layout: bool, wide: bool) -> None:
         self.module = module
-        self.builder = Builder(free_layout)
+        self.builder = Builder(free_layout, wide)
         self.memory: dict[str, Any] = {}
         """For inputs, constants and outputs so far: the memory that eager has them in."""
         self.values: dict[GraphNode, Any] = {}

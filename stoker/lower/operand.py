@@ -49,10 +49,17 @@ def broadcast_index(index: Index, sizes: Sizes, out: Sizes) -> Index:
     )
 
 
-def loader(operand: Any, out: Sizes, dtype: torch.dtype) -> Callable[[Index], Any]:
-    """A function from an index of the result to the operand's element, in the type computed with."""
+def loader(
+    operand: Any, out: Sizes, dtype: torch.dtype, scalar_dtype: torch.dtype | None = None
+) -> Callable[[Index], Any]:
+    """A function from an index of the result to the operand's element, in the type computed with.
+
+    Numbers and tensors without dimensions are rounded to `scalar_dtype` first, if there is one.
+    """
     if not is_tensor(operand):
-        return lambda index: number(operand, dtype)
+        return lambda index: ops.to_dtype(number(operand, scalar_dtype or dtype), dtype)
+    if scalar_dtype is not None and not operand.sizes:
+        return lambda index: ops.to_dtype(ops.to_dtype(operand.at(()), scalar_dtype), dtype)
     return lambda index: ops.to_dtype(operand.at(broadcast_index(index, operand.sizes, out)), dtype)
 
 
@@ -82,12 +89,17 @@ def elementwise(
     function: Callable[..., Any],
     compute: torch.dtype | None = None,
     cost: int = 1,
+    scalar_dtype: torch.dtype | None = None,
 ) -> Computed:
-    """A tensor of `function` over broadcast operands, computed in one type and rounded to the result's."""
+    """A tensor of `function` over broadcast operands, computed in one type and rounded to the result's.
+
+    Eager rounds numbers to the tensors' type before most operators, and multiplies and divides by them as they are:
+    `scalar_dtype` is the type to round them to.
+    """
     compute = compute or compute_dtype(out.dtype)
     tensors = tensors_among(operands)
     require_supported(out.dtype, compute, *(t.dtype for t in tensors))
-    loads = [loader(o, out.sizes, compute) for o in operands]
+    loads = [loader(o, out.sizes, compute, scalar_dtype if out.sizes else None) for o in operands]
     out = _as_operands_lie(builder, out, tensors)
 
     def element(index: Index) -> Any:

@@ -43,15 +43,16 @@ def _unary(name: str) -> Callable[..., Any]:
 
 def _binary(name: str) -> Callable[..., Any]:
     def lowering(builder: Builder, out: Result, a: Any, b: Any) -> Any:
-        return elementwise(builder, out, [a, b], _operation(name), cost=ELEMENTWISE[name].cost)
+        rounded = None if name == "div" else out.dtype
+        return elementwise(builder, out, [a, b], _operation(name), None, ELEMENTWISE[name].cost, rounded)
 
     return lowering
 
 
 def _comparison(name: str) -> Callable[..., Any]:
     def lowering(builder: Builder, out: Result, a: Any, b: Any) -> Any:
-        common = compute_dtype(result_dtype(builder.operands[:2]))
-        return elementwise(builder, out, [a, b], _operation(name), common)
+        common = result_dtype(builder.operands[:2])
+        return elementwise(builder, out, [a, b], _operation(name), compute_dtype(common), scalar_dtype=common)
 
     return lowering
 
@@ -91,9 +92,12 @@ def add(builder: Builder, out: Result, a: Any, b: Any, alpha: Any = 1) -> Comput
     name = "sub" if builder.origin.startswith("aten.sub") else "add"
     operation = _operation(name)
     if alpha == 1:
-        return elementwise(builder, out, [a, b], operation)
-    compute = compute_dtype(out.dtype)
-    return elementwise(builder, out, [a, b], lambda x, y: operation(x, ops.mul(y, number(alpha, compute))), cost=2)
+        return elementwise(builder, out, [a, b], operation, scalar_dtype=out.dtype)
+
+    def scaled(x: Any, y: Any) -> Any:
+        return operation(x, ops.mul(y, ops.to_dtype(number(alpha, out.dtype), y.dtype)))
+
+    return elementwise(builder, out, [a, b], scaled, cost=2, scalar_dtype=out.dtype)
 
 
 @lower("mul.Tensor", "mul.Scalar")
@@ -148,7 +152,7 @@ def power_of_number(builder: Builder, out: Result, x: Tensor, exponent: Any) -> 
 def power(builder: Builder, out: Result, a: Any, b: Any) -> Computed:
     if not out.dtype.is_floating_point:
         raise Decline("integer powers are left to the library")
-    return elementwise(builder, out, [a, b], _operation("pow"), cost=40)
+    return elementwise(builder, out, [a, b], _operation("pow"), cost=40, scalar_dtype=out.dtype)
 
 
 @lower("clamp.default", "clamp.Tensor")

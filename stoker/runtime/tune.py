@@ -12,7 +12,7 @@ from stoker import torch_private
 
 GAIN = 1.08
 """A packed weight costs its memory a second time, so it must be faster by this much."""
-ROUNDS = 5
+ROUNDS, THOROUGH_ROUNDS = 5, 25
 _FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "none": lambda x: x,
     "relu": torch.relu,
@@ -20,33 +20,37 @@ _FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-def best(function: Callable[[], object]) -> float:
+def best(function: Callable[[], object], rounds: int = ROUNDS) -> float:
     """The shortest of a few runs, in seconds."""
     shortest = float("inf")
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         start = time.perf_counter()
         function()
         shortest = min(shortest, time.perf_counter() - start)
     return shortest
 
 
-def choose_linear(rows: int, inputs: int, outputs: int, function: str) -> str:
-    """The fastest way to compute a linear layer and a function behind it: plain, mkl or onednn."""
-    return _choose_linear(rows, inputs, outputs, function, torch.get_num_threads())
+def choose_linear(rows: int, inputs: int, outputs: int, function: str, *, thorough: bool = False) -> str:
+    """The fastest way to compute a linear layer and a function behind it: plain, mkl or onednn.
+
+    A thorough choice measures longer, and takes any gain for the memory.
+    """
+    return _choose_linear(rows, inputs, outputs, function, torch.get_num_threads(), thorough)
 
 
 @functools.cache
-def _choose_linear(rows: int, inputs: int, outputs: int, function: str, threads: int) -> str:
+def _choose_linear(rows: int, inputs: int, outputs: int, function: str, threads: int, thorough: bool) -> str:
+    measure = functools.partial(best, rounds=THOROUGH_ROUNDS if thorough else ROUNDS)
     with torch.inference_mode(False), torch.no_grad():
         x, weight, bias = torch.ones(rows, inputs), torch.ones(outputs, inputs), torch.ones(outputs)
         out = torch.empty(rows, outputs)
         then = _FUNCTIONS[function]
-        ways = {"plain": best(lambda: then(torch.addmm(bias, x, weight.t(), out=out))) / GAIN}
+        ways = {"plain": measure(lambda: then(torch.addmm(bias, x, weight.t(), out=out))) / (1 if thorough else GAIN)}
         if torch_private.PACK_FOR_MKL is not None:
             for_mkl = torch_private.PACK_FOR_MKL(weight, rows)
-            ways["mkl"] = best(lambda: then(torch_private.LINEAR_BY_MKL(x, for_mkl, weight, bias, rows)))
+            ways["mkl"] = measure(lambda: then(torch_private.LINEAR_BY_MKL(x, for_mkl, weight, bias, rows)))
         if torch.backends.mkldnn.is_available():
             packed = torch_private.PACK_FOR_ONEDNN(weight, rows)
             last: tuple[object, ...] = (function, [], "none" if function == "gelu" else "")
-            ways["onednn"] = best(lambda: torch_private.LINEAR_BY_ONEDNN(x, packed, bias, *last))
+            ways["onednn"] = measure(lambda: torch_private.LINEAR_BY_ONEDNN(x, packed, bias, *last))
         return min(ways, key=ways.__getitem__)

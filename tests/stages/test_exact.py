@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.fx import Graph, GraphModule
 
+import stoker
 from stoker.autograd import aot
 from stoker.pipeline import compile_graph, decompositions
 
@@ -83,3 +84,25 @@ def _runs(function: Callable[..., Any], a: torch.Tensor, b: torch.Tensor) -> boo
     except (RuntimeError, TypeError):
         return False
     return True
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("scalar", [0.3, torch.tensor(0.3)], ids=["number", "tensor"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x, s: x + s,
+        lambda x, s: x - s,
+        lambda x, s: s - x,
+        lambda x, s: x * s,
+        lambda x, s: x / s,
+        lambda x, s: torch.fmod(x, s),
+        lambda x, s: torch.remainder(x, s),
+        lambda x, s: (x < s, x == s, x >= s),
+        lambda x, s: torch.add(x, x, alpha=1.7),
+        lambda x, s: ((x * 1.1 + s) * 0.7 - 0.2) * 1.3,
+    ],
+)
+def test_numbers_in_half_precision_are_rounded_as_eager_does(dtype: torch.dtype, scalar: Any, program: Any) -> None:
+    x = torch.randn(4096, generator=torch.Generator().manual_seed(0)).to(dtype)
+    torch.testing.assert_close(stoker.compile(program)(x, scalar), program(x, scalar), rtol=0, atol=0)

@@ -23,6 +23,7 @@ from stoker.codegen.cpp.operation import TYPES, literal, operation
 from stoker.codegen.cpp.reduction import Accumulator, accumulator
 from stoker.codegen.cpp.scan import emit_scan, scan_step, scans
 from stoker.codegen.cpp.scatter import combined, combines, emit_scatter
+from stoker.codegen.cpp.tiles import USUAL, Tiles
 from stoker.codegen.writer import Writer
 from stoker.loop.body import Instruction
 from stoker.loop.index import Dimension, count, ranges_of
@@ -30,17 +31,15 @@ from stoker.schedule.kernel import Kernel, Phase
 from stoker.schedule.tile import Shape, position_in
 from stoker.shape.expr import Expr, symbol, text
 
-STRIP = 128
-"""Outer points in a strip of the columns shape."""
 PARALLEL_WORK = 1 << 15
 """Additions below which threads cost more than they bring."""
 _STRIP_SYMBOL = symbol("strip")
 
 
-CHUNK, SHARED_CHUNK = 256, 4096
-"""Elements of an inner loop that are reduced together before they join the rest: by one thread, by several."""
+SHARED_CHUNK = 4096
+"""Elements of an inner loop that one of several threads reduces together."""
 STRIP_CHUNK = 256
-"""The same for the rows above a strip."""
+"""Rows above a strip that are reduced together."""
 
 Reductions = list[tuple[int, Accumulator, Instruction]]
 _JOIN = {
@@ -49,16 +48,16 @@ _JOIN = {
 }  # fmt: skip
 
 
-def emit(name: str, kernel: Kernel) -> str:
+def emit(name: str, kernel: Kernel, tiles: Tiles = USUAL) -> str:
     """The C++ of a kernel."""
-    return _Emitter(name, kernel).function()
+    return _Emitter(name, kernel, tiles).function()
 
 
 class _Emitter:
     """The state of one function being written."""
 
-    def __init__(self, name: str, kernel: Kernel) -> None:
-        self.name, self.kernel = name, kernel
+    def __init__(self, name: str, kernel: Kernel, tiles: Tiles) -> None:
+        self.name, self.kernel, self.tiles = name, kernel, tiles
         self.out = Writer()
         self.ranges = ranges_of((*kernel.outer, *kernel.inner))
         self.types = {n: i.dtype for p in kernel.phases for n, i in p.lines}
@@ -222,7 +221,7 @@ class _Emitter:
         simd = self.vectorizable(phase) and not ordered
         *outside, last = self.kernel.inner
         clauses = _clauses(reductions)
-        chunk = SHARED_CHUNK if threads else CHUNK
+        chunk = SHARED_CHUNK if threads else self.tiles.chunk
         chunked = not outside and simd and (last.size.value is None or last.size.value > 2 * chunk)
         if threads and not ordered and (chunked or outside):
             self.parallel("parallel for", clauses)
@@ -265,14 +264,14 @@ class _Emitter:
 
     def columns(self) -> None:
         *lead, last = self.kernel.outer
-        strips = Dimension(_STRIP_SYMBOL, (last.size + (STRIP - 1)) // STRIP)
+        strips = Dimension(_STRIP_SYMBOL, (last.size + (self.tiles.strip - 1)) // self.tiles.strip)
         with self.shared((*lead, strips)):
             out = self.out
-            out.line(f"const int64_t first = strip * {STRIP};")
-            out.line(f"const int64_t end = minimum<int64_t>(first + {STRIP}, {self.expr(last.size)});")
+            out.line(f"const int64_t first = strip * {self.tiles.strip};")
+            out.line(f"const int64_t end = minimum<int64_t>(first + {self.tiles.strip}, {self.expr(last.size)});")
             for n in sorted(self.lasting):
                 if n not in self.reduces:
-                    out.line(f"{TYPES[self.types[n]]} v{n}_all[{STRIP}];")
+                    out.line(f"{TYPES[self.types[n]]} v{n}_all[{self.tiles.strip}];")
             for phase in self.kernel.phases:
                 self.strip(phase, last)
 
@@ -292,7 +291,7 @@ class _Emitter:
         out, name = self.out, text(last.symbol)
         for n, form, i in reductions:
             self.fill(n, "acc", form)
-            out.line(f"{TYPES[i.dtype]} v{n}_all[{STRIP}];")
+            out.line(f"{TYPES[i.dtype]} v{n}_all[{self.tiles.strip}];")
         first, *rest = self.kernel.inner
         long = first.size.value is None or first.size.value > 2 * STRIP_CHUNK
         pieces = reductions and long and all(form.clause for _, form, _ in reductions)
@@ -313,17 +312,17 @@ class _Emitter:
                 for n, form, _ in reductions:
                     for sign, suffix in form.clause:
                         words = _JOIN[sign].format(f"v{n}_acc{suffix}[k]", f"v{n}_part{suffix}[k]")
-                        out.line(f"for (int64_t k = 0; k < {STRIP}; ++k) {words}")
+                        out.line(f"for (int64_t k = 0; k < {self.tiles.strip}; ++k) {words}")
         for n, form, _ in reductions:
             result = form.result.replace("{0}_nan", f"v{n}_acc_nan[k]").replace("{0}", f"v{n}_acc[k]")
-            out.line(f"for (int64_t k = 0; k < {STRIP}; ++k) v{n}_all[k] = {result};")
+            out.line(f"for (int64_t k = 0; k < {self.tiles.strip}; ++k) v{n}_all[k] = {result};")
 
     def fill(self, number: int, name: str, form: Accumulator) -> None:
         """The arrays of a reduction over a strip, at their start."""
         for suffix, kind, start in form.variables:
             array = f"v{number}_{name}{suffix}"
-            self.out.line(f"{kind} {array}[{STRIP}];")
-            self.out.line(f"for (int64_t k = 0; k < {STRIP}; ++k) {array}[k] = {start};")
+            self.out.line(f"{kind} {array}[{self.tiles.strip}];")
+            self.out.line(f"for (int64_t k = 0; k < {self.tiles.strip}; ++k) {array}[k] = {start};")
 
     def lines(self, phase: Phase, strip: str = "", accumulator: str = "acc") -> None:
         """The straight-line code of a phase. In a strip, values of other phases are elements of arrays."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from stoker.codegen.cpp.kernel import emit
+from stoker.codegen.cpp.tiles import USUAL, Tiles
 from stoker.schedule.plan import Plan
 
 HEADER = (Path(__file__).parent / "header.h").read_text()
@@ -14,13 +15,15 @@ KERNELS_PER_UNIT = 8
 """A plan with more kernels is split, so that several compilers work at once."""
 
 
-def sources_of(plan: Plan, most: int) -> list[str]:
+def sources_of(plan: Plan, most: int, tiles: Tiles = USUAL) -> list[str]:
     """The kernels of a plan as C++ sources that include nothing of ours: one, or up to `most` when there are many kernels."""
-    texts = [emit(kernel_name(number), kernel) for number, kernel in enumerate(plan.kernels)]
+    texts = [emit(kernel_name(number), kernel, tiles) for number, kernel in enumerate(plan.kernels)]
     count = max(1, min(most, len(texts) // KERNELS_PER_UNIT))
-    return ["\n".join((_PRELUDE, *texts[part::count])) for part in range(count)] if texts else []
+    prelude = _PRELUDE if tiles.vector_bits == USUAL.vector_bits else _NARROW.format(tiles.vector_bits) + _PRELUDE
+    return ["\n".join((prelude, *texts[part::count])) for part in range(count)] if texts else []
 
 
+_NARROW = '#pragma GCC target("prefer-vector-width={}")\n'
 _PRELUDE = HEADER.replace("#pragma once\n", "")
 
 

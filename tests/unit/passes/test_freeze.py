@@ -129,7 +129,7 @@ def test_inference_tensors_are_not_kept() -> None:
 def test_linear_layers_are_packed(way: str, bias: bool, function: nn.Module, monkeypatch: pytest.MonkeyPatch) -> None:
     if way == "mkl" and not torch.backends.mkl.is_available():
         pytest.skip("this torch has no MKL")
-    monkeypatch.setattr("stoker.pipeline.choose_linear", lambda *sizes: way)
+    monkeypatch.setattr("stoker.pipeline.choose_linear", lambda *sizes, **how: way)
     torch.manual_seed(0)
     layers = nn.Sequential(nn.Linear(24, 40, bias=bias), function, nn.Linear(40, 8, bias=bias))
     compiled = stoker.compile(copy.deepcopy(layers))
