@@ -699,3 +699,17 @@ def test_cache_clear() -> None:
     assert run(x)[0] == 6
     scale.cache_clear()
     assert run(x)[0] == 15
+
+
+@functools.lru_cache
+def settings():
+    return {"scale": 3}["scale"]
+
+
+@program("functools.lru_cache after a change that waits to be replayed")
+def test_lru_cache_after_change(x):
+    changed = [1]
+    changed.append(2)
+    first = settings() * len(changed)
+    changed.append(first)
+    return x * settings(), changed

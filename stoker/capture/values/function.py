@@ -315,6 +315,9 @@ class CachedFunction(ObjectValue):
 
     The call leaves the cache as the program's own first call would; capturing anew, or running the call again in CPython,
     finds the result there. A cache that was cleared since fails the guard.
+
+    While changes wait to be replayed, the function itself must not run: an empty cache means that it would, so it is entered
+    (and the cache stays empty); without arguments, a cache that holds something holds the result.
     """
 
     def __init__(self, real: Any, source: Source, function: Value) -> None:
@@ -327,7 +330,11 @@ class CachedFunction(ObjectValue):
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
         what = f"a call of `{self.function.describe()}` under functools.lru_cache"
         if m.mutated or m.deferred:
-            raise Break(what, "it might see what the captured code has changed so far", "call it first")
+            held = self.real.cache_info().currsize
+            if not held:
+                return m.call(self.function, args, kwargs)
+            if args or kwargs:
+                raise Break(what, "it might see what the captured code has changed so far", "call it first")
         try:
             given = [_real_argument(m, a, what) for a in args]
             named = {name: _real_argument(m, a, what) for name, a in kwargs.items()}
