@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from bench.torchvision_stub import stub_torchvision
+
 Made = tuple[torch.nn.Module, dict[str, torch.Tensor]]
 BATCH, LENGTH, WIDTH, LAYERS, HEADS, WORDS = 4, 128, 256, 4, 4, 5000
 ENCODER: dict[str, Any] = {
@@ -118,6 +120,7 @@ def mlp() -> Made:
 
 def timm_model(name: str, **settings: Any) -> Callable[[], Made]:
     def make() -> Made:
+        stub_torchvision()
         import timm
 
         return timm.create_model(name, **settings), {"x": image()}

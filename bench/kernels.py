@@ -1,11 +1,12 @@
 """Single kernels against the memory limit: the time of copying each input and output once, measured on the same machine.
 
-python -m bench.kernels
+python -m bench.kernels [--write]          writes the table of docs/benchmarks.md
 """
 
 from __future__ import annotations
 
 import functools
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 import torch.nn.functional as F
 
 import stoker
+from bench.report import machine, put
 from stoker.pipeline import compile_captured
 
 ROWS, COLUMNS = 4096, 1024
@@ -84,6 +86,13 @@ def main() -> None:
     target = torch.empty_like(x)
     copy = best(lambda: target.copy_(x))
     print(f"copy {copy:.2f} ms ({2 * x.nbytes / copy / 1e6:.1f} GB/s)")
+    print(*(f"{word:>14}" for word in ("kernel", "ms", "over copying", "eager ms")))
+    lines = [
+        f"Machine: {machine()}. Copying one tensor: {copy:.2f} ms.",
+        "",
+        "| kernel | ms | over copying | eager ms |",
+        "|---|---|---|---|",
+    ]
     with torch.no_grad():
         for program, passes in CASES.items():
             stoker.reset()
@@ -94,10 +103,11 @@ def main() -> None:
                 mine.append(best(functools.partial(compiled, x, y, w, b), 7))
                 eager.append(best(functools.partial(program, x, y, w, b), 7))
             limit = copy * passes / 2
-            print(
-                f"{program.__name__:14} {min(mine):6.2f} ms  limit x{min(mine) / limit:.2f}  eager {min(eager):6.2f} ms",
-                flush=True,
-            )
+            words = (program.__name__, f"{min(mine):.2f}", f"{min(mine) / limit:.2f}", f"{min(eager):.2f}")
+            lines.append(f"| {' | '.join(words)} |")
+            print(*(f"{word:>14}" for word in words), flush=True)
+    if "--write" in sys.argv:
+        put("kernels", "\n".join(lines))
 
 
 if __name__ == "__main__":

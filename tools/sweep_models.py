@@ -13,15 +13,15 @@ import copy
 import json
 import os
 import signal
-import sys
 import time
-import types
 import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from bench.torchvision_stub import stub_torchvision
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 ROOT = Path(__file__).parent.parent
@@ -95,39 +95,6 @@ def timm_model(name: str) -> tuple[torch.nn.Module, dict[str, Any]]:
     model = timm.create_model(name, pretrained=False)
     channels, height, width = model.default_cfg["input_size"]
     return model, {"x": torch.randn(2, channels, min(height, 224), min(width, 224))}
-
-
-def stub_torchvision() -> None:
-    """timm needs torchvision for data loading alone; there is no CPU build of it."""
-    if "torchvision" in sys.modules:
-        return
-
-    class AnyClass(type):
-        def __getattr__(cls, name: str) -> Any:
-            if name.startswith("__"):
-                raise AttributeError(name)
-            return name
-
-    class Anything(types.ModuleType):
-        def __getattr__(self, name: str) -> Any:
-            if name.startswith("__"):
-                raise AttributeError(name)
-            return AnyClass(name, (), {})
-
-    parts = [
-        "transforms",
-        "transforms.functional",
-        "ops",
-        "ops.misc",
-        "models",
-        "datasets",
-        "models.feature_extraction",
-    ]
-    for name in ["torchvision", *(f"torchvision.{part}" for part in parts)]:
-        sys.modules[name] = Anything(name)
-        parent, _, child = name.rpartition(".")
-        if parent:
-            setattr(sys.modules[parent], child, sys.modules[name])
 
 
 def flat(value: Any, found: list[torch.Tensor]) -> list[torch.Tensor]:
