@@ -68,6 +68,11 @@ bool is_tensor(PyObject* object) {
   throw error;
 }
 
+const at::Tensor& tensor_of(PyObject* object) {
+  if (!is_tensor(object)) throw std::runtime_error("a compiled forward returned something else where it keeps a tensor");
+  return THPVariable_Unpack(object);
+}
+
 PyObject* checked(PyObject* object) {
   if (!object) throw_python_error();
   return object;
@@ -183,14 +188,14 @@ class CompiledGraph : public Node {
   // The results become ours; what the forward kept is saved.
   void adopt(const NodePointer& self, PyObject* const* inputs, PyObject* const* values, size_t count) {
     for (const Tangent& tangent : plan().tangents) {
-      const at::Tensor& result = THPVariable_Unpack(values[tangent.position]);
+      const at::Tensor& result = tensor_of(values[tangent.position]);
       torch::autograd::impl::set_gradient_edge(result, Edge(self, add_input_metadata(result)));
       if (!tangent.layout) layouts_.push_back(Layout::of_gradient(result));
     }
     saved_.reserve(plan().kept.size());
     for (size_t i = 0; i < plan().kept.size(); ++i) {
       const Py_ssize_t input = plan().kept[i];
-      const at::Tensor& value = THPVariable_Unpack(input >= 0 ? inputs[input] : values[plan().results + i]);
+      const at::Tensor& value = tensor_of(input >= 0 ? inputs[input] : values[plan().results + i]);
       saved_.emplace_back(value, /*is_output=*/torch::autograd::impl::grad_fn_unsafe(value) == this);
     }
     for (size_t i = plan().results + plan().kept.size(); i < count; ++i) sizes_.push_back(Py_NewRef(values[i]));

@@ -283,3 +283,26 @@ def _lift_fresh(trace: Trace, func: Any, value: Any) -> Any:
     constant = trace.read(value)
     trace.aliases.add_root(result, trace.emit(aten.clone.default, constant))
     return result
+
+
+def _recurrent_layer(*args: Any) -> Any:
+    with torch.enable_grad():
+        results = aten.mkldnn_rnn_layer.default(*args)
+    return tuple(r.detach() for r in results)
+
+
+_library = torch.library.Library("stoker", "DEF")
+_library.define("recurrent_layer" + str(aten.mkldnn_rnn_layer.default._schema).removeprefix("aten::mkldnn_rnn_layer"))
+_library.impl("recurrent_layer", _recurrent_layer, "CPU")
+
+
+@_rewrites("mkldnn_rnn_layer.default")
+def _keeps_by_grad_mode(trace: Trace, func: Any, *args: Any) -> Any:
+    """It gives what its backward needs only where grad mode is on, which it is not when a compiled graph runs."""
+    args = trace.to_fakes(args)
+    nodes = trace.to_nodes(args)
+    results = trace.mode.propagate(func, args, {})
+    node = trace.note(trace.graph.call_function(torch.ops.stoker.recurrent_layer.default, nodes), results)
+    for index, result in enumerate(results):
+        trace.aliases.add_root(result, trace.emit(operator.getitem, node, index))
+    return results

@@ -167,6 +167,8 @@ def _outcome(trace: Trace, inputs: Inputs, value: Any, shared: dict[int, set[int
         return Fixed(value)
     if (index := inputs.index_of(value)) is not None:
         return Given(index)
+    if value.requires_grad and value.is_leaf and not value._is_view():
+        raise CannotTrace("an output is a leaf that the program made")
     alias = trace.aliases.alias(value)
     storage = alias.storage
     if storage.input is not None:
