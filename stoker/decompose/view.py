@@ -44,9 +44,8 @@ def as_strided_scatter(
     another place than an allocated one, and offsets count from the start of memory."""
     if not base.is_contiguous():
         return NotImplemented
-    place = torch.full(
-        (), 0 if offset is None else offset - base.storage_offset(), dtype=torch.int64, device=base.device
-    )
+    start = 0 if offset is None else offset - int(base.storage_offset())
+    place = torch.full((), start, dtype=torch.int64, device=base.device)
     for dim, (size, stride) in enumerate(zip(sizes, strides)):
         steps = torch.arange(size, dtype=torch.int64, device=base.device) * stride
         place = place + steps.view([-1] + [1] * (len(sizes) - 1 - dim))
