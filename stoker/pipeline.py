@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import functools
 import logging
@@ -20,7 +21,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from stoker import log
+from stoker import _C, log
 from stoker.autograd import aot
 from stoker.codegen.cpp.unit import kernel_name, sources_of, unit_of
 from stoker.codegen.executor import executor
@@ -29,8 +30,13 @@ from stoker.decompose import OURS
 from stoker.loop.check import check
 from stoker.lower.driver import CannotLower, lower_graph
 from stoker.lower.extern import LIBRARY
+from stoker.lower.registry import LOWERINGS
 from stoker.options import Options
+from stoker.passes.fold import fold
+from stoker.passes.freeze import freeze, is_view, preparer
+from stoker.passes.pack import PACKS, pack
 from stoker.runtime.build import NoCompiler, compiler, cores, load_all
+from stoker.runtime.tune import choose_linear
 from stoker.schedule.plan import make_plan
 
 Compiled = Callable[..., tuple[Any, ...]]
@@ -54,21 +60,43 @@ def compile_captured(graph_module: GraphModule, example_inputs: list[Any], optio
     """The default back end: autograd ahead of time, then loops."""
     options = options or Options()
     inference = not torch.is_grad_enabled()
+    weights = frozenset(n.name for n in graph_module.graph.nodes if n.op == "placeholder" and n.meta.get("is_weight"))
     return aot(
         graph_module,
         example_inputs,
-        forward_compiler=functools.partial(compile_graph, inference=inference),
+        forward_compiler=functools.partial(_compile_inference, names=weights, freezing=options.freezing)
+        if inference
+        else compile_graph,
         decompositions=decompositions(),
         memory_budget=options.memory_budget,
     )
 
 
 def decompositions() -> Any:
-    """The decompositions this back end takes: ours, but for operators whose library kernel is better.
+    """The decompositions this back end takes: ours, but for operators whose lowering or library kernel is better.
 
     What is in no table of ours is a library call, which is exact; torch's long tail of decompositions is not needed.
     """
-    return {operator: function for operator, function in OURS.items() if operator not in LIBRARY}
+    return {operator: function for operator, function in OURS.items() if operator not in LIBRARY | LOWERINGS.keys()}
+
+
+def _compile_inference(module: GraphModule, fakes: list[Any], *, names: frozenset[str], freezing: bool) -> Compiled:
+    """Compile an inference graph. What weights alone determine, and is worth it, is kept between calls."""
+    whole = copy.deepcopy(module.graph)
+    if freezing:
+        fold(module, names)
+    pack(module, names, choose_linear)
+    frozen = freeze(
+        module, names, (lambda node: not is_view(node)) if freezing else (lambda node: node.target in PACKS)
+    )
+    if frozen is None:
+        return compile_graph(module, fakes, inference=True)
+
+    def without() -> Compiled:
+        return compile_graph(GraphModule(module, whole), fakes, inference=True)
+
+    call = compile_graph(frozen.rest, fakes, inference=True)
+    return _C.FrozenCall(call, preparer(frozen), frozen.watched, without)
 
 
 def compile_graph(

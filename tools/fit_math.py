@@ -35,9 +35,14 @@ def minimax(function: Function, low: float, high: float, degree: int, weight: Fu
 erf, erfc = np.vectorize(math.erf), np.vectorize(math.erfc)
 
 
-def expm1_rest(r: np.ndarray) -> np.ndarray:
-    """(e^r - 1 - r) / r^2"""
-    return np.where(np.abs(r) < 1e-3, 0.5 + r / 6 + r * r / 24 + r**3 / 120, (np.expm1(r) - r) / (r * r + 1e-300))
+def exp_slope(r: np.ndarray) -> np.ndarray:
+    """(e^r - 1) / r"""
+    return np.where(np.abs(r) < 1e-4, 1 + r / 2 + r * r / 6, np.expm1(r) / (r + 1e-300))
+
+
+def log2_normal(t: np.ndarray) -> np.ndarray:
+    """log2 of the normal distribution below -t"""
+    return np.log2(0.5 * erfc(t / math.sqrt(2)))
 
 
 def tanh_rest(s: np.ndarray) -> np.ndarray:
@@ -60,7 +65,9 @@ def log_rest(f: np.ndarray) -> np.ndarray:
 
 HALF = math.log(2) / 2 * 1.002
 FITS: dict[str, tuple[Function, float, float, int, Function]] = {
-    "exp, expm1": (expm1_rest, -HALF, HALF, 4, lambda r: r * r),
+    "exp, expm1": (exp_slope, -HALF, HALF, 5, np.abs),
+    "2^r": (np.exp2, -0.501, 0.501, 5, np.ones_like),
+    "log2 of the normal distribution": (log2_normal, 0, 6, 9, lambda t: np.maximum(erfc(t / math.sqrt(2)), 1e-3)),
     "tanh near 0": (tanh_rest, 0, 0.36, 4, lambda s: s),
     "erf near 0": (erf_rest, 0, 0.8649, 6, np.ones_like),
     "log erfc": (lambda t: np.log(erfc(t)), 0.9, 3.95, 7, erfc),

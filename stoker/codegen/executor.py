@@ -180,6 +180,8 @@ def _step(coding: _Encoding, step: Any, layouts: dict[str, Layout]) -> tuple[Any
 def _library(coding: _Encoding, step: Library, layouts: dict[str, Layout]) -> tuple[Any, ...]:
     results = tuple(coding.slot(r) for r in step.results)
     expected = tuple(coding.layout(layout) for layout in step.layouts)
+    if not isinstance(step.operator, torch._ops.OpOverload) or _returns_list(step.operator):
+        return _through_python(coding, step, layouts, results, expected)
     schema = step.operator._schema
     try:
         arguments = tuple(
@@ -188,6 +190,12 @@ def _library(coding: _Encoding, step: Library, layouts: dict[str, Layout]) -> tu
     except Unencodable:
         return _through_python(coding, step, layouts, results, expected)
     return "call", schema.name, schema.overload_name, arguments, results, expected, step.several
+
+
+def _returns_list(operator: Any) -> bool:
+    """Is the result one list, which C++ would have to take apart?"""
+    returns = operator._schema.returns
+    return len(returns) == 1 and "List" in str(returns[0].type)
 
 
 def _given(step: Library) -> list[Any]:
@@ -249,6 +257,8 @@ def _sequence(coding: _Encoding, words: str, value: Any, layouts: dict[str, Layo
         return "tensors", tuple(coding.view(v, layouts) for v in value)
     if words == "List[bool]":
         return "bools", tuple(value)
+    if words == "List[Optional[number]]" and all(isinstance(v, float) for v in value):
+        return "scalars", tuple(value)
     if words == "List[float]":
         return "floats", tuple(float(v) for v in value)
     if words in ("List[int]", "List[SymInt]") and all(isinstance(v, (int, Expr)) for v in value):

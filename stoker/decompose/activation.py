@@ -76,6 +76,8 @@ def threshold(x: Tensor, threshold: Any, value: Any) -> Tensor:
 
 @decompose("hardtanh.default")
 def hardtanh(x: Tensor, low: Any = -1, high: Any = 1) -> Tensor:
+    if not x.is_floating_point():
+        low, high = int(low), int(high)
     return torch.clamp(x, low, high)
 
 

@@ -81,7 +81,16 @@ def batch_norm(
     unbiased = spread * (count / (count - 1)) if count != 1 else spread * float("nan")
     new_mean = (momentum * middle + (1 - momentum) * mean).to(mean.dtype)
     new_variance = (momentum * unbiased + (1 - momentum) * variance).to(variance.dtype)
-    return out, middle, scale, new_mean, new_variance
+    kept = _statistics_type(x, weight, mean)
+    return out, middle.to(kept), scale.to(kept), new_mean, new_variance
+
+
+def _statistics_type(x: Tensor, weight: Any, mean: Any) -> torch.dtype:
+    """The type of saved moments: that of half inputs only if the CPU's parameters are half too."""
+    wide, given = _wide(x).dtype, weight if weight is not None else mean
+    if x.device.type != "cpu" or given is not None and given.dtype is torch.float32:
+        return wide
+    return x.dtype
 
 
 def _affine(out: Tensor, weight: Any, bias: Any) -> Tensor:
@@ -95,11 +104,15 @@ def _affine(out: Tensor, weight: Any, bias: Any) -> Tensor:
 @decompose("native_batch_norm.default", "_native_batch_norm_legit_no_training.default")
 def batch_norm_evaluated(x: Tensor, weight: Any, bias: Any, mean: Any, variance: Any, *rest: Any) -> tuple[Tensor, ...]:
     if len(rest) == 3 and rest[0]:
-        return _normalized(x, weight, bias, rest[-1])[:3] if mean is None and x.numel() else NotImplemented
+        if mean is not None or not x.numel():
+            return NotImplemented  # type: ignore[return-value]
+        out, middle, scale, _ = _normalized(x, weight, bias, rest[-1])
+        kept = _statistics_type(x, weight, mean)
+        return out, middle.to(kept), scale.to(kept)
     wide = _wide(x)
     scale = torch.rsqrt(variance + rest[-1])
     out = (wide - _per_channel(mean, x.dim())) * _per_channel(scale, x.dim())
-    empty = x.new_zeros((0,), dtype=_wide(x).dtype)
+    empty = x.new_zeros((0,), dtype=_statistics_type(x, weight, mean))
     return _affine(out, weight, bias).to(x.dtype), empty, empty.clone()
 
 

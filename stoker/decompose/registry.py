@@ -2,6 +2,9 @@
 
 A decomposition is a function of the operator's own arguments. It returns NotImplemented for arguments it leaves alone.
 It runs while tracing, so what it calls is decomposed in turn; `stoker.decompose.prims` lists where that ends.
+
+What must hold: the result has the operator's own type, sizes and strides. Type and sizes are the decomposition's duty; strides
+are brought about here, for all of them (tests/unit/decompose/test_conform.py).
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import Any
 import torch
 
 from stoker import torch_private
+from stoker.fake import FakeTensor
 
 Decomposition = Callable[..., Any]
 
@@ -28,10 +32,41 @@ def decompose(*names: str) -> Callable[[Decomposition], Decomposition]:
             packet, _, overload = name.partition(".")
             found = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
             if found is not None:
-                OURS[found] = function
+                OURS[found] = _conforming(found, function)
         return function
 
     return register
+
+
+def _conforming(operator: Any, function: Decomposition) -> Decomposition:
+    """The decomposition with results laid out as the operator's are."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        made = function(*args, **kwargs)
+        mode = next((a.memory.mode for a in args if isinstance(a, FakeTensor)), None)
+        if made is NotImplemented or mode is None:
+            return made
+        expected = mode.propagate(operator, args, kwargs)
+        if not isinstance(made, (list, tuple)):
+            return _laid_out(operator, made, expected)
+        return type(made)(_laid_out(operator, m, e) for m, e in zip(made, expected, strict=True))
+
+    return call
+
+
+def _laid_out(operator: Any, made: Any, expected: Any) -> Any:
+    if not isinstance(made, FakeTensor):
+        return made
+    have, want = made.meta, expected.meta
+    assert have.dtype is want.dtype, f"{operator} gives {want.dtype}; its decomposition gives {have.dtype}"
+    assert len(have.sizes) == len(want.sizes), f"{operator} gives sizes {want.sizes}; its decomposition {have.sizes}"
+    if have.symbolic or want.symbolic or 0 in want.sizes:
+        return made
+    if all(a == b or size == 1 for size, a, b in zip(want.sizes, have.strides, want.strides)):
+        return made
+    order = sorted(range(len(want.sizes)), key=lambda d: (-want.strides[d], -want.sizes[d]))
+    return made.permute(order).contiguous().permute([order.index(d) for d in range(len(order))])
 
 
 def in_float(function: Decomposition) -> Decomposition:

@@ -25,12 +25,14 @@ class Instruction:
     """One operation. `data` is what it needs besides values:
 
     load     (buffer, index); argument, if any: a condition without which nothing is read and the value is 0
-    store    (buffer, index, combine) with combine None or "add"; argument: the value
+    store    (buffer, index, combine); argument: the value. With combine None, the first to write there; "set" overwrites what
+             an earlier node wrote, "add", "mul", "max" and "min" combine with it, and iterations may meet in one place
     constant the number
     index    the expression
     indirect (symbol, size): names an integer value, wrapped if negative, for use in indices; it must be in range wherever the
              second argument, a condition, holds
     reduce   the kind; the value exists after the inner loops
+    scan     the kind; the inner loops run in order, and the value is that of all iterations up to this one
     """
 
     op: str
@@ -112,6 +114,9 @@ class Recorder:
 
     def reduce(self, kind: str, value: Value, dtype: torch.dtype) -> Value:
         return self.emit("reduce", (value.number,), dtype, kind)
+
+    def scan(self, kind: str, value: Value, dtype: torch.dtype) -> Value:
+        return self.emit("scan", (value.number,), dtype, kind)
 
     def masked(self, condition: Value, body: Callable[[], Value], otherwise: Value) -> Value:
         """The body's value where the condition holds; what the body loads is not read elsewhere."""

@@ -12,7 +12,7 @@ import torch
 
 from stoker.loop.body import Instruction
 from stoker.loop.node import Extern, Loops, Program, reads
-from stoker.loop.op import ELEMENTWISE
+from stoker.loop.op import COMBINES, ELEMENTWISE, REDUCTIONS, SCANS
 from stoker.loop.text import node_text
 from stoker.shape.expr import Expr, Symbol, free_symbols
 
@@ -56,12 +56,23 @@ def _problem(body: Sequence[Instruction], number: int, instruction: Instruction,
             return f"its index uses unknown symbols {unknown}"
     operation = ELEMENTWISE.get(instruction.op)
     if operation is None:
-        return ""
+        return _structural_problem(instruction)
     if len(types) != operation.arity:
         return f"{instruction.op} takes {operation.arity} arguments"
     if instruction.op == "where":
         return "" if types[0] is torch.bool and types[1] is types[2] else f"where of types {types}"
     return "" if len(set(types)) == 1 else f"{instruction.op} of different types {types}"
+
+
+def _structural_problem(instruction: Instruction) -> str:
+    match instruction.op:
+        case "reduce":
+            return "" if instruction.data in REDUCTIONS else f"there is no reduction {instruction.data}"
+        case "scan":
+            return "" if instruction.data in SCANS else f"there is no scan {instruction.data}"
+        case "store":
+            return "" if instruction.data[2] in COMBINES else f"there is no store that does {instruction.data[2]}"
+    return ""
 
 
 def _indices(instruction: Instruction) -> list[Expr]:

@@ -50,6 +50,8 @@ def fetch(value: Any, memory: Memory, sizes: Mapping[Symbol, int]) -> Any:
     """An argument or output as torch wants it."""
     if isinstance(value, Stored):
         base = memory[value.buffer]
+        if base.layout is not torch.strided:
+            return base  # a packed weight, which only libraries read
         shape, strides = [evaluate(s, sizes) for s in value.sizes], [evaluate(s, sizes) for s in value.strides]
         if base.dtype is not value.dtype:
             base = base.view(value.dtype)
@@ -91,6 +93,10 @@ def run_loops(node: Loops, memory: Memory, sizes: Mapping[Symbol, int], layouts:
         if name not in memory:
             memory[name] = allocate(layouts[name], sizes)
     Grid(node, memory, sizes).run()
+
+
+_REDUCED = {"mul": "prod", "max": "amax", "min": "amin"}
+"""Combining stores that scatter_reduce_ knows."""
 
 
 class Grid:
@@ -135,6 +141,8 @@ class Grid:
                 return None
             case "reduce":
                 return self.reduce(instruction.data, arguments[0], instruction.dtype)
+            case "scan":
+                return self.scan(instruction.data, arguments[0])
             case "to_dtype":
                 return arguments[0].to(instruction.dtype)
         return ELEMENTWISE[instruction.op].meaning(*arguments)
@@ -190,7 +198,24 @@ class Grid:
             shape[self.outer_rank :] = [1] * len(self.node.inner)
         where = torch.as_tensor(self.number(index))
         where, value = where.expand(shape).reshape(-1), value.expand(shape).reshape(-1)
-        self.flat(buffer).index_put_((where,), value, accumulate=combine == "add")
+        if combine in _REDUCED:
+            self.flat(buffer).scatter_reduce_(0, where, value, _REDUCED[combine])
+        else:
+            self.flat(buffer).index_put_((where,), value, accumulate=combine == "add")
+
+    def scan(self, kind: str, value: torch.Tensor) -> torch.Tensor:
+        """Along the inner dimensions, in their order."""
+        outer = self.shape[: self.outer_rank]
+        rows = value.expand(self.shape).reshape([*outer, math.prod(self.shape[self.outer_rank :])])
+        match kind:
+            case "sum" | "prod":
+                result = getattr(torch, "cum" + kind)(rows, -1, dtype=rows.dtype)
+            case "logaddexp":
+                result = torch.logcumsumexp(rows, -1)
+            case _:
+                both = getattr(torch, "cum" + kind.removeprefix("arg"))(rows, -1)
+                result = both.indices if kind.startswith("arg") else both.values
+        return result.reshape(self.shape)
 
     def reduce(self, kind: str, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """Over the inner dimensions, of which one element remains."""

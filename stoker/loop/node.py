@@ -1,7 +1,7 @@
 """The nodes of a lowered program: loops that compute, and calls of library operators.
 
 A program is a list of nodes in an order that runs. Each node writes buffers; a buffer has one writer, except one that was
-made for concatenation, whose parts have one each.
+made for concatenation, whose parts have one each, and one that later nodes combine with, whose writers keep their order.
 """
 
 from __future__ import annotations
@@ -73,6 +73,10 @@ class Program:
     nodes: list[Node] = field(default_factory=list)
     outputs: list[Stored | Expr | None | Any] = field(default_factory=list)
     symbols: dict[Symbol, Source] = field(default_factory=dict)
+    lowered: list[str] = field(default_factory=list)
+    """Operators that became loops or views, one entry for each node of the graph."""
+    declined: list[tuple[str, str]] = field(default_factory=list)
+    """Operators left to the library, and why."""
 
 
 def tensors_in(value: Any) -> list[Stored]:
@@ -87,9 +91,9 @@ def tensors_in(value: Any) -> list[Stored]:
 
 
 def reads(node: Node) -> tuple[str, ...]:
-    """The buffers a node reads, each once."""
+    """The buffers a node reads, each once. To combine with what is in memory is to read it."""
     if isinstance(node, Extern):
         names = [t.buffer for t in tensors_in((node.arguments, node.keywords))]
     else:
-        names = [i.data[0] for i in node.body if i.op == "load"]
+        names = [i.data[0] for i in node.body if i.op == "load" or (i.op == "store" and i.data[2])]
     return tuple(dict.fromkeys(names))

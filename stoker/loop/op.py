@@ -4,7 +4,7 @@ Arguments of one operation have one type (`where` after its condition); conversi
 meaning is given in torch, for the interpreter; code generators have tables of their own, and tests/unit/loop/test_op.py
 holds that none misses an entry.
 
-Structural operations, which are not in this table: load, store, constant, index, indirect, reduce, to_dtype.
+Structural operations, which are not in this table: load, store, constant, index, indirect, reduce, scan, to_dtype.
 """
 
 from __future__ import annotations
@@ -69,6 +69,9 @@ _ARITHMETIC: dict[str, Elementwise] = {
     "minimum": Elementwise(2, torch.minimum),
     "maximum": Elementwise(2, torch.maximum),
     "relu": Elementwise(1, torch.relu),
+    "copysign": Elementwise(2, torch.copysign),
+    "left_shift": Elementwise(2, torch.bitwise_left_shift),
+    "right_shift": Elementwise(2, torch.bitwise_right_shift),
 }
 
 _FUNCTIONS: dict[str, Elementwise] = {
@@ -101,6 +104,10 @@ _FUNCTIONS: dict[str, Elementwise] = {
 } | {
     "pow": Elementwise(2, torch.pow, cost=40),
     "atan2": Elementwise(2, torch.atan2, cost=30),
+    "decay": Elementwise(
+        1, torch.exp, cost=16
+    ),  # e^x for x of at most 0; what is smaller than a normal number may be 0
+    "normal_cdf": Elementwise(1, torch.special.ndtr, cost=28),  # to an absolute error of 1e-7
 }
 
 _LOGIC: dict[str, Elementwise] = {
@@ -122,3 +129,7 @@ _LOGIC: dict[str, Elementwise] = {
 ELEMENTWISE: dict[str, Elementwise] = _ARITHMETIC | _FUNCTIONS | _LOGIC
 
 REDUCTIONS: tuple[str, ...] = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
+SCANS: tuple[str, ...] = ("sum", "prod", "max", "min", "argmax", "argmin", "logaddexp")
+"""Running reductions. Of equal extremes argmax and argmin name the latest, as cummax and cummin do."""
+COMBINES: tuple[str | None, ...] = (None, "set", "add", "mul", "max", "min")
+"""What a store does with what is in memory already."""

@@ -35,7 +35,7 @@ def instruction_text(number: int, instruction: Instruction) -> str:
             return f"v{number} = {buffer}[{text(index)}]{guard}"
         case "store":
             buffer, index, combine = instruction.data
-            return f"{buffer}[{text(index)}] {'+' if combine else ''}= {arguments}"
+            return f"{buffer}[{text(index)}] {combine or ''}= {arguments}"
         case "constant":
             return f"v{number} = {instruction.data!r}:{short(instruction.dtype)}"
         case "index":
@@ -47,6 +47,8 @@ def instruction_text(number: int, instruction: Instruction) -> str:
             return f"{text(name)} = {first} below {text(size)}{guard}"
         case "reduce":
             return f"v{number} = {instruction.data} of {arguments} over the inner loops"
+        case "scan":
+            return f"v{number} = {instruction.data} of {arguments} so far along the inner loops"
         case "to_dtype":
             return f"v{number} = {short(instruction.dtype)}({arguments})"
     return f"v{number} = {instruction.op}({arguments})"

@@ -47,8 +47,6 @@ class Builder:
         """The fake arguments of the operator being lowered, for type promotion."""
         self.used_in_loops = False
         """Is every use of the operator's result by an operator with a lowering?"""
-        self.declined: list[tuple[str, str]] = []
-        """Operators left to the library, and why."""
         self._stored: dict[int, tuple[Computed, Stored]] = {}
         self._count = 0
 
@@ -84,14 +82,47 @@ class Builder:
         self._stored[id(tensor)] = (tensor, stored)
         return stored
 
-    def write(self, tensor: Tensor, target: Stored) -> None:
-        """Loops that write a tensor's elements to a place in memory."""
+    def write(self, tensor: Tensor, target: Stored, combine: str | None = None) -> None:
+        """Loops that write a tensor's elements to a place in memory, or combine them with what an earlier node wrote there."""
         outer = loop_dimensions("i", target.sizes)
         index = _loop_index(outer)
         with using(Recorder()) as recorder:
             value = tensor.at(index)
-            ops.store(target.buffer, target.place(index), ops.to_dtype(value, target.dtype))
+            ops.store(target.buffer, target.place(index), ops.to_dtype(value, target.dtype), combine)
         self._add(recorder, (target.buffer,), outer, ())
+
+    def copy(self, tensor: Tensor, out: Result) -> Stored:
+        """The tensor in memory of its own, for later nodes to write to."""
+        stored = self.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides))
+        self.write(tensor, stored)
+        return stored
+
+    def scatter(
+        self, target: Stored, sizes: Sizes, place: Callable[[Index], Index], value: Callable[[Index], Any], combine: str
+    ) -> None:
+        """Loops over sizes that write values to computed places of a tensor that was written before."""
+        outer = loop_dimensions("i", sizes)
+        index = _loop_index(outer)
+        with using(Recorder()) as recorder:
+            made = ops.to_dtype(value(index), target.dtype)
+            ops.store(target.buffer, target.place(place(index)), made, combine)
+        self._add(recorder, (target.buffer,), outer, ())
+
+    def scan(self, results: Sequence[Result], dim: int, kinds: Sequence[str], element: Callable[[Index], Any]) -> list[Stored]:
+        """Running reductions of one element function along a dimension: a result for each kind, in one nest."""
+        sizes = results[0].sizes
+        outer = loop_dimensions("i", sizes[:dim] + sizes[dim + 1 :])
+        inner = loop_dimensions("r", sizes[dim : dim + 1])
+        made = [self.new_buffer(Layout(r.dtype, r.device, r.sizes, r.strides)) for r in results]
+        with using(Recorder()) as recorder:
+            at = _loop_index(outer)
+            index = (*at[:dim], *_loop_index(inner), *at[dim:])
+            value = element(index)
+            for stored, kind in zip(made, kinds, strict=True):
+                found = ops.scan(kind, value, torch.int64 if kind.startswith("arg") else value.dtype)
+                ops.store(stored.buffer, stored.place(index), ops.to_dtype(found, stored.dtype))
+        self._add(recorder, tuple(m.buffer for m in made), outer, inner)
+        return made
 
     def reduce(
         self, out: Result, kept: Sizes, strides: Sizes, over: Sizes, kind: str, element: Callable[[Index, Index], Any]
@@ -130,7 +161,7 @@ class Builder:
         arguments, keywords = self._in_memory(arguments), self._in_memory(keywords)
         writes = tuple(m.buffer if isinstance(m, Stored) else None for m in made)
         self.program.nodes.append(
-            Extern(writes, operator, tuple(arguments), keywords, several, aliases, is_random(operator))
+            Extern(writes, operator, tuple(arguments), keywords, several, aliases, _may_draw(operator))
         )
         return made if several else made[0]
 
@@ -147,6 +178,11 @@ class Builder:
         if isinstance(value, dict):
             return {name: self._in_memory(v) for name, v in value.items()}
         return value
+
+
+def _may_draw(operator: Any) -> bool:
+    """Does a call draw random numbers? A function that is not an operator might."""
+    return is_random(operator) or not isinstance(operator, torch._ops.OpOverload)
 
 
 def _loop_index(dimensions: Dimensions) -> Index:

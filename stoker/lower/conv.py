@@ -1,4 +1,4 @@
-"""Convolutions and windows over images, with channels fastest in memory where nobody outside sees it.
+"""Convolutions, with channels fastest in memory where nobody outside sees it.
 
 In an inference graph a tensor between two operators may have any strides. Convolution libraries work on channels-last memory
 without reordering it, so a convolution asks for its input in that order, and operators behind it keep the order.
@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 
+from stoker import torch_private
 from stoker.loop.layout import Sizes, contiguous
 from stoker.loop.view import Computed, Stored, Tensor
 from stoker.lower.builder import Builder
-from stoker.lower.registry import Decline, Result, find, lower
+from stoker.lower.registry import LOWERINGS, Decline, Result, find, lower
 
 _ORDER = (0, 2, 3, 1)
 
@@ -49,11 +50,19 @@ def convolution(builder: Builder, out: Result, x: Tensor, weight: Tensor, *rest:
     return builder.call(find("convolution.default"), (image, weight, *rest), {}, result)  # type: ignore[no-any-return]
 
 
-@lower("avg_pool2d.default", "_adaptive_avg_pool2d.default", "max_pool2d_with_indices.default")
-def window(builder: Builder, out: Any, x: Tensor, *rest: Any, **options: Any) -> Any:
-    """A library call that keeps the order of its input."""
-    if not builder.free_layout or not is_channels_last(x):
-        raise Decline("a library call")
-    name = builder.origin.removeprefix("aten.")
-    keep = [replace(r, strides=channels_last(r.sizes)) for r in (out if isinstance(out, list) else [out])]
-    return builder.call(find(name), (x, *rest), options, keep if isinstance(out, list) else keep[0])
+def packed_convolution(builder: Builder, out: Result, x: Tensor, *rest: Any) -> Tensor:
+    """A convolution whose weight `stoker.passes.pack` has packed."""
+    return _packed(builder, out, torch_private.PACKED_CONVOLUTION, (_reordered(builder, x), *rest))
+
+
+def packed_convolution_add(builder: Builder, out: Result, x: Tensor, other: Tensor, *rest: Any) -> Tensor:
+    images = (_reordered(builder, x), _reordered(builder, other))
+    return _packed(builder, out, torch_private.PACKED_CONVOLUTION_ADD, (*images, *rest))
+
+
+def _packed(builder: Builder, out: Result, operator: Any, arguments: tuple[Any, ...]) -> Tensor:
+    return builder.call(operator, arguments, {}, replace(out, strides=channels_last(out.sizes)))  # type: ignore[no-any-return]
+
+
+LOWERINGS[torch_private.PACKED_CONVOLUTION] = packed_convolution
+LOWERINGS[torch_private.PACKED_CONVOLUTION_ADD] = packed_convolution_add

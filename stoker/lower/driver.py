@@ -14,13 +14,29 @@ import torch
 from torch.fx import GraphModule
 from torch.fx import Node as GraphNode
 
+from stoker.autograd.functional import run_on_copies
 from stoker.fake import FakeTensor
 from stoker.loop.layout import Layout, is_dense
 from stoker.loop.node import Program, Source
 from stoker.loop.view import Computed, Stored, Tensor
-from stoker.lower import conv, index, move, pointwise, reduce, view  # noqa: F401  (they fill the table)
-from stoker.lower.builder import Builder
-from stoker.lower.registry import LOWERINGS, Decline, Result
+from stoker.lower import (  # noqa: F401  (they fill the table)
+    activation,
+    compound,
+    conv,
+    index,
+    move,
+    pad,
+    pointwise,
+    rearrange,
+    reduce,
+    resize,
+    scan,
+    scatter,
+    view,
+    window,
+)
+from stoker.lower.builder import SUPPORTED, Builder
+from stoker.lower.registry import LOWERINGS, Decline, Result, find
 from stoker.passes.dedupe import dedupe
 from stoker.passes.prune import prune
 from stoker.shape.expr import Expr, Symbol, constant, free_symbols
@@ -62,7 +78,7 @@ def lower_graph(module: GraphModule, *, inference: bool = False) -> Program:
     needed, same = prune(module.graph), dedupe(module.graph)
     lowering = _Lowering(module, free_layout=inference)
     for node in module.graph.nodes:
-        if node in same and same[node] in lowering.values:
+        if node in same and same[node] in lowering.values and node.target is not run_on_copies:
             lowering.values[node] = lowering.values[same[node]]
         elif node in needed:
             lowering.visit(node)
@@ -150,11 +166,15 @@ class _Lowering:
         function = LOWERINGS.get(target)
         if function is not None and out is not None:
             try:
-                return function(builder, out, *arguments, **keywords)
+                result = function(builder, out, *arguments, **keywords)
+                builder.program.lowered.append(builder.origin)
+                return result
             except Decline as declined:
-                builder.declined.append((str(target), declined.reason))
+                builder.program.declined.append((builder.origin, declined.reason))
         else:
-            builder.declined.append((str(target), "it has no lowering"))
+            builder.program.declined.append((builder.origin, "it has no lowering"))
+        if target is run_on_copies:
+            return builder.call(target, arguments, keywords, out)
         if not isinstance(target, torch._ops.OpOverload):
             raise CannotLower(f"{target} is not an ATen operator")
         shares = any(r.alias_info is not None for r in target._schema.returns)
@@ -198,6 +218,8 @@ class _Lowering:
 
     def _with_strides(self, value: Tensor, out: Result) -> Stored:
         """A copy with given strides; dimensions of stride 0 are one element, shown many times."""
+        if out.dtype not in SUPPORTED:
+            return self.builder.call(find("clone.default"), (value,), {}, out)  # type: ignore[no-any-return]
         shown = self.builder.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides, False))
         self.builder.write(value, shown)
         return shown

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from stoker.loop import view
-from stoker.loop.layout import Sizes, contiguous
+from stoker.loop.layout import Layout, Sizes, contiguous
 from stoker.loop.view import Computed, Index, Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.registry import Decline, Result, lower
@@ -123,6 +123,8 @@ def reshaped(builder: Builder, x: Tensor, sizes: Sizes, strides: Sizes) -> Tenso
     """The same elements in another shape. Merging dimensions of a computed tensor would cost divisions: it is stored."""
     if x.sizes == sizes:
         return x
+    if any(size.value == 0 for size in sizes):
+        return builder.blank(Layout(x.dtype, x.device, sizes, strides))
     if isinstance(x, Computed):
         base = view.split_map(x.sizes, sizes)
         if base is not None:

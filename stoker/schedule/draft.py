@@ -75,7 +75,11 @@ class Draft:
 
 def draft_of(position: int, node: Loops) -> Draft:
     """A node alone, its outer loops in the order of the memory it writes."""
-    order = _by_stride(node.outer, _store(node).data[1])
+    store = _store(node)
+    if store.data[2]:
+        order = [d for d in node.outer if d.size.value != 1]  # places are computed: the order of the values is the one known
+    else:
+        order = _by_stride(node.outer, store.data[1])
     outer = _named("i", [d.size for d in order])
     inner = _named("r", [d.size for d in node.inner if d.size.value != 1])
     place = dict(zip((d.symbol for d in order), (d.symbol for d in outer)))

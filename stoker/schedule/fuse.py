@@ -23,6 +23,7 @@ class Refusal(Enum):
     ORDER = "the second reads elements that the first writes in other iterations"
     NOTHING_SHARED = "they share no memory access"
     SCATTER = "one of them writes to computed places"
+    SCAN = "one of them runs its inner loops in order"
 
 
 LARGEST_BODY = 500
@@ -35,6 +36,8 @@ def fuse(first: Draft, second: Draft) -> Draft | Refusal:
         return Refusal.SIZE
     if _scatters(first) or _scatters(second):
         return Refusal.SCATTER
+    if _scans(first) or _scans(second):
+        return Refusal.SCAN
     found = align(first, second)
     if found is None:
         return Refusal.RANGES
@@ -45,6 +48,10 @@ def fuse(first: Draft, second: Draft) -> Draft | Refusal:
     if not shared and not first.loads & second.loads:
         return Refusal.NOTHING_SHARED
     return joined(first, second)
+
+
+def _scans(draft: Draft) -> bool:
+    return any(i.op == "scan" for m in draft.members for i in m.node.body)
 
 
 def _scatters(draft: Draft) -> bool:

@@ -154,6 +154,8 @@ class _Assembly:
                 if self.varies[number]:
                     self.varying.add(name)
                 return number
+            case "scan":
+                return self._append(replace(i, arguments=arguments), inside=True)
             case "reduce":
                 number = self._append(replace(i, arguments=arguments), inside=True)
                 self.varies[number] = False

@@ -68,11 +68,16 @@ struct Convert<float16, double> {
 template <class To, class From>
 inline To convert(From x) { return Convert<To, From>::from(x); }
 
-// Choosing keeps bfloat16 out of arithmetic.
+// Choosing keeps bfloat16 out of arithmetic. Choosing a float16 by its bits keeps the compiler from a masked vmovsh, which some
+// assemblers refuse (binutils 2.40).
 template <class T>
 inline T choose(bool condition, T yes, T no) { return condition ? yes : no; }
 inline bfloat16 choose(bool condition, bfloat16 yes, bfloat16 no) {
   return bfloat16{condition ? yes.bits : no.bits};
+}
+inline float16 choose(bool condition, float16 yes, float16 no) {
+  const uint16_t a = bit_cast<uint16_t>(yes), b = bit_cast<uint16_t>(no), mask = -static_cast<uint16_t>(condition);
+  return bit_cast<float16>(static_cast<uint16_t>((a & mask) | (b & ~mask)));
 }
 
 // A comparison with NaN is false, so the other operand is kept only when it is a number.
@@ -148,47 +153,63 @@ inline float fma(float a, float b, float c) {
 // 2^n for whole n between -126 and 127.
 inline float power_of_two(int32_t n) { return bit_cast<float>((n + 127) << 23); }
 
-// x = n ln 2 + r with |r| <= ln 2 / 2, and e^r = 1 + r + square.
+// Adding 1.5 * 2^23 rounds to a whole number, which then stands in the low bits.
+constexpr float WHOLE = 12582912.0f;
+
+// x = n ln 2 + r with |r| <= ln 2 / 2. `shifted` has n in its low bits.
 struct Reduced {
-  float r, square;
-  int32_t n;
+  float shifted, r;
 };
-inline Reduced reduce_exponent(float x) {
-  const float shifted = fma(x, 1.44269504f, 12582912.0f);
-  const float whole = shifted - 12582912.0f;
-  float r = fma(whole, -0.693145752f, x);
-  r = fma(whole, -1.42860677e-6f, r);
-  float q = 0.0013950724387541413f;
-  q = fma(q, r, 0.008369024842977524f);
-  q = fma(q, r, 0.04166620224714279f);
-  q = fma(q, r, 0.166665181517601f);
+inline Reduced reduce_exponent(float x, float magic = WHOLE) {
+  const float shifted = fma(x, 1.44269504f, magic);
+  const float whole = shifted - magic;
+  return {shifted, fma(whole, -1.42860677e-6f, fma(whole, -0.693145752f, x))};
+}
+// (e^r - 1) / r
+inline float exp_slope(float r) {
+  float q = 0.001395440544001758f;
+  q = fma(q, r, 0.008375203236937523f);
+  q = fma(q, r, 0.04166612774133682f);
+  q = fma(q, r, 0.16666415333747864f);
   q = fma(q, r, 0.5f);
-  return {r, q * r * r, bit_cast<int32_t>(shifted) - 0x4B400000};
+  return fma(q, r, 1.0f);
 }
 
+// Twice the bias of an exponent is in the constant: each half of the sum is an exponent with its bias.
 inline float exp_of(float x) {
   const float clamped = x < -104.0f ? -104.0f : (x > 89.0f ? 89.0f : x);
-  const Reduced part = reduce_exponent(clamped);
-  const float sum = 1.0f + part.r;
-  const float lost = part.r - (sum - 1.0f);
-  const int32_t half = part.n >> 1;
-  return (sum + (part.square + lost)) * power_of_two(half) * power_of_two(part.n - half);
+  const Reduced part = reduce_exponent(clamped, WHOLE + 254.0f);
+  const int32_t both = bit_cast<int32_t>(part.shifted) - 0x4B400000;
+  const int32_t half = both >> 1;
+  const float power = fma(exp_slope(part.r), part.r, 1.0f);
+  return power * bit_cast<float>(half << 23) * bit_cast<float>((both - half) << 23);
 }
+// For x of at most 0. What is smaller than a normal number is 0, as in eager's softmax.
+inline float decay_of(float x) {
+  const float clamped = x < -87.3365f ? -87.3365f : x;
+  const Reduced part = reduce_exponent(clamped);
+  const float scale = bit_cast<float>((bit_cast<int32_t>(part.shifted) << 23) + 0x3F800000);
+  const float power = fma(exp_slope(part.r), part.r, 1.0f) * scale;
+  return x < -87.3365f ? 0.0f : power;
+}
+inline double decay_of(double x) { return std::exp(x); }
 // For |x| < 87: the exponent is added to the bits.
 inline float exp_moderate(float x) {
   const Reduced part = reduce_exponent(x);
-  return bit_cast<float>(bit_cast<int32_t>(1.0f + (part.r + part.square)) + (part.n << 23));
+  const float power = fma(exp_slope(part.r), part.r, 1.0f);
+  return bit_cast<float>(bit_cast<int32_t>(power) + (bit_cast<int32_t>(part.shifted) << 23));
 }
 inline double exp_of(double x) { return std::exp(x); }
 
 inline float expm1_of(float x) {
   const float clamped = x < -20.0f ? -20.0f : (x > 88.0f ? 88.0f : x);
   const Reduced part = reduce_exponent(clamped);
-  const float scale = power_of_two(part.n);
-  const float minus_one = part.r + part.square;
+  const int32_t n = bit_cast<int32_t>(part.shifted) - 0x4B400000;
+  const float scale = power_of_two(n);
+  const float minus_one = exp_slope(part.r) * part.r;
   const float result = fma(scale, minus_one, scale - 1.0f);
   const float large = exp_of(x);
-  return x > 87.0f ? large : (part.n == 0 ? minus_one : result);
+  return x > 87.0f ? large : (n == 0 ? minus_one : result);
 }
 inline double expm1_of(double x) { return std::expm1(x); }
 
@@ -232,6 +253,33 @@ inline float erf_of(float x) {
 }
 inline double erf_of(double x) { return std::erf(x); }
 
+// The normal distribution below x, to 1e-7: 2^q(|x|) on one side, what is left of 1 on the other. Past 6 it is 0 or 1.
+inline float normal_cdf_of(float x) {
+  const float t = std::fabs(x);
+  float q = 1.7128026286172826e-07f;
+  q = fma(q, t, -4.233776962792035e-06f);
+  q = fma(q, t, 4.135698691243306e-05f);
+  q = fma(q, t, -0.00017381527868565172f);
+  q = fma(q, t, -0.0001886971585918218f);
+  q = fma(q, t, 0.007142414804548025f);
+  q = fma(q, t, -0.052552465349435806f);
+  q = fma(q, t, -0.45919010043144226f);
+  q = fma(q, t, -1.1511073112487793f);
+  q = fma(q, t, -0.9999999403953552f);
+  const float shifted = q + WHOLE;
+  const float r = q - (shifted - WHOLE);
+  float p = 0.0013410307001322508f;
+  p = fma(p, r, 0.009676269255578518f);
+  p = fma(p, r, 0.055502962321043015f);
+  p = fma(p, r, 0.2402210235595703f);
+  p = fma(p, r, 0.6931472420692444f);
+  p = fma(p, r, 1.0000001192092896f);
+  const float scale = bit_cast<float>((bit_cast<int32_t>(shifted) << 23) + 0x3F800000);
+  const float tail = t > 6.0f ? 0.0f : p * scale;
+  return x < 0.0f ? tail : 1.0f - tail;
+}
+inline double normal_cdf_of(double x) { return 0.5 * (1.0 + std::erf(x * 0.70710678118654752440)); }
+
 inline float log_of(float x) {
   const bool tiny = x < 1.17549435e-38f;
   const float scaled = tiny ? x * 8388608.0f : x;
@@ -265,15 +313,7 @@ inline float log1p_of(float x) {
 }
 inline double log1p_of(double x) { return std::log1p(x); }
 
-// 1 / (1 + e), corrected by what the sum and the quotient lost.
-inline float sigmoid_of(float x) {
-  const float e = exp_of(-x);
-  const float sum = 1.0f + e;
-  const float lost = e > 1.0f ? 1.0f - (sum - e) : e - (sum - 1.0f);
-  const float r = 1.0f / sum;
-  const float missing = fma(-sum, r, 1.0f) - lost * r;
-  return e < 1e30f ? fma(r, missing, r) : r;
-}
+inline float sigmoid_of(float x) { return 1.0f / (1.0f + exp_of(-x)); }
 inline double sigmoid_of(double x) { return 1.0 / (1.0 + exp_of(-x)); }
 #define STOKER_LIBRARY(name) \
   template <class T> inline T name##_of(T x) { return std::name(x); }
@@ -282,5 +322,36 @@ STOKER_LIBRARY(acos) STOKER_LIBRARY(atan) STOKER_LIBRARY(sinh) STOKER_LIBRARY(co
 STOKER_LIBRARY(asinh) STOKER_LIBRARY(acosh) STOKER_LIBRARY(atanh) STOKER_LIBRARY(erfc)
 STOKER_LIBRARY(lgamma)
 #undef STOKER_LIBRARY
+
+// Shifts by less than nothing or by all bits and more leave nothing, or the sign.
+template <class T>
+inline T left_shift(T a, T b) {
+  const bool all = b < 0 || static_cast<uint64_t>(b) >= sizeof(T) * 8;
+  return all ? T(0) : static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) << (all ? 0 : b));
+}
+template <class T>
+inline T right_shift(T a, T b) {
+  constexpr int last = sizeof(T) * 8 - std::is_signed_v<T>;
+  const bool all = b < 0 || static_cast<uint64_t>(b) >= static_cast<uint64_t>(last);
+  return static_cast<T>(a >> (all ? last : static_cast<int>(b)));
+}
+
+// Where running extremes begin.
+template <class T>
+inline T lowest_of() {
+  if constexpr (std::is_floating_point_v<T>) return -std::numeric_limits<T>::infinity();
+  else return std::numeric_limits<T>::lowest();
+}
+template <class T>
+inline T highest_of() {
+  if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::infinity();
+  else return std::numeric_limits<T>::max();
+}
+// log(e^a + e^b), also where both are infinite.
+template <class T>
+inline T log_add_exp(T a, T b) {
+  const T low = minimum(a, b), high = maximum(a, b);
+  return low != high || std::isfinite(low) ? std::log1p(std::exp(low - high)) + high : b;
+}
 
 }  // namespace

@@ -14,13 +14,18 @@ import contextlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
+
+from stoker.codegen.cpp.ahead import AHEAD, requests
+from stoker.codegen.cpp.cost import cost
 from stoker.codegen.cpp.expression import expression
 from stoker.codegen.cpp.operation import TYPES, literal, operation
 from stoker.codegen.cpp.reduction import Accumulator, accumulator
+from stoker.codegen.cpp.scan import emit_scan, scan_step, scans
+from stoker.codegen.cpp.scatter import combined, combines, emit_scatter
 from stoker.codegen.writer import Writer
 from stoker.loop.body import Instruction
 from stoker.loop.index import Dimension, count, ranges_of
-from stoker.loop.op import ELEMENTWISE
 from stoker.schedule.kernel import Kernel, Phase
 from stoker.schedule.tile import Shape, position_in
 from stoker.shape.expr import Expr, symbol, text
@@ -32,8 +37,8 @@ PARALLEL_WORK = 1 << 15
 _STRIP_SYMBOL = symbol("strip")
 
 
-CHUNK = 4096
-"""Elements of an inner loop that are reduced together before they join the rest."""
+CHUNK, SHARED_CHUNK = 256, 4096
+"""Elements of an inner loop that are reduced together before they join the rest: by one thread, by several."""
 STRIP_CHUNK = 256
 """The same for the rows above a strip."""
 
@@ -59,7 +64,10 @@ class _Emitter:
         self.types = {n: i.dtype for p in kernel.phases for n, i in p.lines}
         self.reduces = {n: i for p in kernel.phases for n, i in p.lines if i.op == "reduce"}
         self.lasting = self._lasting()
+        self.asking, self.requests = requests(kernel)
         self.looks_up = any(i.op == "indirect" for p in kernel.phases for _, i in p.lines)
+        self.scan_place = ""
+        """Which element of the arrays that a scan keeps, if it keeps arrays."""
 
     def _lasting(self) -> set[int]:
         """Values made in one phase and used in another."""
@@ -85,6 +93,10 @@ class _Emitter:
             for position in range(self.kernel.sizes):
                 out.line(f"const int64_t n{position} = sizes[{position}];")
             match self.kernel.shape:
+                case Shape.PLAIN if combines(self.kernel):
+                    emit_scatter(self)
+                case _ if scans(self.kernel):
+                    emit_scan(self)
                 case Shape.PLAIN:
                     self.plain()
                 case Shape.ROWS:
@@ -98,8 +110,8 @@ class _Emitter:
 
     def work(self) -> Expr:
         """Additions in all, roughly."""
-        across = sum(_cost(i) for p in self.kernel.phases if p.across for _, i in p.lines)
-        once = sum(_cost(i) for p in self.kernel.phases if not p.across for _, i in p.lines)
+        across = sum(cost(i) for p in self.kernel.phases if p.across for _, i in p.lines)
+        once = sum(cost(i) for p in self.kernel.phases if not p.across for _, i in p.lines)
         return count(self.kernel.outer) * (count(self.kernel.inner) * across + once)
 
     def parallel(self, kind: str, clauses: str = "") -> None:
@@ -210,12 +222,14 @@ class _Emitter:
         simd = self.vectorizable(phase) and not ordered
         *outside, last = self.kernel.inner
         clauses = _clauses(reductions)
-        chunked = not outside and simd and (last.size.value is None or last.size.value > CHUNK)
+        chunk = SHARED_CHUNK if threads else CHUNK
+        chunked = not outside and simd and (last.size.value is None or last.size.value > 2 * chunk)
         if threads and not ordered and (chunked or outside):
             self.parallel("parallel for", clauses)
         if chunked:
-            self.chunks(phase, last, reductions)
+            self.chunks(phase, last, reductions, chunk)
         else:
+            self.ask(phase, "0", self.expr(last.size))
             with self.loops(tuple(outside)):
                 self.simd(simd, clauses)
                 with self.loops((last,)):
@@ -223,11 +237,22 @@ class _Emitter:
         for n, form, i in reductions:
             self.out.line(f"const {TYPES[i.dtype]} v{n} = {form.result.format(f'v{n}_acc')};")
 
-    def chunks(self, phase: Phase, last: Dimension, reductions: Reductions) -> None:
+    def ask(self, phase: Phase, start: str, end: str) -> None:
+        """Ask for what the next row reads between two positions."""
+        if phase is self.asking:
+            for buffer, place, step in self.requests:
+                name = text(AHEAD)
+                with self.out.block(f"for (int64_t {name} = {start}; {name} < {end}; {name} += {step})"):
+                    self.out.line(f"__builtin_prefetch({buffer} + ({self.expr(place)}));")
+
+    def chunks(self, phase: Phase, last: Dimension, reductions: Reductions, chunk: int) -> None:
         """A long inner loop in pieces, each reduced on its own: sums of sums lose fewer digits, and threads take pieces."""
         out, size = self.out, self.expr(last.size)
-        with out.block(f"for (int64_t chunk = 0; chunk < {size}; chunk += {CHUNK})"):
-            out.line(f"const int64_t chunk_end = minimum<int64_t>(chunk + {CHUNK}, {size});")
+        whole = last.size.value is not None and last.size.value % chunk == 0
+        with out.block(f"for (int64_t chunk = 0; chunk < {size}; chunk += {chunk})"):
+            end = f"chunk + {chunk}" if whole else f"minimum<int64_t>(chunk + {chunk}, {size})"
+            out.line(f"const int64_t chunk_end = {end};")
+            self.ask(phase, "chunk", "chunk_end")
             for n, form, _ in reductions:
                 for suffix, kind, start in form.variables:
                     out.line(f"{kind} v{n}_part{suffix} = {start};")
@@ -328,7 +353,7 @@ class _Emitter:
                     words = f"{arguments[0]} ? {words} : {literal(0, i.dtype)}"
             case "store":
                 buffer, index, combine = i.data
-                self.store(f"{buffer}[{self.expr(index)}]", arguments[0], combine)
+                self.store(f"{buffer}[{self.expr(index)}]", arguments[0], combine, i.dtype)
                 return
             case "constant":
                 words = literal(i.data, i.dtype)
@@ -344,18 +369,16 @@ class _Emitter:
                 out.line(f"outside |= {reached};")
                 out.line(f"const int64_t {result} = {result}_bad ? 0 : {wrapped};")
                 return
+            case "scan":
+                words = scan_step(self, number, i, arguments[0])
             case "to_dtype":
                 words = f"convert<{kind}>({arguments[0]})"
             case _:
                 words = operation(i.op, i.dtype, self.types[i.arguments[0]], arguments)
         out.line(f"const {kind} v{number} = {words};")
 
-    def store(self, place: str, value: str, combine: str | None) -> None:
-        if combine == "add":
-            self.out.line("#pragma omp atomic")
-            self.out.line(f"{place} += {value};")
-        else:
-            self.out.line(f"{place} = {value};")
+    def store(self, place: str, value: str, combine: str | None, dtype: torch.dtype) -> None:
+        self.out.line(f"{place} = {combined(place, value, combine, dtype)};")
 
     def combine(self, number: int, i: Instruction, value: str, strip: str, name: str) -> None:
         form = accumulator(i.data, i.dtype, self.types[i.arguments[0]])
@@ -372,8 +395,3 @@ def _clauses(reductions: Reductions, name: str = "acc") -> str:
     return "".join(
         f" reduction({sign}: v{n}_{name}{suffix})" for n, form, _ in reductions for sign, suffix in form.clause
     )
-
-
-def _cost(i: Instruction) -> int:
-    operation = ELEMENTWISE.get(i.op)
-    return operation.cost if operation is not None else int(i.op in ("load", "store"))

@@ -43,6 +43,9 @@ _OPERATIONS: dict[str, str] = {
     "minimum": "minimum({0}, {1})",
     "maximum": "maximum({0}, {1})",
     "relu": "{0} < {t}(0) ? {t}(0) : {0}",
+    "copysign": "std::copysign({0}, {1})",
+    "left_shift": "left_shift({0}, {1})",
+    "right_shift": "right_shift({0}, {1})",
     "pow": "std::pow({0}, {1})",
     "atan2": "std::atan2({0}, {1})",
     "eq": "{0} == {1}",
@@ -61,6 +64,7 @@ _OPERATIONS: dict[str, str] = {
 }
 _CALLED = """
 exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma sigmoid
+decay normal_cdf
 """
 OPERATIONS: dict[str, str] = _OPERATIONS | {name: name + "_of({0})" for name in _CALLED.split()}
 
@@ -71,9 +75,6 @@ _FOR_TYPE: dict[tuple[str, torch.dtype], str] = {
     ("abs", torch.int8): "{0} < 0 ? -{0} : {0}",
     ("abs", torch.int16): "{0} < 0 ? -{0} : {0}",
 }
-
-VECTORIZED = frozenset(["exp", "sigmoid", "log", "log2", "log10", "log1p", "expm1", "tanh", "erf", "sin", "cos"])
-"""Functions that header.h computes without calling the C library, in float."""
 
 
 def operation(name: str, dtype: torch.dtype, argument_dtype: torch.dtype, arguments: list[str]) -> str:

@@ -37,7 +37,7 @@ def flash_cpu(q: FakeTensor, k: FakeTensor, v: FakeTensor, *rest: Any, **others:
     saved = torch.float64 if m.dtype is torch.float64 else torch.float32
     rows = (batch, length, heads)
     sums = meta_of(saved, (batch, heads, length), _transposed(rows), m.device)
-    return _inside(m, (batch, heads, length, v.meta.sizes[3])), sums
+    return _like(m, (batch, heads, length, v.meta.sizes[3])), sums
 
 
 def _transposed(rows: tuple[Size, ...]) -> tuple[Size, ...]:

@@ -138,12 +138,19 @@ def scatter(x: FakeTensor, dim: int, index: FakeTensor, src: Any, *rest: Any, **
     return meta_of(m.dtype, m.sizes, None, m.device)
 
 
-@rule("index_add", "index_reduce", "index_fill")
-def placed(x: FakeTensor, *rest: Any, **others: Any) -> Meta:
+@rule("index_fill")
+def filled(x: FakeTensor, *rest: Any, **others: Any) -> Meta:
     """A copy of x with elements changed."""
     if any(isinstance(r, FakeTensor) and r.meta.device != x.meta.device and r.meta.sizes for r in rest):
         raise Decline
     return _like(x)
+
+
+@rule("index_add", "index_reduce")
+def placed(x: FakeTensor, *rest: Any, **others: Any) -> Meta:
+    """The same, but contiguous on the CPU."""
+    made = filled(x, *rest)
+    return meta_of(made.dtype, made.sizes, None, made.device) if made.device.type == "cpu" else made
 
 
 @rule("index_copy", "masked_scatter")

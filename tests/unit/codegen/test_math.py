@@ -68,3 +68,21 @@ def test_close_to_eager(name: str) -> None:
     far = np.minimum(distance(mine, eager), distance(mine, truth))
     worst = int(far.argmax())
     assert far.max() <= 2, f"{name}({x[worst]!r}): {mine[worst]!r}, eager {eager[worst]!r}, {far.max()} apart"
+
+
+def test_decay_is_exp_without_the_smallest() -> None:
+    x = -np.abs(np.concatenate([np.random.default_rng(0).normal(0, s, 100_000) for s in (0.1, 5, 60)])).astype(
+        np.float32
+    )
+    mine, truth = run("decay", x), np.exp(x.astype(np.float64)).astype(np.float32)
+    small = truth < np.finfo(np.float32).smallest_normal
+    assert distance(mine, truth)[~small].max() <= 2
+    assert (mine[small & (x < -87.34)] == 0).all()
+    assert np.isnan(run("decay", np.array([np.nan, -np.inf], dtype=np.float32))).tolist() == [True, False]
+
+
+def test_normal_cdf() -> None:
+    x = np.concatenate([np.linspace(-8, 8, 400_001), [-np.inf, np.inf, 0.0, -0.0]]).astype(np.float32)
+    mine, truth = run("normal_cdf", x), torch.special.ndtr(torch.from_numpy(x).double()).numpy()
+    assert np.abs(mine - truth).max() < 1.5e-7
+    assert np.isnan(run("normal_cdf", np.array([np.nan], dtype=np.float32))).all()

@@ -1,0 +1,118 @@
+"""Kernels that combine values with what is in memory, at computed places.
+
+Several iterations may meet in one place, so they run in the order of the program, as eager's do: the result does not depend on
+threads. Threads share a loop along which places are certainly different, if there is one: the store's index is linear in it,
+and nothing computed depends on it.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+
+from stoker.codegen.cpp.operation import TYPES
+from stoker.loop.body import Instruction
+from stoker.loop.index import Dimension, coefficient, ranges_of
+from stoker.schedule.kernel import Kernel
+from stoker.shape.expr import Expr, Symbol, free_symbols
+from stoker.shape.prove import bounds
+
+SHARE = 64
+"""Iterations of the shared loop that a thread takes at a time."""
+_HALF = (torch.float16, torch.bfloat16)
+_FORMS = {"add": "{0} + {1}", "mul": "{0} * {1}", "max": "maximum({0}, {1})", "min": "minimum({0}, {1})"}
+
+
+def combines(kernel: Kernel) -> bool:
+    """Does the kernel combine with what is in memory?"""
+    return any(i.op == "store" and i.data[2] for p in kernel.phases for _, i in p.lines)
+
+
+def combined(place: str, value: str, combine: str | None, dtype: torch.dtype) -> str:
+    """What to store at a place."""
+    if combine is None or combine == "set":
+        return value
+    if dtype is torch.bool:
+        return f"{place} {'|' if combine in ('add', 'max') else '&'} {value}"
+    if dtype in _HALF:
+        return f"convert<{TYPES[dtype]}>({_FORMS[combine].format(f'convert<float>({place})', f'convert<float>({value})')})"
+    return _FORMS[combine].format(place, value)
+
+
+def emit_scatter(emitter: Any) -> None:
+    """The loops of the kernel, in order; one of them in pieces that threads share."""
+    kernel: Kernel = emitter.kernel
+    (phase,) = kernel.phases
+    shared = _certain(kernel)
+    with ExitStack() as stack:
+        if shared is not None:
+            size = emitter.expr(shared.size)
+            emitter.parallel("parallel for")
+            stack.enter_context(emitter.out.block(f"for (int64_t piece = 0; piece < {size}; piece += {SHARE})"))
+            emitter.out.line(f"const int64_t piece_end = minimum<int64_t>(piece + {SHARE}, {size});")
+        for loop in kernel.outer:
+            limits = ("piece", "piece_end") if loop is shared else ("0", None)
+            if loop is shared and loop is kernel.outer[-1]:
+                emitter.simd(True)
+            stack.enter_context(emitter.out.block(emitter.head(loop, *limits)))
+        emitter.lines(phase)
+
+
+def _certain(kernel: Kernel) -> Dimension | None:
+    """A loop whose iterations write to different places whatever was computed; the innermost, if several are."""
+    lines = [i for p in kernel.phases for _, i in p.lines]
+    varying = _computed(lines)
+    (index,) = {i.data[1] for i in lines if i.op == "store"}
+    for loop in reversed(kernel.outer):
+        step = coefficient(index, loop.symbol)
+        if step is None or not step.value or any(loop.symbol in varying[s] for s in free_symbols(index) if s in varying):
+            continue
+        if _apart(index, loop, step.value, kernel):
+            return loop
+    return None
+
+
+def _computed(lines: list[Instruction]) -> dict[Symbol, frozenset[Symbol]]:
+    """For each computed index: the loops that it depends on."""
+    depends: list[frozenset[Symbol]] = []
+    found: dict[Symbol, frozenset[Symbol]] = {}
+    for i in lines:
+        own: frozenset[Symbol] = frozenset().union(*(depends[a] for a in i.arguments))
+        if i.op in ("load", "index"):
+            for symbol in free_symbols(i.data[1] if i.op == "load" else i.data):
+                own |= found.get(symbol, frozenset({symbol}))
+        if i.op == "indirect":
+            found[i.data[0]] = own
+        depends.append(own)
+    return found
+
+
+def _apart(index: Expr, loop: Dimension, step: int, kernel: Kernel) -> bool:
+    """Do the other terms of the index move it by multiples of the loop's whole reach, or by less than its step?"""
+    size = loop.size.value
+    if size is None:
+        return False
+    reach = abs(step) * size
+    inside = 0
+    known: dict[Symbol, Any] = dict(ranges_of(kernel.outer))
+    for monomial, factor in index.terms:
+        if loop.symbol in monomial:
+            continue
+        if factor % reach == 0:
+            continue
+        within = bounds(_term(monomial, factor), known)
+        if within.low < 0 or within.high == float("inf"):
+            return False
+        inside += int(within.high)
+    return inside < abs(step)
+
+
+def _term(monomial: Any, factor: int) -> Expr:
+    total: Any = factor
+    for atom in monomial:
+        total = atom * total
+    return total  # type: ignore[no-any-return]
+
+

@@ -1,0 +1,240 @@
+"""Elementwise operators that are a few loop operations, rounded once as eager's kernels round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from stoker.loop.handler import ops
+from stoker.loop.view import Tensor
+from stoker.lower.builder import Builder
+from stoker.lower.operand import compute_dtype, elementwise, number
+from stoker.lower.reduce import reduced
+from stoker.lower.registry import Decline, Result, lower
+
+INFINITY = float("inf")
+
+
+def _like(value: Any, constant: Any) -> Any:
+    return ops.constant(constant, value.dtype)
+
+
+def _formula(*names: str, cost: int = 4, last: Any = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function of loop values for operators whose arguments are all operands; `last` stands for the last if it is
+    not given."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        def lowering(builder: Builder, out: Result, *operands: Any) -> Any:
+            given = operands if last is None or len(operands) > 1 else (*operands, last)
+            return elementwise(builder, out, given, function, cost=cost)
+
+        lower(*names)(lowering)
+        return function
+
+    return register
+
+
+@_formula("fmax.default")
+def fmax(a: Any, b: Any) -> Any:
+    if not a.dtype.is_floating_point:
+        return ops.maximum(a, b)
+    return ops.where(ops.isnan(a), b, ops.where(ops.isnan(b), a, ops.maximum(a, b)))
+
+
+@_formula("fmin.default")
+def fmin(a: Any, b: Any) -> Any:
+    if not a.dtype.is_floating_point:
+        return ops.minimum(a, b)
+    return ops.where(ops.isnan(a), b, ops.where(ops.isnan(b), a, ops.minimum(a, b)))
+
+
+@_formula("heaviside.default")
+def heaviside(x: Any, at_zero: Any) -> Any:
+    zero = _like(x, 0)
+    return ops.where(ops.eq(x, zero), at_zero, ops.to_dtype(ops.gt(x, zero), x.dtype))
+
+
+@_formula("_prelu_kernel.default")
+def prelu(x: Any, weight: Any) -> Any:
+    return ops.where(ops.gt(x, _like(x, 0)), x, ops.mul(weight, x))
+
+
+@lower("_prelu_kernel_backward.default")
+def prelu_backward(builder: Builder, out: list[Result], gradient: Tensor, x: Tensor, weight: Tensor) -> list[Any]:
+    def positive(v: Any) -> Any:
+        return ops.gt(v, _like(v, 0))
+
+    return [
+        elementwise(
+            builder, out[0], [gradient, x, weight], lambda g, v, w: ops.where(positive(v), g, ops.mul(w, g)), cost=3
+        ),
+        elementwise(
+            builder, out[1], [gradient, x], lambda g, v: ops.where(positive(v), _like(v, 0), ops.mul(v, g)), cost=3
+        ),
+    ]
+
+
+@_formula("hardshrink.default", last=0.5)
+def hardshrink(x: Any, limit: Any) -> Any:
+    near = ops.bitwise_and(ops.ge(x, ops.neg(limit)), ops.le(x, limit))
+    return ops.where(near, _like(x, 0), x)
+
+
+@_formula("hardshrink_backward.default", "softshrink_backward.default")
+def shrink_backward(gradient: Any, x: Any, limit: Any) -> Any:
+    near = ops.bitwise_and(ops.ge(x, ops.neg(limit)), ops.le(x, limit))
+    return ops.where(near, _like(x, 0), gradient)
+
+
+@_formula("softshrink.default", last=0.5)
+def softshrink(x: Any, limit: Any) -> Any:
+    above, below = ops.gt(x, limit), ops.lt(x, ops.neg(limit))
+    rest = ops.mul(x, _like(x, 0))  # not 0: what is no number stays so
+    return ops.where(above, ops.sub(x, limit), ops.where(below, ops.add(x, limit), rest))
+
+
+@_formula("logaddexp.default", cost=50)
+def logaddexp(a: Any, b: Any) -> Any:
+    same = ops.bitwise_and(ops.eq(a, b), ops.isinf(a))
+    away = ops.neg(ops.abs(ops.sub(a, b)))
+    return ops.where(same, a, ops.add(ops.maximum(a, b), ops.log1p(ops.exp(away))))
+
+
+@_formula("copysign.Tensor")
+def copysign(a: Any, b: Any) -> Any:
+    return ops.copysign(a, b)
+
+
+def _question(*names: str) -> Callable[[Callable[[Any], Any]], Callable[..., Any]]:
+    """Register a question about each element."""
+
+    def register(function: Callable[[Any], Any]) -> Callable[..., Any]:
+        def lowering(builder: Builder, out: Result, x: Tensor) -> Any:
+            return elementwise(builder, out, [x], function, compute_dtype(x.dtype))
+
+        lower(*names)(lowering)
+        return function
+
+    return register
+
+
+@_question("isposinf.default")
+def isposinf(x: Any) -> Any:
+    return ops.eq(x, _like(x, INFINITY)) if x.dtype.is_floating_point else ops.constant(False, torch.bool)
+
+
+@_question("isneginf.default")
+def isneginf(x: Any) -> Any:
+    return ops.eq(x, _like(x, -INFINITY)) if x.dtype.is_floating_point else ops.constant(False, torch.bool)
+
+
+@_question("signbit.default")
+def signbit(x: Any) -> Any:
+    if not x.dtype.is_floating_point:
+        return ops.lt(x, _like(x, 0))
+    return ops.lt(ops.copysign(_like(x, 1.0), x), _like(x, 0.0))
+
+
+@lower("nan_to_num.default")
+def nan_to_num(builder: Builder, out: Result, x: Tensor, nan: Any = None, high: Any = None, low: Any = None) -> Any:
+    if not out.dtype.is_floating_point:
+        return elementwise(builder, out, [x], lambda v: v)
+    limits = torch.finfo(out.dtype)
+    top, bottom = limits.max if high is None else high, limits.min if low is None else low
+
+    def function(v: Any) -> Any:
+        v = ops.where(ops.isnan(v), _like(v, 0.0 if nan is None else float(nan)), v)
+        v = ops.where(ops.eq(v, _like(v, INFINITY)), _like(v, float(top)), v)
+        return ops.where(ops.eq(v, _like(v, -INFINITY)), _like(v, float(bottom)), v)
+
+    return elementwise(builder, out, [x], function, cost=6)
+
+
+@lower("native_dropout_backward.default")
+def dropout_backward(builder: Builder, out: Result, gradient: Tensor, mask: Tensor, scale: float) -> Any:
+    dtype = compute_dtype(out.dtype)
+
+    def function(g: Any, kept: Any) -> Any:
+        return ops.mul(g, ops.mul(kept, number(scale, dtype)))
+
+    return elementwise(builder, out, [gradient, mask], function, dtype)
+
+
+_SHIFTS = "bitwise_left_shift bitwise_right_shift __lshift__ __rshift__"
+
+
+@lower(*(f"{name}.{overload}" for name in _SHIFTS.split() for overload in ("Tensor", "Scalar", "Tensor_Scalar")))
+def shift(builder: Builder, out: Result, a: Any, b: Any) -> Any:
+    if out.dtype.is_floating_point or out.dtype is torch.bool:
+        raise Decline("shifts of numbers that are not whole")
+    name = "left_shift" if "left" in builder.origin or "lshift" in builder.origin else "right_shift"
+    return elementwise(builder, out, [a, b], lambda x, y: getattr(ops, name)(x, y))
+
+
+@lower("floor_divide.default")
+def floor_divide(builder: Builder, out: Result, a: Any, b: Any) -> Any:
+    return elementwise(builder, out, [a, b], lambda x, y: ops.floor_divide(x, y), cost=8)
+
+
+@lower("aminmax.default")
+def aminmax(builder: Builder, out: list[Result], x: Tensor, *, dim: Any = None, keepdim: bool = False) -> list[Any]:
+    if any(size.value == 0 for size in x.sizes):
+        raise Decline("nothing to choose from: the library raises the right error")
+    convert = lambda v: ops.to_dtype(v, compute_dtype(x.dtype))  # noqa: E731
+    return [reduced(builder, r, x, dim, keepdim, kind, convert) for r, kind in zip(out, ("min", "max"))]
+
+
+@lower("count_nonzero.default", "count_nonzero.dim_IntList")
+def count_nonzero(builder: Builder, out: Result, x: Tensor, dims: Any = None) -> Any:
+    return reduced(
+        builder, out, x, dims, False, "sum", lambda v: ops.to_dtype(ops.to_dtype(v, torch.bool), torch.int64)
+    )
+
+
+@lower("nansum.default")
+def nansum(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    def prepare(v: Any) -> Any:
+        v = ops.to_dtype(v, compute_dtype(out.dtype))
+        return ops.where(ops.isnan(v), _like(v, 0.0), v) if v.dtype.is_floating_point else v
+
+    return reduced(builder, out, x, dims, keepdim, "sum", prepare)
+
+
+def _norm(builder: Builder, out: Result, x: Tensor, order: Any, dims: Any, keepdim: bool) -> Any:
+    if not out.dtype.is_floating_point or not x.dtype.is_floating_point or any(s.value == 0 for s in x.sizes):
+        raise Decline("a norm that the library knows better")
+    dtype = compute_dtype(out.dtype)
+    wide = Result(dtype, out.device, out.sizes, out.strides)
+
+    def total(kind: str, prepare: Callable[[Any], Any]) -> Any:
+        return reduced(builder, wide, x, dims, keepdim, kind, lambda v: prepare(ops.to_dtype(v, dtype)))
+
+    match order:
+        case 2:
+            squares = total("sum", lambda v: ops.mul(v, v))
+            return elementwise(builder, out, [squares], lambda v: ops.sqrt(v), cost=4)
+        case 1:
+            made = total("sum", lambda v: ops.abs(v))
+        case 0:
+            made = total("sum", lambda v: ops.to_dtype(ops.ne(v, _like(v, 0.0)), dtype))
+        case _ if order == INFINITY:
+            made = total("max", lambda v: ops.abs(v))
+        case _ if order == -INFINITY:
+            made = total("min", lambda v: ops.abs(v))
+        case _:
+            raise Decline("a norm of an uncommon order")
+    return elementwise(builder, out, [made], lambda v: v)
+
+
+@lower("linalg_vector_norm.default")
+def vector_norm(
+    builder: Builder, out: Result, x: Tensor, order: Any = 2, dims: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
+    return _norm(builder, out, x, order, dims, keepdim)
+
+
+@lower("norm.ScalarOpt_dim")
+def norm(builder: Builder, out: Result, x: Tensor, order: Any, dims: Any, keepdim: bool = False) -> Any:
+    return _norm(builder, out, x, 2 if order is None else order, dims, keepdim)

@@ -1,0 +1,44 @@
+"""Padding by what is near the border: reflected, or repeated. Padding with a constant is in `move`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stoker.loop.view import Index, Tensor
+from stoker.lower.builder import Builder
+from stoker.lower.operand import require_supported
+from stoker.lower.registry import Decline, Result, lower
+from stoker.shape.expr import Expr, as_expr, constant, maximum, minimum
+
+
+def _reflected(i: Expr, size: Expr) -> Expr:
+    """Mirrored at the first and the last element."""
+    away = maximum(i, -1 * i)
+    return minimum(away, 2 * size - 2 - away)
+
+
+def _repeated(i: Expr, size: Expr) -> Expr:
+    return minimum(maximum(i, constant(0)), size - 1)
+
+
+def _padding(at_border: Callable[[Expr, Expr], Expr]) -> Callable[..., Any]:
+    def lowering(builder: Builder, out: Result, x: Tensor, amounts: Any) -> Tensor:
+        require_supported(x.dtype)
+        if any(size.value == 0 for size in (*x.sizes, *out.sizes)):
+            raise Decline("an empty tensor")
+        rank = len(x.sizes)
+        before = {rank - 1 - position // 2: as_expr(amounts[position]) for position in range(0, len(amounts), 2)}
+
+        def element(at: Index) -> Any:
+            inside = (at_border(i - before[d], x.sizes[d]) if d in before else i for d, i in enumerate(at))
+            return x.at(tuple(inside))
+
+        return builder.compute(out, element, [x], cost=4)
+
+    return lowering
+
+
+for _rank in ("1d", "2d", "3d"):
+    lower(f"reflection_pad{_rank}.default")(_padding(_reflected))
+    lower(f"replication_pad{_rank}.default")(_padding(_repeated))

@@ -1,0 +1,43 @@
+"""Cumulative operators: scans along one dimension, accumulated in the type eager accumulates in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from stoker.loop.handler import ops
+from stoker.loop.view import Stored, Tensor
+from stoker.lower.builder import Builder
+from stoker.lower.operand import compute_dtype, require_supported
+from stoker.lower.registry import Decline, Result, lower
+from stoker.lower.view import dimension
+
+_WIDER = {torch.float32: torch.float64, torch.float16: torch.float32, torch.bfloat16: torch.float32}
+
+
+def _scanned(
+    builder: Builder, out: list[Result], x: Tensor, dim: int, kinds: list[str], dtype: torch.dtype
+) -> list[Stored]:
+    require_supported(x.dtype, *(result.dtype for result in out))
+    if not x.sizes:
+        raise Decline("a tensor without dimensions")
+    return builder.scan(out, dimension(dim, len(x.sizes)), kinds, lambda at: ops.to_dtype(x.at(at), dtype))
+
+
+@lower("cumsum.default", "cumprod.default", "logcumsumexp.default")
+def cumulative(builder: Builder, out: Result, x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    name = builder.origin.removeprefix("aten.").split(".")[0]
+    kind = {"cumsum": "sum", "cumprod": "prod", "logcumsumexp": "logaddexp"}[name]
+    if out.dtype is torch.bool:
+        raise Decline("sums of truth values that stay truth values")
+    rounded = x
+    if out.dtype is not x.dtype:  # eager converts first, and rounds there
+        rounded = builder.compute(out, lambda at: ops.to_dtype(x.at(at), out.dtype), [x])
+    return _scanned(builder, [out], rounded, dim, [kind], _WIDER.get(out.dtype, out.dtype))[0]
+
+
+@lower("cummax.default", "cummin.default")
+def extreme_so_far(builder: Builder, out: list[Result], x: Tensor, dim: int) -> list[Stored]:
+    kind = builder.origin.removeprefix("aten.cum").split(".")[0]
+    return _scanned(builder, out, x, dim, [kind, f"arg{kind}"], compute_dtype(x.dtype))

@@ -1,0 +1,212 @@
+"""Writing to computed places: a copy of the tensor, then loops over the values that store into it or combine with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from stoker.loop.handler import ops
+from stoker.loop.layout import Sizes
+from stoker.loop.view import Index, Stored, Tensor
+from stoker.lower.builder import Builder
+from stoker.lower.operand import broadcast_index, compute_dtype, is_tensor, number, require_supported
+from stoker.lower.registry import Decline, Result, lower
+from stoker.lower.view import dimension
+from stoker.shape.expr import Expr, as_expr, constant
+from stoker.shape.symnode import expr_of
+
+_HALF = (torch.float16, torch.bfloat16)
+
+
+def _chosen(places: Tensor, at: Index, size: Expr) -> Expr:
+    return ops.indirect(ops.to_dtype(places.at(at), torch.int64), size)  # type: ignore[no-any-return]
+
+
+def _value(source: Any, at: Index, sizes: Sizes, dtype: torch.dtype) -> Any:
+    if not is_tensor(source):
+        return number(source, dtype)
+    return source.at(broadcast_index(at, source.sizes, sizes))
+
+
+def _along(
+    builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, source: Any, combine: str
+) -> Tensor:
+    """result[..., places[i], ...] = source[i], for each i in the indices' own sizes."""
+    require_supported(out.dtype, *([source.dtype] if is_tensor(source) else []))
+    if not x.sizes or len(places.sizes) != len(x.sizes):
+        raise Decline("a tensor without dimensions")
+    dim = dimension(dim, len(x.sizes))
+    base = builder.copy(x, _accumulating(out, combine))
+
+    def place(at: Index) -> Index:
+        return (*at[:dim], _chosen(places, at, x.sizes[dim]), *at[dim + 1 :])
+
+    def value(at: Index) -> Any:
+        return source.at(at) if is_tensor(source) else number(source, out.dtype)
+
+    builder.scatter(base, places.sizes, place, value, combine)
+    return _rounded(builder, base, out)
+
+
+def _accumulating(out: Result, combine: str) -> Result:
+    """Sums of half precision are made in float32, and rounded once, as eager's are."""
+    return replace(out, dtype=compute_dtype(out.dtype)) if combine in ("add", "mul") else out
+
+
+def _rounded(builder: Builder, base: Stored, out: Result) -> Tensor:
+    if base.dtype is out.dtype:
+        return base
+    return builder.compute(out, lambda at: ops.to_dtype(base.at(at), out.dtype), [base])
+
+
+@lower("scatter.src", "scatter_add.default")
+def scatter(builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, source: Tensor) -> Tensor:
+    combine = "add" if "scatter_add" in builder.origin else "set"
+    return _along(builder, out, x, dim, places, source, combine)
+
+
+_REDUCTIONS = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min"}
+
+
+@lower("scatter.reduce", "scatter_reduce.two")
+def scatter_reduce(
+    builder: Builder,
+    out: Result,
+    x: Tensor,
+    dim: int,
+    places: Tensor,
+    source: Tensor,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Tensor:
+    if not include_self or reduce not in _REDUCTIONS:
+        raise Decline("the elements that are replaced do not count, or their mean is asked for")
+    return _along(builder, out, x, dim, places, source, _REDUCTIONS[reduce])
+
+
+def _rows(x: Tensor, dim: int, places: Tensor) -> tuple[int, Sizes]:
+    """The dimension, and the sizes of what the indices along it choose."""
+    if not x.sizes or len(places.sizes) > 1:
+        raise Decline("a tensor without dimensions")
+    dim = dimension(dim, len(x.sizes))
+    count = places.sizes[0] if places.sizes else constant(1)
+    return dim, (*x.sizes[:dim], count, *x.sizes[dim + 1 :])
+
+
+@lower("index_add.default", "index_copy.default", "index_fill.int_Scalar", "index_fill.int_Tensor")
+def index_rows(
+    builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, source: Any, *, alpha: Any = 1
+) -> Tensor:
+    """Whole slices, chosen by a vector of indices."""
+    require_supported(out.dtype, *([source.dtype] if is_tensor(source) else []))
+    dim, sizes = _rows(x, dim, places)
+    if is_tensor(source) and source.sizes and len(source.sizes) != len(sizes):
+        raise Decline("values of another rank")
+    if alpha != 1 and out.dtype in (torch.bool, *_HALF):
+        raise Decline("a product that is rounded")
+    combine = "add" if "index_add" in builder.origin else "set"
+    base = builder.copy(x, _accumulating(out, combine))
+
+    def place(at: Index) -> Index:
+        chosen = (at[dim],) if places.sizes else ()
+        return (*at[:dim], _chosen(places, chosen, x.sizes[dim]), *at[dim + 1 :])
+
+    def value(at: Index) -> Any:
+        made = ops.to_dtype(_value(source, at, sizes, out.dtype), out.dtype)
+        return made if alpha == 1 else ops.mul(made, number(alpha, out.dtype))
+
+    builder.scatter(base, sizes, place, value, combine)
+    return _rounded(builder, base, out)
+
+
+@lower("index_put.default", "_unsafe_index_put.default")
+def index_put(
+    builder: Builder, out: Result, x: Tensor, indices: Any, values: Tensor, accumulate: bool = False
+) -> Tensor:
+    """x[indices] = values, or += values."""
+    given = [(d, i) for d, i in enumerate(indices) if i is not None]
+    if not given or any(i.dtype not in (torch.int64, torch.int32) for _, i in given):
+        raise Decline("a mask chooses a number of elements that depends on data")
+    require_supported(out.dtype, values.dtype)
+    dims = [d for d, _ in given]
+    if dims != list(range(dims[0], dims[0] + len(dims))):
+        raise Decline("indices apart from each other")
+    shape = _broadcast([i.sizes for _, i in given])
+    first, rank = dims[0], len(shape)
+    sizes = (*x.sizes[:first], *shape, *x.sizes[first + len(dims) :])
+    if len(values.sizes) > len(sizes):
+        raise Decline("values of a higher rank than the places")
+    base = builder.copy(x, out)
+
+    def place(at: Index) -> Index:
+        where = at[first : first + rank]
+        found = [_chosen(i, broadcast_index(where, i.sizes, shape), x.sizes[d]) for d, i in given]
+        return (*at[:first], *found, *at[first + rank :])
+
+    builder.scatter(base, sizes, place, lambda at: _value(values, at, sizes, out.dtype), "add" if accumulate else "set")
+    return base
+
+
+def _broadcast(shapes: list[Sizes]) -> Sizes:
+    rank = max(map(len, shapes))
+    result = [constant(1)] * rank
+    for shape in shapes:
+        for d, size in enumerate(shape, rank - len(shape)):
+            if size.value != 1:
+                result[d] = size
+    return tuple(result)
+
+
+@lower("diagonal_scatter.default")
+def diagonal_scatter(
+    builder: Builder, out: Result, x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
+    require_supported(out.dtype, source.dtype)
+    rank = len(x.sizes)
+    a, b = dimension(dim1, rank), dimension(dim2, rank)
+    kept = [d for d in range(rank) if d not in (a, b)]
+    base = builder.copy(x, out)
+    strides = (*(base.strides[d] for d in kept), base.strides[a] + base.strides[b])
+    start = base.offset + base.strides[a] * max(-offset, 0) + base.strides[b] * max(offset, 0)
+    target = Stored(base.buffer, base.dtype, base.device, source.sizes, strides, start)
+    builder.write(source, target, "set")
+    return base
+
+
+def _in_eagers_memory(builder: Builder, x: Tensor) -> tuple[Stored, Expr]:
+    """The tensor in memory that lies as eager's does, and where eager's memory begins, seen from it."""
+    fake = builder.operands[0].meta
+    stored = builder.store(x)
+    strides = tuple(_size(s) for s in fake.strides)
+    if any(a is not b and s.value != 1 for a, b, s in zip(stored.strides, strides, stored.sizes)):
+        raise Decline("its memory lies in another way than eager's")
+    return stored, stored.offset - _size(fake.offset)
+
+
+def _size(value: Any) -> Expr:
+    return expr_of(value) if isinstance(value, torch.SymInt) else as_expr(value)  # type: ignore[no-any-return]
+
+
+@lower("as_strided.default")
+def as_strided(builder: Builder, out: Result, x: Tensor, size: Any, stride: Any, offset: Any = None) -> Tensor:
+    stored, start = _in_eagers_memory(builder, x)
+    at = stored.offset if offset is None else start + as_expr(offset)
+    return Stored(stored.buffer, stored.dtype, stored.device, out.sizes, tuple(as_expr(s) for s in stride), at)
+
+
+@lower("as_strided_scatter.default")
+def as_strided_scatter(
+    builder: Builder, out: Result, x: Tensor, source: Tensor, size: Any, stride: Any, offset: Any = None
+) -> Tensor:
+    require_supported(out.dtype, source.dtype)
+    fake = builder.operands[0].meta
+    at = as_expr(0) if offset is None else as_expr(offset) - _size(fake.offset)
+    if tuple(_size(s) for s in fake.strides) != out.strides:
+        raise Decline("its result lies in another way than it does")
+    base = builder.copy(x, out)
+    strides = tuple(as_expr(s) for s in stride)
+    builder.write(source, Stored(base.buffer, base.dtype, base.device, source.sizes, strides, at), "set")
+    return base
