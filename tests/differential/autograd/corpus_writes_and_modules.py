@@ -352,3 +352,19 @@ def out_alias_two_inputs(compiled):
     a, b, c = compiled(lambda x: (x.t(), x.view(-1)[2:], x[1].unsqueeze(0)))(x)
     (a.sum() + b.square().sum() + c.exp().sum()).backward()
     return [a, b, c, a._base is x, b._base is x]
+
+
+@program
+def autocast_norms(compiled):
+    """bfloat16 through norms whose parameters are float32."""
+    norms = nn.ModuleList([nn.LayerNorm(4), nn.GroupNorm(2, 8), nn.BatchNorm1d(8), nn.RMSNorm(4)])
+    x = leaf(3, 8, 4)
+
+    def through(x):
+        for norm in norms:
+            x = norm(x.bfloat16())
+        return x
+
+    y = compiled(through)(x)
+    y.float().sum().backward()
+    return [y, x.grad]

@@ -58,11 +58,13 @@ def test_program(name: str, backend: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["gru", "lstm", "same_param_views", "alias_inputs_train", "views_of_views_written", "bn_train"]
+    "name",
+    ["gru", "lstm", "same_param_views", "alias_inputs_train", "views_of_views_written", "autocast_norms", "bn_train"],
 )
 def test_default_back_end(name: str) -> None:
     stoker.reset()
     theirs = outcome(PROGRAMS[name], lambda function: function)
     ours = outcome(PROGRAMS[name], stoker.compile)
+    low = name.startswith("autocast")
     for a, b in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(a, b, rtol=2e-2 if low else 1e-4, atol=1e-2 if low else 1e-5)
