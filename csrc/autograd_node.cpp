@@ -24,6 +24,7 @@
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/saved_variable.h>
@@ -351,9 +352,11 @@ NodePointer new_node(TrainingCall* call) {
   else return c10::make_intrusive<T>(call);
 }
 
-bool under_functorch() {
+// Under vmap, torch.func.grad or forward-mode differentiation tensors carry more than their elements.
+bool under_transform() {
   const auto keys = c10::impl::tls_local_dispatch_key_set().included_;
-  return keys.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode) || keys.has(c10::DispatchKey::FuncTorchDynamicLayerBackMode);
+  return keys.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode) || keys.has(c10::DispatchKey::FuncTorchDynamicLayerBackMode) ||
+         torch::autograd::ForwardADLevel::try_get_by_idx(0);
 }
 
 // Also where no gradient comes back (the 0-norm's): eager's results require one then.
@@ -389,8 +392,7 @@ PyObject* call_training(PyObject* object, PyObject* const* inputs, size_t flagge
     PyErr_SetString(PyExc_TypeError, "a compiled graph was called with other inputs than it was compiled for");
     return nullptr;
   }
-  // Under vmap or torch.func.grad tensors are wrapped; the captured program takes those.
-  if (under_functorch()) return PyObject_Vectorcall(plan.captured.get(), inputs, count, nullptr);
+  if (under_transform()) return PyObject_Vectorcall(plan.captured.get(), inputs, count, nullptr);
   const bool with_node = leaves_node(plan, inputs);
   Ref random_state;
   if (with_node && plan.random_state.get() != Py_None)

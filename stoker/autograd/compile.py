@@ -95,7 +95,7 @@ def _compile(
             module = forward_only(joint)
             forward = how.forward(module, fake_inputs(module))
             entered = grad and any(leaf is not None for leaf in inputs.leaves)
-            return inference_call(joint, forward, inputs_require_grad=entered), written
+            return inference_call(joint, forward, graph_module, inputs_require_grad=entered), written
         parts = split(joint, how.choose)
         forward = how.forward(parts.forward, fake_inputs(parts.forward))
         compile_backward = lambda module: how.backward(module, fake_inputs(module))  # noqa: E731

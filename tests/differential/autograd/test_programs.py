@@ -12,10 +12,10 @@ import stoker
 from stoker.autograd import aot, run_eagerly
 from stoker.decompose import table
 
-from . import corpus_hooks_and_modes, corpus_operators, corpus_writes_and_modules
+from . import corpus_hooks_and_modes, corpus_memory_and_transforms, corpus_operators, corpus_writes_and_modules
 from .corpus import PROGRAMS
 
-SOURCES = (corpus_hooks_and_modes, corpus_operators, corpus_writes_and_modules)
+SOURCES = (corpus_hooks_and_modes, corpus_memory_and_transforms, corpus_operators, corpus_writes_and_modules)
 """Imported for what they register."""
 
 
@@ -59,7 +59,19 @@ def test_program(name: str, backend: Any) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["gru", "lstm", "same_param_views", "alias_inputs_train", "views_of_views_written", "autocast_norms", "bn_train"],
+    [
+        "gru",
+        "lstm",
+        "same_param_views",
+        "alias_inputs_train",
+        "views_of_views_written",
+        "autocast_norms",
+        "bn_train",
+        "forward_mode",
+        "forward_mode_training",
+        "data_write",
+        "gap_input",
+    ],
 )
 def test_default_back_end(name: str) -> None:
     stoker.reset()
