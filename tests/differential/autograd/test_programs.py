@@ -61,6 +61,7 @@ def test_program(name: str, backend: Any) -> None:
     "name",
     [
         "gru",
+        "real_imag",
         "lstm",
         "same_param_views",
         "alias_inputs_train",
