@@ -61,10 +61,12 @@ def aot(
     try:
         call, written = _compile(graph_module, example_inputs, how)
     except WrittenOverlap as overlap:
-        return by_overlap(graph_module, how.compile, overlap.written, {}, example_inputs)
+        return by_overlap(graph_module, how.compile, overlap.written, overlap.placed, {}, example_inputs)
     except NOT_TRACED as error:
         return as_captured(graph_module, error)
-    return by_overlap(graph_module, how.compile, written, {(): call}, example_inputs) if written else call
+    if not written:
+        return call
+    return by_overlap(graph_module, how.compile, written, frozenset(), {(): call}, example_inputs)
 
 
 @dataclass(frozen=True, slots=True)

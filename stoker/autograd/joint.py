@@ -75,7 +75,7 @@ def trace_joint(
     before = [(v.grad_fn, v._version) if isinstance(v, FakeTensor) else (None, 0) for v in inputs.values]
     with torch.set_grad_enabled(grad), trace:
         outputs = run_captured(captured, inputs.values, trace)
-    refuse_written_overlap(inputs.examples, inputs.written(trace.aliases))
+    refuse_written_overlap(inputs.examples, inputs.written(trace.aliases), inputs.placed(trace.aliases))
     detached = _detached(inputs)
     results = _Results(trace)
     given = [n.meta["val"] for n in trace.graph.nodes if n.op in ("placeholder", "get_attr")]
