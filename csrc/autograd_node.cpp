@@ -24,6 +24,7 @@
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/forward_grad.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/saved_variable.h>
@@ -66,6 +67,11 @@ bool is_tensor(PyObject* object) {
   python_error error;
   error.persist();
   throw error;
+}
+
+const at::Tensor& tensor_of(PyObject* object) {
+  if (!is_tensor(object)) throw std::runtime_error("a compiled forward returned something else where it keeps a tensor");
+  return THPVariable_Unpack(object);
 }
 
 PyObject* checked(PyObject* object) {
@@ -183,14 +189,14 @@ class CompiledGraph : public Node {
   // The results become ours; what the forward kept is saved.
   void adopt(const NodePointer& self, PyObject* const* inputs, PyObject* const* values, size_t count) {
     for (const Tangent& tangent : plan().tangents) {
-      const at::Tensor& result = THPVariable_Unpack(values[tangent.position]);
+      const at::Tensor& result = tensor_of(values[tangent.position]);
       torch::autograd::impl::set_gradient_edge(result, Edge(self, add_input_metadata(result)));
       if (!tangent.layout) layouts_.push_back(Layout::of_gradient(result));
     }
     saved_.reserve(plan().kept.size());
     for (size_t i = 0; i < plan().kept.size(); ++i) {
       const Py_ssize_t input = plan().kept[i];
-      const at::Tensor& value = THPVariable_Unpack(input >= 0 ? inputs[input] : values[plan().results + i]);
+      const at::Tensor& value = tensor_of(input >= 0 ? inputs[input] : values[plan().results + i]);
       saved_.emplace_back(value, /*is_output=*/torch::autograd::impl::grad_fn_unsafe(value) == this);
     }
     for (size_t i = plan().results + plan().kept.size(); i < count; ++i) sizes_.push_back(Py_NewRef(values[i]));
@@ -346,9 +352,11 @@ NodePointer new_node(TrainingCall* call) {
   else return c10::make_intrusive<T>(call);
 }
 
-bool under_functorch() {
+// Under vmap, torch.func.grad or forward-mode differentiation tensors carry more than their elements.
+bool under_transform() {
   const auto keys = c10::impl::tls_local_dispatch_key_set().included_;
-  return keys.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode) || keys.has(c10::DispatchKey::FuncTorchDynamicLayerBackMode);
+  return keys.has(c10::DispatchKey::FuncTorchDynamicLayerFrontMode) || keys.has(c10::DispatchKey::FuncTorchDynamicLayerBackMode) ||
+         torch::autograd::ForwardADLevel::try_get_by_idx(0);
 }
 
 // Also where no gradient comes back (the 0-norm's): eager's results require one then.
@@ -384,8 +392,7 @@ PyObject* call_training(PyObject* object, PyObject* const* inputs, size_t flagge
     PyErr_SetString(PyExc_TypeError, "a compiled graph was called with other inputs than it was compiled for");
     return nullptr;
   }
-  // Under vmap or torch.func.grad tensors are wrapped; the captured program takes those.
-  if (under_functorch()) return PyObject_Vectorcall(plan.captured.get(), inputs, count, nullptr);
+  if (under_transform()) return PyObject_Vectorcall(plan.captured.get(), inputs, count, nullptr);
   const bool with_node = leaves_node(plan, inputs);
   Ref random_state;
   if (with_node && plan.random_state.get() != Py_None)

@@ -127,6 +127,7 @@ class TrainingCall:
         tangents: tuple[tuple[int, bool, tuple[Any, ...] | None], ...],
         gradients: tuple[tuple[int, tuple[int, ...]], ...],
         inputs: str,
+        as_given: bool,
     ) -> TrainingCall: ...
     def __call__(self, *inputs: Any) -> tuple[Any, ...]: ...
 

@@ -137,6 +137,11 @@ def function_transform_active() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
+def forward_mode_active() -> bool:
+    """Is a level of torch.autograd.forward_ad entered: tensors may carry tangents. 2.11, 2.13."""
+    return torch.autograd.forward_ad._current_level >= 0
+
+
 # For stoker.capture: operators as objects, and functions that captured Python code calls.
 
 OpOverload = torch._ops.OpOverload

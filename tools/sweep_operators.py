@@ -247,8 +247,11 @@ Written by tools/sweep_operators.py from OpInfo's samples, at most {samples} for
 written to inputs, and gradients, of functions and of their in-place forms; eager against `stoker.compile` with the back
 end aot_eager, bit for bit.
 
-*Rounding*: close, not equal: eager's gradient formula takes another path for tensor subclasses, or its in-place kernel
-rounds differently. *As captured*: shapes depend on data, or memory is exchanged; the graph runs as it was captured.
+*Rounding*: close, not equal: eager's gradient formula takes another path for tensor subclasses (`prod`, `masked_fill`), its
+in-place kernel rounds differently (`div_`), or eager hands a library a mark to conjugate where the graph conjugates first
+(products and factorizations of complex matrices). *As captured*: shapes depend on data (the gradient of the value of
+`index_fill`, of `index_put` by a mask), or memory is exchanged (`resize_`; `addbmm_` and other in-place forms that resize);
+the graph runs as it was captured.
 *Not captured*: no graph was made; the call runs in Python. *Skipped*: no sample that eager takes.
 """
 COLUMNS = ("pass", "rounding", "as captured", "not captured", "fail", "skip")

@@ -37,6 +37,8 @@ class Storage:
     tensor: FakeTensor
     version: int = 0
     input: int | None = None
+    absolute: bool = False
+    """Was it looked at by place in memory (`as_strided`), not through its tensors?"""
 
 
 @dataclass(slots=True)
@@ -79,6 +81,7 @@ class AliasTable:
         """A tensor that an operator made as a view of `parent`."""
         if view.absolute:
             parent = parent.storage.root
+            parent.storage.absolute = True
         self.place(fake, Alias(parent.storage, parent, view, fake.meta, node, parent.storage.version))
 
     def place(self, fake: FakeTensor, alias: Alias) -> None:
@@ -123,7 +126,8 @@ class AliasTable:
             return
         reach = sum((size - 1) * stride for size, stride in zip(meta.sizes, meta.strides)) + 1
         span = meta_of(meta.dtype, (reach,), (1,), meta.device, meta.offset)
-        node = self._emit(torch.ops.aten.as_strided.default, self.content(entry), (reach,), (1,), meta.offset)
+        seen = self._emit(torch.ops.aten.as_strided.default, self.content(entry), (reach,), (1,))
+        node = self._emit(torch.ops.aten.clone.default, seen)  # starts its memory, wherever the input lies in its own
         storage.root = Alias(storage, None, None, span, node, storage.version)
         entry.parent = storage.root
         view = (meta.sizes, meta.strides, meta.offset)

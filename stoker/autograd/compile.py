@@ -61,10 +61,12 @@ def aot(
     try:
         call, written = _compile(graph_module, example_inputs, how)
     except WrittenOverlap as overlap:
-        return by_overlap(graph_module, how.compile, overlap.written, {}, example_inputs)
+        return by_overlap(graph_module, how.compile, overlap.written, overlap.placed, {}, example_inputs)
     except NOT_TRACED as error:
         return as_captured(graph_module, error)
-    return by_overlap(graph_module, how.compile, written, {(): call}, example_inputs) if written else call
+    if not written:
+        return call
+    return by_overlap(graph_module, how.compile, written, frozenset(), {(): call}, example_inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def _compile(
             module = forward_only(joint)
             forward = how.forward(module, fake_inputs(module))
             entered = grad and any(leaf is not None for leaf in inputs.leaves)
-            return inference_call(joint, forward, inputs_require_grad=entered), written
+            return inference_call(joint, forward, graph_module, inputs_require_grad=entered), written
         parts = split(joint, how.choose)
         forward = how.forward(parts.forward, fake_inputs(parts.forward))
         compile_backward = lambda module: how.backward(module, fake_inputs(module))  # noqa: E731

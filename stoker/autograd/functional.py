@@ -21,6 +21,7 @@ from stoker.autograd.alias import equal_sizes
 from stoker.autograd.inverse import View
 from stoker.fake import FakeTensor
 from stoker.fake.foreign import tensors_in
+from stoker.fake.meta import Meta
 from stoker.fake.write import functional_form
 
 if TYPE_CHECKING:
@@ -175,16 +176,17 @@ _IDEMPOTENT = {"aten::fill_", "aten::zero_"}
 
 
 def refuse_overlap(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Eager refuses to write where several elements of the target are one in memory; so say what it says."""
+    """Eager refuses to write where several elements of the target are one in memory: it shall say so itself."""
     if func._schema.name in _IDEMPOTENT:
         return
     for target in _written(func, args, kwargs):
-        m = target.meta
-        if any(type(t) is int and t == 0 and s != 1 for s, t in zip(m.sizes, m.strides)) and all(m.sizes):
-            raise RuntimeError(
-                "unsupported operation: more than one element of the written-to tensor refers to a single memory "
-                "location. Please clone() the tensor before performing the operation."
-            )
+        if shares_elements(target.meta):
+            raise CannotTrace(f"{func} writes to a tensor of which several elements are one in memory")
+
+
+def shares_elements(meta: Meta) -> bool:
+    """Are several of its elements one in memory, as after `expand`?"""
+    return any(type(t) is int and t == 0 and s != 1 for s, t in zip(meta.sizes, meta.strides)) and all(meta.sizes)
 
 
 @_rewrites("copy_.default")
@@ -283,3 +285,26 @@ def _lift_fresh(trace: Trace, func: Any, value: Any) -> Any:
     constant = trace.read(value)
     trace.aliases.add_root(result, trace.emit(aten.clone.default, constant))
     return result
+
+
+def _recurrent_layer(*args: Any) -> Any:
+    with torch.enable_grad():
+        results = aten.mkldnn_rnn_layer.default(*args)
+    return tuple(r.detach() for r in results)
+
+
+_library = torch.library.Library("stoker", "DEF")
+_library.define("recurrent_layer" + str(aten.mkldnn_rnn_layer.default._schema).removeprefix("aten::mkldnn_rnn_layer"))
+_library.impl("recurrent_layer", _recurrent_layer, "CPU")
+
+
+@_rewrites("mkldnn_rnn_layer.default")
+def _keeps_by_grad_mode(trace: Trace, func: Any, *args: Any) -> Any:
+    """It gives what its backward needs only where grad mode is on, which it is not when a compiled graph runs."""
+    args = trace.to_fakes(args)
+    nodes = trace.to_nodes(args)
+    results = trace.mode.propagate(func, args, {})
+    node = trace.note(trace.graph.call_function(torch.ops.stoker.recurrent_layer.default, nodes), results)
+    for index, result in enumerate(results):
+        trace.aliases.add_root(result, trace.emit(operator.getitem, node, index))
+    return results

@@ -33,18 +33,25 @@ class Inputs:
     leaves: tuple[FakeTensor | None, ...]
     entries: tuple[Entry, ...]
     examples: tuple[Any, ...]
+    spans: frozenset[int]
+    """The inputs that stand for others (`stoker.autograd.overlap`): where they lie in memory is known."""
 
     def index_of(self, tensor: FakeTensor) -> int | None:
         return next((i for i, value in enumerate(self.values) if value is tensor), None)
 
     def anew(self) -> Inputs:
         """The same inputs, untouched by a trace; of the real ones nothing is kept."""
-        return _entered(self.mode, self.names, self.entries, ())
+        return _entered(self.mode, self.names, self.entries, (), self.spans)
 
     def written(self, aliases: AliasTable) -> frozenset[int]:
         """The inputs whose memory was written."""
         storages = [None if m is None else aliases.storage(m) for m in self.memories]
         return frozenset(i for i, s in enumerate(storages) if s is not None and s.version)
+
+    def placed(self, aliases: AliasTable) -> frozenset[int]:
+        """The written inputs that the program looked at by place in memory: the graph holds for that place alone."""
+        storages = {i: aliases.storage(self.memories[i]) for i in self.written(aliases) - self.spans}  # type: ignore[arg-type]
+        return frozenset(i for i, s in storages.items() if s is not None and s.absolute)
 
 
 def make_inputs(captured: GraphModule, examples: Sequence[Any]) -> Inputs:
@@ -53,7 +60,8 @@ def make_inputs(captured: GraphModule, examples: Sequence[Any]) -> Inputs:
     given = [node.meta.get("example_value") for node in placeholders]
     mode = next((v.memory.mode for v in given if isinstance(v, FakeTensor)), None) or FakeMode()
     entries = tuple(_entry(example, known) for example, known in zip(examples, given))
-    return _entered(mode, tuple(node.name for node in placeholders), entries, tuple(examples))
+    spans = frozenset(i for i, node in enumerate(placeholders) if node.meta.get("span"))
+    return _entered(mode, tuple(node.name for node in placeholders), entries, tuple(examples), spans)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +82,17 @@ def _entry(example: Any, known: Any) -> Entry:
     return Entry(_meta_at_entry(example, known), None, example.requires_grad, example.is_leaf, is_parameter)
 
 
-def _entered(mode: FakeMode, names: tuple[str, ...], entries: tuple[Entry, ...], examples: tuple[Any, ...]) -> Inputs:
+def _entered(
+    mode: FakeMode,
+    names: tuple[str, ...],
+    entries: tuple[Entry, ...],
+    examples: tuple[Any, ...],
+    spans: frozenset[int],
+) -> Inputs:
     pairs = [_enter(mode, entry) for entry in entries]
     values = tuple(value for value, _ in pairs)
     memories = tuple(v.memory if isinstance(v, FakeTensor) else None for v in values)
-    return Inputs(mode, names, values, memories, tuple(leaf for _, leaf in pairs), entries, examples)
+    return Inputs(mode, names, values, memories, tuple(leaf for _, leaf in pairs), entries, examples, spans)
 
 
 def _enter(mode: FakeMode, entry: Entry) -> tuple[Any, FakeTensor | None]:

@@ -19,7 +19,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from stoker import torch_private
 from stoker.autograd.alias import Alias
-from stoker.autograd.functional import CannotTrace
+from stoker.autograd.functional import CannotTrace, shares_elements
 from stoker.autograd.inputs import Inputs
 from stoker.autograd.interpret import run_captured
 from stoker.autograd.inverse import View
@@ -72,16 +72,16 @@ def trace_joint(
     nodes = tuple(
         trace.input(name, value, index) for index, (name, value) in enumerate(zip(inputs.names, inputs.values))
     )
-    history = [v.grad_fn if isinstance(v, FakeTensor) else None for v in inputs.values]
+    before = [(v.grad_fn, v._version) if isinstance(v, FakeTensor) else (None, 0) for v in inputs.values]
     with torch.set_grad_enabled(grad), trace:
         outputs = run_captured(captured, inputs.values, trace)
-    refuse_written_overlap(inputs.examples, inputs.written(trace.aliases))
+    refuse_written_overlap(inputs.examples, inputs.written(trace.aliases), inputs.placed(trace.aliases))
     detached = _detached(inputs)
     results = _Results(trace)
     given = [n.meta["val"] for n in trace.graph.nodes if n.op in ("placeholder", "get_attr")]
     results.taken.update(v.memory for v in given if isinstance(v, FakeTensor))
     with torch.no_grad(), trace:
-        writes = _writes(trace, inputs, history, results)
+        writes = _writes(trace, inputs, before, results)
         outcomes = tuple(_outcomes(trace, inputs, outputs, results))
         moves = _moves(trace, inputs)
     _refuse_views_of(outcomes, {w.index for w in writes if w.moved}, "written and moved")
@@ -133,18 +133,22 @@ class _Results:
         return Computed(self.add(node, None)) if isinstance(node, Node) else node
 
 
-def _writes(trace: Trace, inputs: Inputs, history: list[Any], results: _Results) -> tuple[Write, ...]:
+def _writes(trace: Trace, inputs: Inputs, before: list[tuple[Any, int]], results: _Results) -> tuple[Write, ...]:
+    """`before` are the autograd nodes and the versions of the inputs as they came."""
     found = []
     for index, fake in enumerate(inputs.values):
         memory = inputs.memories[index]
         storage = None if memory is None else trace.aliases.storage(memory)
         if storage is None or not storage.version or storage.input != index:
             continue
-        seen_by_autograd = fake.requires_grad and fake.grad_fn is not history[index]
+        if shares_elements(storage.entry.meta):
+            raise CannotTrace("an input of which several elements are one in memory is written")
+        node_before, version_before = before[index]
+        seen_by_autograd = fake.requires_grad and fake.grad_fn is not node_before
         moved = seen_by_autograd and trace.aliases.alias(fake) is not storage.entry
         node = trace.read(fake) if moved else trace.aliases.content(storage.entry)
         position = results.add(node, fake if seen_by_autograd else None)
-        found.append(Write(index, position, seen_by_autograd, moved))
+        found.append(Write(index, position, seen_by_autograd, moved, fake._version != version_before))
     return tuple(found)
 
 
@@ -167,6 +171,8 @@ def _outcome(trace: Trace, inputs: Inputs, value: Any, shared: dict[int, set[int
         return Fixed(value)
     if (index := inputs.index_of(value)) is not None:
         return Given(index)
+    if value.requires_grad and value.is_leaf and not value._is_view():
+        raise CannotTrace("an output is a leaf that the program made")
     alias = trace.aliases.alias(value)
     storage = alias.storage
     if storage.input is not None:

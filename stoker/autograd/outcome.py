@@ -78,13 +78,15 @@ Outcome = Given | Computed | Rebuilt | Fixed
 class Write:
     """The input at `index` gets the content of result `position`; `differentiable` if autograd should see it.
 
-    The result is laid out as the input was, or, if `moved`, as its moves leave it.
+    The result is laid out as the input was, or, if `moved`, as its moves leave it. A write that is not `counted` (through
+    `x.data`, or of statistics by a batch norm) leaves the input's version as it was.
     """
 
     index: int
     position: int
     differentiable: bool
     moved: bool = False
+    counted: bool = True
 
 
 @dataclass(frozen=True, slots=True)

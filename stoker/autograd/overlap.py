@@ -53,26 +53,27 @@ Pattern = tuple[Group, ...]
 
 
 class WrittenOverlap(CannotTrace):
-    """A write to an input that shares memory with another is more than its own new content."""
+    """A write to an input that shares memory with another, or is looked at by place, is more than its own new content."""
 
-    def __init__(self, written: frozenset[int], groups: Pattern) -> None:
+    def __init__(self, written: frozenset[int], placed: frozenset[int]) -> None:
         super().__init__("an input is written, and another input shares its memory")
-        self.written, self.groups = written, groups
+        self.written, self.placed = written, placed
 
 
-def refuse_written_overlap(inputs: Sequence[Any], written: frozenset[int]) -> None:
-    """Raise if one of these inputs shares memory with another."""
-    if groups := pattern(inputs, written):
-        raise WrittenOverlap(written, groups)
+def refuse_written_overlap(inputs: Sequence[Any], written: frozenset[int], placed: frozenset[int]) -> None:
+    """Raise if one of the written inputs shares memory with another, or one is looked at by its place in memory."""
+    if pattern(inputs, written, placed):
+        raise WrittenOverlap(written, placed)
 
 
-def pattern(inputs: Sequence[Any], written: frozenset[int]) -> Pattern:
-    """The groups of inputs that share memory with a written one."""
+def pattern(inputs: Sequence[Any], written: frozenset[int], placed: frozenset[int]) -> Pattern:
+    """The groups of inputs that share memory with a written one; one of `placed` is a group by itself if need be."""
     by_storage: dict[int, list[int]] = {}
     for index, value in enumerate(inputs):
         if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor) and _has_elements(value):
             by_storage.setdefault(value.untyped_storage()._cdata, []).append(index)
-    groups = [g for members in by_storage.values() if len(members) > 1 for g in _connected(inputs, members)]
+    groups = [g for members in by_storage.values() for g in _connected(inputs, members)]
+    groups = [g for g in groups if len(g) > 1 or not placed.isdisjoint(g)]
     return tuple(_group(inputs, g) for g in groups if not written.isdisjoint(g))
 
 
@@ -81,7 +82,7 @@ def _has_elements(tensor: torch.Tensor) -> bool:
 
 
 def _connected(inputs: Sequence[Any], members: list[int]) -> list[list[int]]:
-    """Members of one storage, in groups whose spans of bytes reach into each other; single ones are left out."""
+    """Members of one storage, in groups whose spans of bytes reach into each other."""
     spans = sorted((*_bytes(inputs[i]), i) for i in members)
     groups: list[list[int]] = []
     reach = -1
@@ -90,7 +91,7 @@ def _connected(inputs: Sequence[Any], members: list[int]) -> list[list[int]]:
             groups.append([])
         groups[-1].append(index)
         reach = max(reach, high)
-    return [sorted(g) for g in groups if len(g) > 1]
+    return [sorted(g) for g in groups]
 
 
 def _bytes(tensor: torch.Tensor) -> tuple[int, int]:
@@ -131,6 +132,8 @@ _SEVERAL_AT_ONCE = ("SplitBackward", "SplitWithSizesBackward", "UnbindBackward",
 def _refuse(inputs: Sequence[Any], group: Group) -> None:
     """What a span cannot stand for."""
     members = [inputs[p.index] for p in group.places]
+    if len(members) == 1 and group.base_requires_grad:
+        raise CannotTrace("an input that requires a gradient is written, and looked at by its place in memory")
     bases = {id(b): b for b in map(_own_base, members)}
     if any(m.dtype is not group.dtype for m in members):
         raise CannotTrace("an input is written, and another input of another type shares its memory")
@@ -183,6 +186,7 @@ def merge(captured: GraphModule, inputs: Sequence[Any], groups: Pattern) -> Merg
     spans = [graph.placeholder(f"span_{number}") for number in range(len(groups))]
     views = []
     for group, span in zip(groups, spans):
+        span.meta["span"] = True
         for place in group.places:
             views.append((place, _view(graph, span, place, group)))
             copied[placeholders[place.index]] = views[-1][1]
@@ -220,6 +224,6 @@ def unmoved(view: Any, sizes: tuple[int, ...], strides: tuple[int, ...], require
     if not isinstance(view, FakeTensor):
         return
     if view.meta.sizes != sizes or view.meta.strides != strides:
-        raise CannotTrace("an input is written and given other sizes, and another input shares its memory")
+        raise CannotTrace("an input in shared or strided memory is written and given other sizes")
     if view._base is None and view.requires_grad != requires_grad:
         raise CannotTrace("a gradient is written to an input, and another input that is no view shares its memory")

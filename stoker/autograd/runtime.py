@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from stoker import _C
+from stoker import _C, torch_private
 from stoker.autograd.again import Training, differentiate_again, random_state
 from stoker.autograd.joint import Joint
 from stoker.autograd.outcome import Computed, Fixed, Given, Outcome, Rebuilt, Write
@@ -25,14 +25,20 @@ from stoker.autograd.walk import ancestors
 Compiled = Callable[..., Sequence[Any]]
 
 
-def inference_call(joint: Joint, forward: Compiled, *, inputs_require_grad: bool) -> Callable[..., tuple[Any, ...]]:
+def inference_call(
+    joint: Joint, forward: Compiled, captured: Compiled, *, inputs_require_grad: bool
+) -> Callable[..., tuple[Any, ...]]:
     """A call without an autograd node. Its results require no gradient, though its inputs may."""
     if inputs_require_grad:
         forward = torch.no_grad()(forward)
-    finish = _finisher(joint)
-    if finish is None:
-        return lambda *inputs: tuple(forward(*inputs))
-    return lambda *inputs: finish(inputs, forward(*inputs))
+    finish = _finisher(joint) or (lambda inputs, results: tuple(results))
+
+    def call(*inputs: Any) -> tuple[Any, ...]:
+        if torch_private.forward_mode_active():
+            return tuple(captured(*inputs))
+        return finish(inputs, forward(*inputs))
+
+    return call
 
 
 def training_call(
@@ -108,7 +114,8 @@ def _finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[An
     def finish(inputs: Sequence[Any], results: Sequence[Any]) -> tuple[Any, ...]:
         with torch.no_grad():
             for write in plain:
-                inputs[write.index].copy_(results[write.position])
+                target = inputs[write.index]
+                (target if write.counted else target.data).copy_(results[write.position])
         for index in joint.detached:
             inputs[index].detach_()
         for write in early:

@@ -25,7 +25,7 @@ from stoker.autograd.alias import AliasTable
 from stoker.autograd.inverse import PHYSICAL, SAME_VALUE, View
 from stoker.autograd.places import Places
 from stoker.autograd.sizes import SizeNodes
-from stoker.fake import FakeMode, FakeTensor
+from stoker.fake import FakeMode, FakeStorage, FakeTensor
 from stoker.fake.tensor import make_fake
 
 aten = torch.ops.aten
@@ -108,10 +108,21 @@ class Trace(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-type]
         """A node whose arguments are nodes; its metadata is worked out from theirs."""
         if func is operator.getitem:
             return self.note(self.graph.call_function(func, args), args[0].meta["val"][args[1]])
+        if func in self.decompositions:
+            held = torch.fx.node.map_arg((args, kwargs), self._holding)
+            return self.read(self.call(func, *_lists(held)))
         values = torch.fx.node.map_arg(args, lambda n: n.meta["val"])
         named = torch.fx.node.map_arg(kwargs, lambda n: n.meta["val"])
         result = self.mode.propagate(func, _lists(values), _lists(named))
         return self.note(self.graph.call_function(func, self.to_nodes(args), self.to_nodes(kwargs)), result)
+
+    def _holding(self, node: Node) -> Any:
+        """A tensor in memory of its own that holds what the node computes."""
+        value = node.meta["val"]
+        if isinstance(value, FakeTensor):
+            value = make_fake(value.meta, FakeStorage(self.mode))
+            self.aliases.add_root(value, node)
+        return value
 
     def note(self, node: Node, value: Any) -> Node:
         """Give a new node its metadata. Tensors are noted as they are at this moment: programs change theirs."""

@@ -40,6 +40,7 @@ def by_overlap(
     graph_module: GraphModule,
     compile: Callable[[GraphModule, Sequence[Any]], Call],
     written: frozenset[int],
+    placed: frozenset[int],
     calls: dict[Pattern, Call],
     inputs: Sequence[Any],
 ) -> Call:
@@ -68,12 +69,12 @@ def by_overlap(
         return calls[groups]
 
     def call(*inputs: Any) -> tuple[Any, ...]:
-        groups = pattern(inputs, written) if _C.shares_storage(inputs, watched) else ()
+        groups = pattern(inputs, written, placed) if placed or _C.shares_storage(inputs, watched) else ()
         chosen = calls.get(groups)
         return (add(inputs, groups) if chosen is None else chosen)(*inputs)
 
     if not calls:
-        add(inputs, pattern(inputs, written))
+        add(inputs, pattern(inputs, written, placed))
     return call
 
 

@@ -223,6 +223,8 @@ def _argument(coding: _Encoding, kind: Any, value: Any, layouts: dict[str, Layou
         words = words.removeprefix("Optional[").removesuffix("]")
     if isinstance(value, Stored):
         return "tensor", coding.view(value, layouts)
+    if words == "Tensor":
+        raise Unencodable  # a number in place of a tensor, which torch's Python layer makes one of
     if isinstance(value, Expr):
         return "number", coding.numbers.of(value)
     if isinstance(value, torch.dtype):

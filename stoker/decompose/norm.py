@@ -14,6 +14,11 @@ def _wide(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
+def _kept_type(x: Tensor, weight: Any, bias: Any) -> torch.dtype:
+    """Of the moments that a norm keeps: the input's, or wide where its parameters are, as under autocast."""
+    return _wide(x).dtype if any(p is not None and p.dtype is not x.dtype for p in (weight, bias)) else x.dtype
+
+
 @decompose("native_layer_norm.default")
 def layer_norm(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     dims = list(range(x.dim() - len(shape), x.dim()))
@@ -25,7 +30,7 @@ def layer_norm(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float) -> tup
         out = out * weight
     if bias is not None:
         out = out + bias
-    kept = torch.float32 if x.device.type == "cuda" and wide.dtype is torch.float32 else x.dtype
+    kept = wide.dtype if x.device.type == "cuda" else _kept_type(x, weight, bias)
     return out.to(x.dtype).contiguous(), middle.to(kept), scale.to(kept)
 
 
@@ -162,4 +167,5 @@ def group_norm(
     scale = torch.rsqrt(spread + eps)
     out = ((wide - middle) * scale).view(x.shape)
     out = _affine(out, weight, bias).to(x.dtype)
-    return out, middle.view(batch, groups).to(x.dtype), scale.view(batch, groups).to(x.dtype)
+    kept = _kept_type(x, weight, bias)
+    return out, middle.view(batch, groups).to(kept), scale.view(batch, groups).to(kept)

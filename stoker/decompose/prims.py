@@ -40,7 +40,7 @@ FAMILIES: dict[str, str] = {
     "moving": """
         cat.default constant_pad_nd.default flip.default repeat.default index.Tensor index_put.default gather.default
         scatter.src scatter.value scatter_add.default select_scatter.default slice_scatter.default
-        diagonal_scatter.default as_strided_scatter.default tril.default triu.default
+        diagonal_scatter.default tril.default triu.default
     """,
     "reductions": """
         sum.default sum.dim_IntList prod.default prod.dim_int amax.default amin.default max.default max.dim min.default

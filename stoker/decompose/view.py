@@ -23,3 +23,32 @@ def copy(target: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
         return NotImplemented
     made = source.to(target.dtype).expand(target.shape)
     return made.clone() if made.stride() == target.stride() else NotImplemented
+
+
+@decompose("unsafe_split.Tensor")
+def unsafe_split(x: Tensor, size: int, dim: int = 0) -> list[Tensor]:
+    """Unsafe for autograd alone, which has passed."""
+    return list(x.split(size, dim))
+
+
+@decompose("unsafe_split_with_sizes.default")
+def unsafe_split_with_sizes(x: Tensor, sizes: list[int], dim: int = 0) -> list[Tensor]:
+    return list(x.split(sizes, dim))
+
+
+@decompose("as_strided_scatter.default")
+def as_strided_scatter(
+    base: Tensor, source: Tensor, sizes: list[int], strides: list[int], offset: int | None = None
+) -> Tensor:
+    """By indices into the flat base. Where the base lies in its memory is not the operator's to know: a planned buffer has
+    another place than an allocated one, and offsets count from the start of memory."""
+    if not base.is_contiguous():
+        return NotImplemented
+    start = 0 if offset is None else offset - int(base.storage_offset())
+    place = torch.full((), start, dtype=torch.int64, device=base.device)
+    for dim, (size, stride) in enumerate(zip(sizes, strides)):
+        steps = torch.arange(size, dtype=torch.int64, device=base.device) * stride
+        place = place + steps.view([-1] + [1] * (len(sizes) - 1 - dim))
+    index = place.expand(sizes).reshape(-1)
+    values = source.to(base.dtype).expand(sizes).reshape(-1)
+    return base.reshape(-1).index_put([index], values).view(base.shape)

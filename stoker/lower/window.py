@@ -92,7 +92,9 @@ def _library(builder: Builder, out: Any, x: Tensor, rest: Any, options: Any) -> 
 
 
 @lower("avg_pool2d.default")
-def avg_pool(builder: Builder, out: Result, x: Tensor, kernel: Any, stride: Any = (), *rest: Any, **options: Any) -> Any:
+def avg_pool(
+    builder: Builder, out: Result, x: Tensor, kernel: Any, stride: Any = (), *rest: Any, **options: Any
+) -> Any:
     padding, ceil, include, divisor = (*rest, *(0, False, True, None)[len(rest) :])
     size = _pair(kernel)
     window = Window(size, _pair(stride, size), _pair(padding))

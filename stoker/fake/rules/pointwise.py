@@ -247,7 +247,9 @@ def native_dropout(x: FakeTensor, p: float, train: Any) -> tuple[Meta, Meta]:
 def native_dropout_backward(grad: FakeTensor, mask: FakeTensor, scale: float) -> Meta:
     """grad * mask * scale, which is a float."""
     dtype = grad.meta.dtype
-    return elementwise((grad, mask), dtype if dtype.is_floating_point or dtype.is_complex else torch.get_default_dtype())
+    return elementwise(
+        (grad, mask), dtype if dtype.is_floating_point or dtype.is_complex else torch.get_default_dtype()
+    )
 
 
 @rule("log_sigmoid_forward")
@@ -312,5 +314,8 @@ def fill(x: FakeTensor, value: Any) -> Meta:
 
 @rule("copy")
 def copy(x: FakeTensor, source: FakeTensor, non_blocking: bool = False) -> Meta:
-    """Like x; the source broadcasts."""
-    return fill(x, source)  # type: ignore[no-any-return]
+    """As x lies in its memory, gaps and all, unless several of its elements are one; the source broadcasts."""
+    m = x.meta
+    if any(type(t) is int and t == 0 and s != 1 for s, t in zip(m.sizes, m.strides)):
+        return fill(x, source)  # type: ignore[no-any-return]
+    return meta_of(m.dtype, m.sizes, m.strides, m.device, m.offset)

@@ -257,3 +257,42 @@ def test_overlaps_without_end_run_as_captured() -> None:
         expected[start : start + 3] *= 2
         assert torch.equal(result, expected[start + 1 : start + 4] * 3) and torch.equal(base, expected)
     assert len(log.events("as captured")) == 1
+
+
+def write_by_place(x):
+    x.as_strided((2, 2), (1, 2)).mul_(2)
+    return x.sin()
+
+
+def write_seen_by_place(x):
+    y = x.as_strided((2, 2), (1, 2))
+    x.mul_(2)
+    y.add_(1)
+    return x + y[0, 0], y * 2
+
+
+def overwrite_seen_by_place(x):
+    y = x.as_strided((2, 2), (1, 2))
+    x.copy_(torch.ones(()))
+    return y + 1
+
+
+def write_columns(x):
+    x[..., 1].add_(1)
+    return x * 2
+
+
+@pytest.mark.parametrize("function", [write_by_place, write_seen_by_place, overwrite_seen_by_place, write_columns])
+@pytest.mark.parametrize("take", [lambda a, i: a[i], lambda a, i: a[:, i : i + 3]])
+@pytest.mark.parametrize("backend", ["aot_eager", "stoker"])
+def test_inputs_at_other_places(function: Any, take: Any, backend: str) -> None:
+    """What lies at another place of its memory than the first input did."""
+    stoker.reset()
+    compiled = stoker.compile(function, backend=backend)
+    for start in (2, 0, 1):
+        seen = []
+        for call in (function, compiled):
+            memory = torch.arange(40.0).view(4, 10)
+            result = call(take(memory, start))
+            seen.append([memory, *(result if isinstance(result, tuple) else [result])])
+        torch.testing.assert_close(seen[1], seen[0])
