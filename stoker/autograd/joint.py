@@ -27,6 +27,7 @@ from stoker.autograd.outcome import Computed, Fixed, Given, Move, Outcome, Rebui
 from stoker.autograd.overlap import refuse_written_overlap
 from stoker.autograd.trace import Decompositions, Trace
 from stoker.fake import DataDependent, FakeStorage, FakeTensor, NoMetaRule
+from stoker.fake.matmul import taken_apart
 from stoker.fake.meta import meta_of
 from stoker.fake.tensor import make_fake
 
@@ -73,7 +74,7 @@ def trace_joint(
         trace.input(name, value, index) for index, (name, value) in enumerate(zip(inputs.names, inputs.values))
     )
     before = [(v.grad_fn, v._version) if isinstance(v, FakeTensor) else (None, 0) for v in inputs.values]
-    with torch.set_grad_enabled(grad), trace:
+    with torch.set_grad_enabled(grad), taken_apart(inputs.mode.shape_env), trace:
         outputs = run_captured(captured, inputs.values, trace)
     refuse_written_overlap(inputs.examples, inputs.written(trace.aliases), inputs.placed(trace.aliases))
     detached = _detached(inputs)

@@ -8,6 +8,7 @@ torch 2.13 folds symbolic sizes itself; before it, `with FakeMode(...)` puts thi
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -30,6 +31,12 @@ class SymbolicMatmul(TorchFunctionMode):
         if name == "linear" and args and _is_symbolic(args[0]):
             return linear(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
+
+
+def taken_apart(shape_env: Any) -> AbstractContextManager[Any]:
+    """The mode where this torch needs it and there are symbols; otherwise a context that does nothing."""
+    symbolic = NEEDED and shape_env is not None and bool(shape_env.symbols)
+    return SymbolicMatmul() if symbolic else nullcontext()
 
 
 def _is_symbolic(value: Any) -> bool:
