@@ -111,12 +111,16 @@ SETTERS = (
 )
 
 
+NESTING = {torch.autocast_increment_nesting: 1, torch.autocast_decrement_nesting: -1}
+
+
 def _setter(function: Callable[..., Any]) -> Callable[..., Value]:
     def handler(m: Machine, *args: Value) -> Value:
         found = m.run_real(function, *(m.constant_of(a, function.__name__) for a in args))
         node = m.graph.create_node("call_function", function, tuple(m.to_node(a) for a in args), {})
         node.meta["location"] = m.location()
         m.mode_changes += 1
+        m.autocast_nesting += NESTING.get(function, 0)
         return Constant(found)
 
     return handler
