@@ -48,6 +48,8 @@ class Recording:
     def record(self: Machine, kind: str, target: Any, args: Arguments, kwargs: Keywords, keep: bool) -> Value:
         if self.overriding and self.intercepts(args, kwargs):
             raise Break(f"`{_name(target)}`", "it is reached by a way on which __torch_function__ is not captured")
+        if "requires_grad" in kwargs and kwargs["requires_grad"].truth(self):
+            raise Break(f"`{_name(target)}`", "it makes a leaf of autograd in the middle of a graph")
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {name: self.to_fake(a) for name, a in kwargs.items()}
         result = self.run_fake(kind, target, fake_args, fake_kwargs)
@@ -234,7 +236,7 @@ class Recording:
 
     def set_tensor_field(self: Machine, value: TensorValue, name: str, new: Value) -> None:
         if name == "requires_grad" and isinstance(new, Constant):
-            self.graph_method(value, "requires_grad_", [new], {})
+            self.call_builtin_method(value, "requires_grad_", [new], {})
             return
         value.unsupported(f"assignment to tensor attribute {name!r}")
 

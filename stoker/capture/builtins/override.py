@@ -180,7 +180,6 @@ def pop_mode(m: Machine) -> Value:
 
 # Methods that change the tensor object itself: the graph holds another object on the same memory.
 RESHAPES = [
-    "requires_grad_",
     "resize_",
     "resize_as_",
     "t_",
@@ -198,7 +197,7 @@ RESHAPES = [
 
 def _changes_the_object(name: str) -> None:
     def handler(m: Machine, value: TensorValue, *args: Value, **kwargs: Value) -> Value:
-        if isinstance(value, SubclassValue) and (name == "requires_grad_" or value.node in m.conversions):
+        if isinstance(value, SubclassValue) and value.node in m.conversions:
             value.unsupported(f"{name}()", "call it outside the compiled function")
         return m.graph_method(value, name, list(args), kwargs)
 
@@ -207,3 +206,15 @@ def _changes_the_object(name: str) -> None:
 
 for _name in RESHAPES:
     _changes_the_object(_name)
+
+
+@tensor_special("requires_grad_")
+def requires_grad_(m: Machine, value: TensorValue, requires_grad: Value = Constant(True)) -> Value:  # noqa: B008
+    """A leaf of autograd begins where a graph begins: gradients are computed for a graph's inputs, not inside it."""
+    if value.fake.requires_grad == requires_grad.truth(m):
+        return value
+    raise Break(
+        "requires_grad_()",
+        f"{value.describe()} becomes a leaf of autograd in the middle of a graph",
+        "set requires_grad before the compiled function is called",
+    )
