@@ -582,3 +582,15 @@ def _register_operator_module() -> None:
 
 
 _register_operator_module()
+
+
+@on_object(*(vars(object)[name] for name in ("__lt__", "__le__", "__gt__", "__ge__")))
+def not_ordered(m: Machine, value: Value, other: Value) -> Value:
+    return Constant(NotImplemented)
+
+
+@on_object(type.__call__)
+def call_type(m: Machine, cls: Value, *args: Value, **kwargs: Value) -> Value:
+    """`super().__call__(...)` in a metaclass."""
+    assert isinstance(cls, ClassValue)
+    return m.construct(cls.real, list(args), kwargs)

@@ -106,6 +106,8 @@ class Constant(Value):
         return Constant(m.run_real(len, self.value))
 
     def item(self, m: Machine, key: Value) -> Value:
+        if isinstance(self.value, (str, bytes, range)):
+            return m.wrap_constant(m.run_real(lambda: self.value[m.index_of(key)]))
         return m.wrap_constant(m.run_real(lambda: self.value[m.constant_of(key, "indexing")]))
 
     def contains(self, m: Machine, item: Value) -> Value:

@@ -167,7 +167,7 @@ class FunctionValue(ObjectValue):
             case "__module__" if self.real is not None:
                 return Constant(self.real.__module__)
             case "__doc__":
-                return Constant(self.real.__doc__ if self.real is not None else None)
+                return Constant(self.real.__doc__ if self.real is not None else _docstring(self.code))
             case "__defaults__":
                 found = self.defaults(m)
                 return TupleValue(list(found)) if found else Constant(None)
@@ -195,6 +195,11 @@ class FunctionValue(ObjectValue):
 
     def emit(self, e: Emitter) -> None:
         e.new_function(self)
+
+
+def _docstring(code: types.CodeType) -> str | None:
+    first = code.co_consts[0] if code.co_consts else None
+    return first if isinstance(first, str) else None
 
 
 class MethodValue(Value):

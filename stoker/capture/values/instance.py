@@ -36,6 +36,8 @@ class ObjectValue(Value):
         """The instance dictionary, or None for a class without one."""
         if self._attributes is None:
             if self.real is None:
+                if not self.cls.__dictoffset__:
+                    return None
                 self._attributes = DictValue()
             else:
                 real = getattr(self.real, "__dict__", None)
