@@ -86,7 +86,8 @@ class Protocol:
             return self.constant_of(found, "indexing") if found is not None else key.unsupported("indexing")
         if isinstance(key, TensorValue):
             raise Break("indexing by a tensor", f"{key.describe()} as an index of a Python sequence depends on data")
-        return self.constant_of(key, "indexing")
+        found = self.constant_of(key, "indexing")
+        return operator.index(found) if is_numpy_scalar(found) and hasattr(found, "__index__") else found
 
     def integer(self: Machine, value: Value) -> int:
         found = self.index_of(value)

@@ -129,6 +129,11 @@ class Constant(Value):
     def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
         return None
 
+    def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
+        if not isinstance(self.value, numpy.dtype):
+            return None
+        return m.wrap_constant(m.run_real(m.COMPARE[operator], self.value, m.constant_of(other, "a dtype")))
+
     def hash_key(self, m: Machine) -> Any:
         m.run_real(hash, self.value)
         return self.value
