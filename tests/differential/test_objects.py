@@ -673,3 +673,14 @@ def test_library_corners(x):
         "hello".translate(table), "hello".translate({104: "H"}), reversed([1, 2]).__next__(), iter([5]).__iter__().__next__(),
         torch.cond(x.shape[0] == 3, lambda v: v + 1, lambda v: v - 1, (x,)), x.is_inference(),
     )  # fmt: skip
+
+
+@program("words of wrong unpacking, of min(), of attribute names, of super()", BREAK)
+def test_wrong_words(x):
+    found = []
+    for call in (lambda: {**[1]}, lambda: [*5], lambda: min(), lambda: getattr(x, 1), lambda: super()):
+        try:
+            call()
+        except (TypeError, RuntimeError) as error:
+            found.append(str(error))
+    return found, x
