@@ -173,9 +173,8 @@ class Protocol:
 
     def defines(self: Machine, value: Value, plain: str) -> bool:
         name = SPECIAL_BINARY[plain]
-        return any(
-            self.class_lookup(value.python_type(), n) is not self.MISSING for n in (f"__{name}__", f"__r{name}__")
-        )
+        raws = [self.class_lookup(value.python_type(), n) for n in (f"__{name}__", f"__r{name}__")]
+        return any(raw is not self.MISSING and not isinstance(raw, types.WrapperDescriptorType) for raw in raws)
 
     def fold(self: Machine, function: Callable[..., Any], *values: Value) -> Value | None:
         """Both sides known plain data: let Python compute. None otherwise."""

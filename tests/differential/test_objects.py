@@ -684,3 +684,29 @@ def test_wrong_words(x):
         except (TypeError, RuntimeError) as error:
             found.append(str(error))
     return found, x
+
+
+class Pair(tuple):
+    """A tuple whose constructor takes its parts apart."""
+
+    def __new__(cls, a, b):
+        return super().__new__(cls, (a, b))
+
+    @property
+    def first(self):
+        return self[0]
+
+
+class Number(int):
+    def double(self):
+        return self * 2
+
+
+class Name(str):
+    pass
+
+
+@program("tuple, int and str subclasses: rebuilt, as operands of tensors, as keys")
+def test_plain_subclasses(x):
+    pair, number, name = Pair(1, x), Number(3), Name("ab")
+    return pair, pair.first, x * number, number - x, number.double(), {name: 1}["ab"], {"ab": 2}[name], {number: 1}[3]

@@ -95,6 +95,11 @@ class ObjectValue(Value):
                 e.pop()
 
 
+BASES = (tuple, frozenset, int, float, str, bytes)
+HASHED_AS_BASE = tuple(base.__hash__ for base in BASES)
+EQUAL_AS_BASE = tuple(base.__eq__ for base in BASES)
+
+
 class InstanceValue(ObjectValue):
     """An instance of a class written in Python."""
 
@@ -192,7 +197,11 @@ class InstanceValue(ObjectValue):
             return m.identity_key(self)
         if hasher is None:
             m.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
-        if self.storage is not None and hasher in (tuple.__hash__, frozenset.__hash__):
+        if (
+            self.storage is not None
+            and hasher in HASHED_AS_BASE
+            and m.class_lookup(self.cls, "__eq__") in EQUAL_AS_BASE
+        ):
             return self.storage.hash_key(m)
         return m.symbolic_key(self)
 
