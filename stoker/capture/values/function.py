@@ -198,8 +198,9 @@ class FunctionValue(ObjectValue):
 
 
 def _docstring(code: types.CodeType) -> str | None:
-    first = code.co_consts[0] if code.co_consts else None
-    return first if isinstance(first, str) else None
+    """What a function made of this code has for a docstring: where it lies differs between versions."""
+    cells = tuple(types.CellType() for _ in code.co_freevars)
+    return types.FunctionType(code, {}, closure=cells or None).__doc__
 
 
 class MethodValue(Value):
