@@ -23,6 +23,7 @@ from stoker.capture import builtins as _fills_the_tables  # noqa: F401
 from stoker.capture.emit import Emitter
 from stoker.capture.inline import MAXIMUM_DEPTH
 from stoker.capture.leave import leave_by_break, leave_by_return
+from stoker.capture.leaves import refuse_reachable_leaves
 from stoker.capture.machine import Machine, Request, Steps, Stop
 from stoker.capture.modes import calling_with_grad, keeping_modes, leave_modes, needs_grad, under_grad
 from stoker.capture.policy import Policy
@@ -136,6 +137,8 @@ def finish(m: Machine, stop: Stop, compile_graph: GraphCompiler, state: Any) -> 
             scope.leave_graph(m)
         leave_by_break(e, stop.instruction)
     tail, e.code = e.code, []
+    if m.leaves:
+        refuse_reachable_leaves(m, [node for _, node in e.outputs.values()])
     graph_module = _call_graph(m, e, compile_graph, stop.instruction is not None)
     guards = _all_guards(m)
     for source in slots_needed(guards):

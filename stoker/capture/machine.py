@@ -90,6 +90,7 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Overrides,
         self.fake_mode = FakeMode(self.env)
         self.sizes = Sizes(self.env, history, dynamic)
         self.depth = self.mode_changes = self.step = 0
+        self.leaves: dict[Node, int] = {}  # tensors that became leaves of autograd inside, and by which instruction
         self.made_classes: dict[type, int] = {}  # made by captured code, and by which instruction of the root frame
         self.open_scopes: list[Any] = []
         self.abandoned: list[Frame] = []

@@ -512,3 +512,17 @@ def test_leaf_inside(x):
 @program("requires_grad_() of a tensor that has it", inputs=grad_inputs((3,)))
 def test_requires_grad_again(x):
     return x.requires_grad_() is x, x * 2
+
+
+@program("an intermediate that is made a leaf and not seen again", inputs=grad_inputs((3,)))
+def test_inner_leaf(w):
+    hidden = torch.ones(3)
+    hidden.requires_grad = True
+    return hidden * 2 * w
+
+
+@program("a leaf made inside, which only the result depends on", BREAK)
+def test_inner_leaf_seen(x):
+    hidden = x + 1
+    hidden.requires_grad_()
+    return hidden * 2

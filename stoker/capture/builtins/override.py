@@ -10,6 +10,7 @@ import torch
 
 from stoker import torch_private
 from stoker.capture.builtin import handles, tensor_special
+from stoker.capture.leaves import leaf_break
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.context import ScopeValue
@@ -210,11 +211,11 @@ for _name in RESHAPES:
 
 @tensor_special("requires_grad_")
 def requires_grad_(m: Machine, value: TensorValue, requires_grad: Value = Constant(True)) -> Value:  # noqa: B008
-    """A leaf of autograd begins where a graph begins: gradients are computed for a graph's inputs, not inside it."""
-    if value.fake.requires_grad == requires_grad.truth(m):
+    """An intermediate may become a leaf of autograd, as long as nobody behind the graph can ask for its gradient."""
+    wanted = requires_grad.truth(m)
+    if value.fake.requires_grad == wanted:
         return value
-    raise Break(
-        "requires_grad_()",
-        f"{value.describe()} becomes a leaf of autograd in the middle of a graph",
-        "set requires_grad before the compiled function is called",
-    )
+    if value.source is not None or not wanted or isinstance(value, SubclassValue):
+        raise leaf_break(value.describe())
+    m.leaves.setdefault(value.node, m.step)
+    return m.graph_method(value, "requires_grad_", [], {})
