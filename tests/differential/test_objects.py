@@ -649,7 +649,7 @@ def test_docstrings(x):
     def bare(v):
         return v
 
-    return scale(x), scale.__doc__, scale.__name__, scale.__module__, bare.__doc__, bare.__closure__
+    return scale(x), scale.__doc__, scale.__name__, scale.__module__, bare.__doc__, bare.__closure__, scale
 
 
 @program("words of wrong calls")
