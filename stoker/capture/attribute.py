@@ -135,6 +135,10 @@ class Attributes:
             case types.MethodDescriptorType() | types.WrapperDescriptorType():
                 return BuiltinMethod(value, raw.__name__, raw)
             case types.MemberDescriptorType() if isinstance(value, ObjectValue):
+                if (
+                    raw.__objclass__ is types.FunctionType and raw not in value.slots
+                ):  # fields of a function are no slots of the user's
+                    return value.own_attribute(self, raw.__name__) or value.unsupported(f"attribute {raw.__name__!r}")
                 found = value.slot(self, raw)
                 if found is None:
                     self.raise_(AttributeError, raw.__name__)
@@ -267,6 +271,10 @@ class Attributes:
             return
         if isinstance(raw, types.MemberDescriptorType) and isinstance(value, ObjectValue):
             value.set_slot(self, raw, None)
+            return
+        deleter = self.class_lookup(type(raw), "__delete__") if raw is not MISSING else MISSING
+        if isinstance(deleter, types.FunctionType):
+            self.call(self.wrap_object(deleter), [self.wrap_object(raw), value], {})
             return
         attributes = value.attributes(self) if isinstance(value, ObjectValue) else None
         if attributes is None or attributes.lookup(self, Constant(name)) is None:

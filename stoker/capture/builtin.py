@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import ExceptionValue
-from stoker.capture.values.size import SymbolicValue
-from stoker.capture.values.value import Arguments, Keywords, NotConstant, Value
+from stoker.capture.values.value import Arguments, Keywords, Value
 from stoker.errors import Break
 
 if TYPE_CHECKING:
@@ -150,8 +149,7 @@ def constant_method(m: Machine, receiver: Constant, name: str, args: Arguments, 
     if isinstance(receiver.value, str) and name in ("format", "format_map"):
         shown = [m.plain(a, "formatting") for a in args]
         return Constant(m.run_real(lambda: getattr(receiver.value, name)(*shown, **_shown(m, kwargs))))
-    values = [m.constant_of(a, f"an argument of {name!r}") if _needs(a) else a.items_list(m) for a in args]
-    plain = [[m.constant_of(e, name) for e in v] if isinstance(v, list) else v for v in values]
+    plain = [_argument(m, a, f"an argument of {name!r}") for a in args]
     named = {k: m.constant_of(v, f"an argument of {name!r}") for k, v in kwargs.items()}
     return m.wrap_constant(m.run_real(lambda: getattr(receiver.value, name)(*plain, **named)))
 
@@ -160,17 +158,11 @@ def _shown(m: Machine, kwargs: Keywords) -> dict[str, Any]:
     return {name: m.plain(value, "formatting") for name, value in kwargs.items()}
 
 
-def _needs(value: Value) -> bool:
-    """Is the value taken as it is, rather than as the list of its elements (`", ".join(xs)`)?"""
-    try:
-        value.constant()
-    except NotConstant:
-        return isinstance(value, SymbolicValue) or not hasattr(value, "items_list") or not _iterable(value)
-    return True
-
-
-def _iterable(value: Value) -> bool:
-    return hasattr(value.python_type(), "__iter__")
+def _argument(m: Machine, value: Value, what: str) -> Any:
+    """A real object for a value: itself, a container of plain data, or, of an iterator, the list of what it gives."""
+    if hasattr(value.python_type(), "__next__"):
+        return [m.plain(element, what) for element in value.items_list(m)]
+    return m.plain(value, what)
 
 
 def fold_pure(m: Machine, real: Any, args: Arguments, kwargs: Keywords) -> Value | None:

@@ -23,7 +23,9 @@ from stoker.capture import builtins as _fills_the_tables  # noqa: F401
 from stoker.capture.emit import Emitter
 from stoker.capture.inline import MAXIMUM_DEPTH
 from stoker.capture.leave import leave_by_break, leave_by_return
-from stoker.capture.machine import Machine, Request, Steps, Stop, TorchModes
+from stoker.capture.leaves import refuse_reachable_leaves
+from stoker.capture.machine import Machine, Request, Steps, Stop
+from stoker.capture.modes import calling_with_grad, keeping_modes, leave_modes, needs_grad, under_grad
 from stoker.capture.policy import Policy
 from stoker.capture.sizes import History
 from stoker.capture.tidy import tidy
@@ -68,9 +70,9 @@ def capture(
     for _ in range(MAXIMUM_RESTARTS):
         state = _C.torch_state()
         machine = Machine(request, policy, history, dynamic)
-        with TorchModes(), closing_scopes(machine), room_for_recursion(), _no_saved_tensors_hooks():
+        with room_for_recursion(), _no_saved_tensors_hooks():
             try:
-                with torch_private.DisableTorchFunctionSubclass():  # real tensors are looked at, not computed with
+                with keeping_modes(machine), closing_scopes(machine), torch_private.DisableTorchFunctionSubclass():
                     stop = machine.evaluate(steps)
                 return finish(machine, stop, compile_graph, state)
             except StepBreak as found:
@@ -122,6 +124,8 @@ def _reason(found: Break) -> BreakReason:
 def finish(m: Machine, stop: Stop, compile_graph: GraphCompiler, state: Any) -> Captured:
     """Graph to compiled function, values to bytecode, guards to a program."""
     e = Emitter(m)
+    if m.mode_changes:
+        leave_modes(m, e)
     if stop.instruction is None:
         assert stop.returned is not None
         leave_by_return(e, stop.returned)
@@ -133,6 +137,8 @@ def finish(m: Machine, stop: Stop, compile_graph: GraphCompiler, state: Any) -> 
             scope.leave_graph(m)
         leave_by_break(e, stop.instruction)
     tail, e.code = e.code, []
+    if m.leaves:
+        refuse_reachable_leaves(m, [node for _, node in e.outputs.values()])
     graph_module = _call_graph(m, e, compile_graph, stop.instruction is not None)
     guards = _all_guards(m)
     for source in slots_needed(guards):
@@ -159,11 +165,18 @@ def _call_graph(m: Machine, e: Emitter, compile_graph: GraphCompiler, hook_stays
     if not any(node.op not in ("placeholder",) for node in m.graph.nodes):
         _pass_inputs_through(m, e, names, outputs)
         return None
+    grad = needs_grad(m)
+    if grad:
+        under_grad(m)
     m.graph.output(tuple(outputs))
     inputs = _used_inputs(m)
     graph_module = GraphModule(torch.nn.Module(), m.graph)
     graph_module.meta["location"] = f"{m.request.code.co_filename}:{m.request.code.co_firstlineno}"
-    compiled = compile_graph(graph_module, [_converted(m, node, real) for node, _, real in inputs])
+    examples = [_converted(m, node, real) for node, _, real in inputs]
+    with torch.enable_grad() if grad else contextlib.nullcontext():
+        compiled = compile_graph(graph_module, examples)
+    if grad:
+        compiled = calling_with_grad(compiled)
     if hook_stays_on:
         compiled = _C.Disabled(compiled)
     e.code += build.call(build.load_const(compiled), *(_load_input(m, e, node, source) for node, source, _ in inputs))

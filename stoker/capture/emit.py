@@ -266,6 +266,9 @@ class Emitter:
         if attributes is not None:
             for key, attribute in attributes._entries.values():
                 self.store_attribute(value, key.constant(), attribute)
+        for descriptor, field in value.slots.items():
+            if field is not None:
+                self.store_attribute(value, descriptor.__name__, field)
 
     def new_generator(self, value: GeneratorValue) -> None:
         emit_generator(self, value)

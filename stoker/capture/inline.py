@@ -165,9 +165,15 @@ class Calls:
             bound[names[slot]] = TupleValue(list(extra))
             slot += 1
         elif extra:
-            self.raise_(TypeError, self.too_many(function, len(args)))
+            given = sum(name in names[positional : positional + keyword_only] for name in kwargs)
+            self.raise_(TypeError, self.too_many(function, len(args), given))
         rest: Keywords = {}
         by_keyword = set(names[code.co_posonlyargcount : positional + keyword_only])
+        if not code.co_flags & inspect.CO_VARKEYWORDS:
+            wrong = [name for name in names[: code.co_posonlyargcount] if name in kwargs]
+            if wrong:
+                words = "got some positional-only arguments passed as keyword arguments"
+                self.raise_(TypeError, f"{_qualname(function)}() {words}: '{', '.join(wrong)}'")
         for name, value in kwargs.items():
             if name in by_keyword and name in bound:
                 self.raise_(TypeError, f"{_qualname(function)}() got multiple values for argument '{name}'")
@@ -207,12 +213,15 @@ class Calls:
         if missing:
             self.raise_(TypeError, _missing(function, missing, "keyword-only"))
 
-    def too_many(self: Machine, function: FunctionValue, given: int) -> str:
+    def too_many(self: Machine, function: FunctionValue, given: int, by_keyword: int) -> str:
         most = function.code.co_argcount
         least = most - len(function.defaults(self))
         takes = f"from {least} to {most}" if least != most else str(most)
         plural = "" if takes == "1" else "s"
-        verb = "was" if given == 1 else "were"
+        verb = "was" if given == 1 and not by_keyword else "were"
+        if by_keyword:
+            also = f"(and {by_keyword} keyword-only argument{'s' if by_keyword != 1 else ''})"
+            verb = f"positional argument{'s' if given != 1 else ''} {also} {verb}"
         return f"{_qualname(function)}() takes {takes} positional argument{plural} but {given} {verb} given"
 
     def call_object(self: Machine, real: Any, args: Arguments, kwargs: Keywords) -> Value:

@@ -10,24 +10,22 @@ Requirements:
 
 from __future__ import annotations
 
-import functools
 import itertools
 import linecache
 import types
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch.fx import Graph, Node
 
-from stoker import torch_private
 from stoker.bytecode import Instruction
 from stoker.capture.array import Arrays
 from stoker.capture.attribute import Attributes
 from stoker.capture.effect import Effects
 from stoker.capture.frame import Frame, program_of
 from stoker.capture.inline import Calls
+from stoker.capture.modes import read_modes
 from stoker.capture.opcodes import HANDLERS
 from stoker.capture.override import Overrides
 from stoker.capture.policy import Policy
@@ -92,6 +90,7 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Overrides,
         self.fake_mode = FakeMode(self.env)
         self.sizes = Sizes(self.env, history, dynamic)
         self.depth = self.mode_changes = self.step = 0
+        self.leaves: dict[Node, int] = {}  # tensors that became leaves of autograd inside, and by which instruction
         self.made_classes: dict[type, int] = {}  # made by captured code, and by which instruction of the root frame
         self.open_scopes: list[Any] = []
         self.abandoned: list[Frame] = []
@@ -100,6 +99,8 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Overrides,
         self.inlined: set[types.CodeType] = set()
         self.counter = itertools.count()
         self.start_overrides()
+        self.modes_at_entry = self.modes_at_end = read_modes()
+        self.autocast_nesting = 0  # how often captured code entered autocast and has not left it
         self.root = self.root_frame()
         self.current: Frame = self.root
 
@@ -218,32 +219,3 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Overrides,
 
     def fresh(self, prefix: str) -> str:
         return f"__stoker_{prefix}_{next(self.counter)}"
-
-
-@dataclass
-class TorchModes:
-    """torch's thread-local modes: captured code changes them for real while it is evaluated; they are put back."""
-
-    saved: list[Callable[[], None]] = field(default_factory=list)
-
-    def __enter__(self) -> TorchModes:
-        grad, inference = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
-        dtype = torch.get_default_dtype()
-        cache = torch.is_autocast_cache_enabled()
-        self.saved = [
-            lambda: torch_private.set_grad_enabled(grad),
-            lambda: torch.set_default_dtype(dtype),
-            lambda: torch.set_autocast_cache_enabled(cache),
-        ]
-        for device in ("cpu", "cuda"):
-            enabled, kind = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
-            self.saved.append(lambda d=device, e=enabled: torch.set_autocast_enabled(d, e))
-            self.saved.append(lambda d=device, k=kind: torch.set_autocast_dtype(d, k))
-        for get, set_ in torch_private.ATTENTION_SWITCHES.values():
-            self.saved.append(functools.partial(set_, get()))
-        self.inference = inference
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for restore in self.saved:
-            restore()

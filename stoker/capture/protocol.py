@@ -86,7 +86,8 @@ class Protocol:
             return self.constant_of(found, "indexing") if found is not None else key.unsupported("indexing")
         if isinstance(key, TensorValue):
             raise Break("indexing by a tensor", f"{key.describe()} as an index of a Python sequence depends on data")
-        return self.constant_of(key, "indexing")
+        found = self.constant_of(key, "indexing")
+        return operator.index(found) if is_numpy_scalar(found) and hasattr(found, "__index__") else found
 
     def integer(self: Machine, value: Value) -> int:
         found = self.index_of(value)
@@ -172,9 +173,8 @@ class Protocol:
 
     def defines(self: Machine, value: Value, plain: str) -> bool:
         name = SPECIAL_BINARY[plain]
-        return any(
-            self.class_lookup(value.python_type(), n) is not self.MISSING for n in (f"__{name}__", f"__r{name}__")
-        )
+        raws = [self.class_lookup(value.python_type(), n) for n in (f"__{name}__", f"__r{name}__")]
+        return any(raw is not self.MISSING and not isinstance(raw, types.WrapperDescriptorType) for raw in raws)
 
     def fold(self: Machine, function: Callable[..., Any], *values: Value) -> Value | None:
         """Both sides known plain data: let Python compute. None otherwise."""

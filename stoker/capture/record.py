@@ -48,6 +48,8 @@ class Recording:
     def record(self: Machine, kind: str, target: Any, args: Arguments, kwargs: Keywords, keep: bool) -> Value:
         if self.overriding and self.intercepts(args, kwargs):
             raise Break(f"`{_name(target)}`", "it is reached by a way on which __torch_function__ is not captured")
+        if "requires_grad" in kwargs and kwargs["requires_grad"].truth(self):
+            raise Break(f"`{_name(target)}`", "it makes a leaf of autograd in the middle of a graph")
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {name: self.to_fake(a) for name, a in kwargs.items()}
         result = self.run_fake(kind, target, fake_args, fake_kwargs)
@@ -135,7 +137,7 @@ class Recording:
                 return {key.constant(): self.to_fake(part) for key, part in value.pairs(self)}
             case Lazy():
                 return self.to_fake(self.force(value))
-            case InstanceValue(storage=SequenceValue() as storage):
+            case InstanceValue(storage=(SequenceValue() | Constant()) as storage):
                 return self.to_fake(storage)
             case ObjectValue(real=real) if real is not None and not isinstance(real, types.FunctionType):
                 return real
@@ -166,7 +168,7 @@ class Recording:
                 return {key.constant(): self.to_node(part) for key, part in value.pairs(self)}
             case Lazy():
                 return self.to_node(self.force(value))
-            case InstanceValue(storage=SequenceValue() as storage):
+            case InstanceValue(storage=(SequenceValue() | Constant()) as storage):
                 return self.to_node(storage)
             case ObjectValue(real=real, source=source) if real is not None and source is not None:
                 return self.object_input(value, real, source)
@@ -234,7 +236,7 @@ class Recording:
 
     def set_tensor_field(self: Machine, value: TensorValue, name: str, new: Value) -> None:
         if name == "requires_grad" and isinstance(new, Constant):
-            self.graph_method(value, "requires_grad_", [new], {})
+            self.call_builtin_method(value, "requires_grad_", [new], {})
             return
         value.unsupported(f"assignment to tensor attribute {name!r}")
 
@@ -242,6 +244,7 @@ class Recording:
 DTYPE_OF = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
 """What torch takes a Python type for where it wants a dtype; the code of a graph can name dtypes, not types."""
 
+HEAP_TYPE = 1 << 9
 UNIT_INTERVAL = (torch.rand, torch.rand_like)  # elements from 0 up to, not including, 1
 
 
@@ -267,7 +270,9 @@ def _dict_of(value: TensorValue) -> Any:
 
 
 def _rebuild(cls: type, parts: list[Any]) -> Any:
-    return cls(*parts) if hasattr(cls, "_make") else cls(parts)
+    if cls.__flags__ & HEAP_TYPE and not hasattr(cls, "n_sequence_fields"):
+        return tuple.__new__(cls, parts)
+    return cls(parts)
 
 
 def _is_plain_result(result: Any) -> bool:

@@ -10,6 +10,8 @@ import contextlib
 import torch
 from harness import BREAK, SKIP, program
 
+import stoker
+
 
 class Custom(Exception):
     def __init__(self, code, note="n"):
@@ -622,3 +624,40 @@ def test_default_dtype(x):
     y = torch.ones(2)
     torch.set_default_dtype(torch.float32)
     return y, x + 1
+
+
+@program("grad switched on inside no_grad, around a break", BREAK, inputs=lambda: (torch.ones(3, requires_grad=True),))
+def test_grad_inside_no_grad(x):
+    with torch.no_grad():
+        y = x * 2
+        print(y.sum().item() > -1e9)
+        with torch.enable_grad():
+            z = x * 3
+        w = x * 4
+    return y, z, w, x * 5, torch.is_grad_enabled()
+
+
+@program("autocast around a break", BREAK)
+def test_autocast_break(x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = x @ x.T
+        print(y.dtype, y.sum().item() > 1e9)
+        z = x @ x.T
+    return y, z, x @ x.T, torch.is_autocast_enabled("cpu")
+
+
+def test_modes_behind_a_graph() -> None:
+    """Back ends that rewrite graphs lose mode changes at their end: the replacement code makes them."""
+
+    def program(x):
+        with torch.no_grad():
+            y = x * 2
+            print(y.sum().item() > 1e9)
+            z = x * 3
+            with torch.enable_grad():
+                w = x * 4
+        return y, z, w, x * 5
+
+    x = torch.ones(3, requires_grad=True)
+    found = stoker.compile(program)(x)
+    assert [t.requires_grad for t in found] == [False, False, True, True]

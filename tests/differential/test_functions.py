@@ -678,7 +678,9 @@ def test_copy_tensor(x):
     return x, y, z, y is x, copy.copy([x, y])[0] is x
 
 
-@program("copy.copy and deepcopy of tensors that need a gradient", inputs=lambda: (torch.ones(3, requires_grad=True),))
+@program(
+    "copy.copy and deepcopy of tensors that need a gradient", BREAK, inputs=lambda: (torch.ones(3, requires_grad=True),)
+)
 def test_copy_leaf(x):
     y, z = copy.copy(x), copy.deepcopy(x)
     return (x * y * z).sum(), y.requires_grad, z.is_leaf

@@ -265,3 +265,18 @@ def test_numpy_of_gradient(x):
         return y.numpy()
     except RuntimeError as error:
         return str(error)
+
+
+@program("numpy integers as indices and sizes, dtypes compared with classes")
+def test_numpy_indices(x):
+    n = np.int64(1)
+    kind = x.numpy().dtype
+    return (
+        x[n],
+        [1, 2, 3][n],
+        list(range(np.int32(2))),
+        x.view(np.int64(3), -1),
+        kind == np.float32,
+        np.float64 == kind,
+        kind.type is np.float32,
+    )

@@ -554,3 +554,160 @@ class Sharing(Ancestor):
 @program("super() where an inner function shares self, around a break", BREAK if sys.version_info < (3, 12) else SKIP)
 def test_shared_receiver(x):
     return Sharing().scale(x)
+
+
+class Tagging(type):
+    """A metaclass that does more when a class is called."""
+
+    def __call__(cls, *args):
+        made = super().__call__(*args)
+        made.tagged = True
+        return made
+
+
+class Tagged(metaclass=Tagging):
+    def __init__(self, v):
+        self.v = v
+
+
+class Tenfold:
+    """A descriptor that can be deleted."""
+
+    def __get__(self, instance, owner=None):
+        return instance.__dict__.get("stored", 0)
+
+    def __set__(self, instance, value):
+        instance.__dict__["stored"] = value * 10
+
+    def __delete__(self, instance):
+        del instance.__dict__["stored"]
+
+
+class WithTenfold:
+    field = Tenfold()
+
+
+class Slotted:
+    __slots__ = ("a",)
+
+
+class OnlyLess:
+    def __init__(self, v):
+        self.v = v
+
+    def __lt__(self, other):
+        return self.v < other.v
+
+    def __index__(self):
+        return 2
+
+
+@program("metaclass whose __call__ calls super()")
+def test_metaclass_call(x):
+    made = Tagged(x)
+    return made.v * 2, made.tagged
+
+
+@program("descriptor with __delete__")
+def test_descriptor_delete(x):
+    held = WithTenfold()
+    held.field = 3
+    before = held.field
+    del held.field
+    return before, held.field, x
+
+
+@program("attribute that is no slot")
+def test_no_slot(x):
+    held = Slotted()
+    held.a = x
+    try:
+        held.b = 1
+    except AttributeError as error:
+        return held.a, str(error)
+    return None
+
+
+@program("ordering by the reflected method, __index__ into strings and ranges")
+def test_reflected_order(x):
+    return OnlyLess(2) > OnlyLess(1), max(OnlyLess(3), OnlyLess(9)).v, range(5)[OnlyLess(1)], "abc"[OnlyLess(1)], x
+
+
+@program("docstrings of functions made inside")
+def test_docstrings(x):
+    def outer(f):
+        @functools.wraps(f)
+        def inner(*args):
+            return f(*args)
+
+        return inner
+
+    @outer
+    def scale(v):
+        """Twice."""
+        return v * 2
+
+    def bare(v):
+        return v
+
+    return scale(x), scale.__doc__, scale.__name__, scale.__module__, bare.__doc__, bare.__closure__, scale
+
+
+@program("words of wrong calls")
+def test_wrong_calls(x):
+    def f(a, /, b, *, c):
+        return a
+
+    found = []
+    for call in (lambda: f(a=1, b=2, c=3), lambda: f(1, 2), lambda: f(1, 2, 3, c=1), lambda: f(1, 2, 3, 4)):
+        try:
+            call()
+        except TypeError as error:
+            found.append(str(error))
+    return found, x
+
+
+@program("str.translate, str.maketrans, iterators' own methods, torch.cond on a known predicate")
+def test_library_corners(x):
+    table = str.maketrans("lo", "01")
+    return (
+        "hello".translate(table), "hello".translate({104: "H"}), reversed([1, 2]).__next__(), iter([5]).__iter__().__next__(),
+        torch.cond(x.shape[0] == 3, lambda v: v + 1, lambda v: v - 1, (x,)), x.is_inference(),
+    )  # fmt: skip
+
+
+@program("words of wrong unpacking, of min(), of attribute names, of super()", BREAK)
+def test_wrong_words(x):
+    found = []
+    for call in (lambda: {**[1]}, lambda: [*5], lambda: min(), lambda: getattr(x, 1), lambda: super()):
+        try:
+            call()
+        except (TypeError, RuntimeError) as error:
+            found.append(str(error))
+    return found, x
+
+
+class Pair(tuple):
+    """A tuple whose constructor takes its parts apart."""
+
+    def __new__(cls, a, b):
+        return super().__new__(cls, (a, b))
+
+    @property
+    def first(self):
+        return self[0]
+
+
+class Number(int):
+    def double(self):
+        return self * 2
+
+
+class Name(str):
+    pass
+
+
+@program("tuple, int and str subclasses: rebuilt, as operands of tensors, as keys")
+def test_plain_subclasses(x):
+    pair, number, name = Pair(1, x), Number(3), Name("ab")
+    return pair, pair.first, x * number, number - x, number.double(), {name: 1}["ab"], {"ab": 2}[name], {number: 1}[3]

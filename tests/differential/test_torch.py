@@ -282,7 +282,7 @@ def test_out(x, out):
     return out
 
 
-@program("set data and requires_grad of a local")
+@program("set data and requires_grad of a local", BREAK)
 def test_requires_grad(x):
     y = x.clone().requires_grad_()
     z = x.detach().clone()
@@ -500,3 +500,29 @@ def test_questions(x):
 @stoker.disable
 def opaque_question(y):
     return y, torch.compiler.is_compiling()
+
+
+@program("tensors made inside that need a gradient", BREAK)
+def test_leaf_inside(x):
+    y = x + 1
+    w = torch.ones(4, requires_grad=True)
+    return y * w, w
+
+
+@program("requires_grad_() of a tensor that has it", inputs=grad_inputs((3,)))
+def test_requires_grad_again(x):
+    return x.requires_grad_() is x, x * 2
+
+
+@program("an intermediate that is made a leaf and not seen again", inputs=grad_inputs((3,)))
+def test_inner_leaf(w):
+    hidden = torch.ones(3)
+    hidden.requires_grad = True
+    return hidden * 2 * w
+
+
+@program("a leaf made inside, which only the result depends on", BREAK)
+def test_inner_leaf_seen(x):
+    hidden = x + 1
+    hidden.requires_grad_()
+    return hidden * 2

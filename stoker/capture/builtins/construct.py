@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stoker.capture.builtin import CLASS_METHODS, STORAGE, handles, on_object
+from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.deque import DequeValue
 from stoker.capture.values.function import MethodValue
@@ -229,3 +230,15 @@ def set_init(m: Machine, value: Value, items: Value | None = None) -> Value:
     if items is not None and isinstance(storage, SetValue):
         storage.method_update(m, items)
     return NONE
+
+
+@on_object(*(vars(object)[name] for name in ("__lt__", "__le__", "__gt__", "__ge__")))
+def not_ordered(m: Machine, value: Value, other: Value) -> Value:
+    return Constant(NotImplemented)
+
+
+@on_object(type.__call__)
+def call_type(m: Machine, cls: Value, *args: Value, **kwargs: Value) -> Value:
+    """`super().__call__(...)` in a metaclass."""
+    assert isinstance(cls, ClassValue)
+    return m.construct(cls.real, list(args), kwargs)

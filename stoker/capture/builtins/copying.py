@@ -75,13 +75,16 @@ def _copied_tensor(m: Machine, value: TensorValue, special: str) -> Value:
     real = value.real
     deep = special == "__deepcopy__"
     odd = type(value) is not TensorValue or value.cls is not torch.Tensor or bool(value.extra)
-    if odd or not value.fake.is_leaf or (real is not None and (real.__dict__ or (deep and real._is_view()))):
+    if (
+        odd
+        or value.fake.requires_grad
+        or not value.fake.is_leaf
+        or (real is not None and (real.__dict__ or (deep and real._is_view())))
+    ):
         value.unsupported("copy.deepcopy()" if deep else "copy.copy()")
     copied = m.graph_method(value, "detach", [], {})
     if deep:
         copied = m.graph_method(copied, "clone", [], {})
-    if value.fake.requires_grad:
-        copied = m.graph_method(copied, "requires_grad_", [], {})
     return copied
 
 

@@ -26,7 +26,17 @@ if TYPE_CHECKING:
 
 DECORATORS = frozenset({"property", "staticmethod", "classmethod", "super"})
 REFUSED = frozenset(
-    {"GET_ITER", "LOAD_BUILD_CLASS", "IMPORT_NAME", "LOAD_ATTR", "LOAD_METHOD", "LOAD_CLASSDEREF", "RAISE_VARARGS"}
+    {
+        "GET_ITER",
+        "LOAD_BUILD_CLASS",
+        "IMPORT_NAME",
+        "LOAD_ATTR",
+        "LOAD_METHOD",
+        "LOAD_CLASSDEREF",
+        "LOAD_FROM_DICT_OR_DEREF",
+        "LOAD_FROM_DICT_OR_GLOBALS",
+        "RAISE_VARARGS",
+    }
 )
 INHERITED = ("__init_subclass__", "__class_getitem__")
 

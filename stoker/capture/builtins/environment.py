@@ -16,7 +16,7 @@ from stoker.guard.source import Fixed
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
-pure(sys.getrecursionlimit, sys.intern)
+pure(sys.getrecursionlimit, sys.intern, str.maketrans, bytes.maketrans)
 
 
 def _facts() -> None:

@@ -10,6 +10,7 @@ import torch
 
 from stoker import torch_private
 from stoker.capture.builtin import handles, tensor_special
+from stoker.capture.leaves import leaf_break
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.context import ScopeValue
@@ -180,7 +181,6 @@ def pop_mode(m: Machine) -> Value:
 
 # Methods that change the tensor object itself: the graph holds another object on the same memory.
 RESHAPES = [
-    "requires_grad_",
     "resize_",
     "resize_as_",
     "t_",
@@ -198,7 +198,7 @@ RESHAPES = [
 
 def _changes_the_object(name: str) -> None:
     def handler(m: Machine, value: TensorValue, *args: Value, **kwargs: Value) -> Value:
-        if isinstance(value, SubclassValue) and (name == "requires_grad_" or value.node in m.conversions):
+        if isinstance(value, SubclassValue) and value.node in m.conversions:
             value.unsupported(f"{name}()", "call it outside the compiled function")
         return m.graph_method(value, name, list(args), kwargs)
 
@@ -207,3 +207,15 @@ def _changes_the_object(name: str) -> None:
 
 for _name in RESHAPES:
     _changes_the_object(_name)
+
+
+@tensor_special("requires_grad_")
+def requires_grad_(m: Machine, value: TensorValue, requires_grad: Value = Constant(True)) -> Value:  # noqa: B008
+    """An intermediate may become a leaf of autograd, as long as nobody behind the graph can ask for its gradient."""
+    wanted = requires_grad.truth(m)
+    if value.fake.requires_grad == wanted:
+        return value
+    if value.source is not None or not wanted or isinstance(value, SubclassValue):
+        raise leaf_break(value.describe())
+    m.leaves.setdefault(value.node, m.step)
+    return m.graph_method(value, "requires_grad_", [], {})

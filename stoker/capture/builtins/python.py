@@ -108,7 +108,10 @@ def callable_(m: Machine, value: Value) -> Value:
 
 
 def attribute_name(m: Machine, name: Value) -> str:
-    return m.constant_of(name, "an attribute name")
+    found = m.constant_of(name, "an attribute name")
+    if not isinstance(found, str):
+        m.raise_(TypeError, f"attribute name must be string, not '{type(found).__name__}'")
+    return found
 
 
 @handles(getattr)
@@ -283,6 +286,8 @@ def super_(m: Machine, *args: Value) -> Value:
     if args:
         return m.super_of(args[0], args[1])
     frame = m.current
+    if "__class__" not in frame.cells or not frame.code.co_argcount:
+        raise Break("super()", "it is called outside a method")
     first = frame.code.co_varnames[0]
     cell = frame.cells.get(first)
     receiver = cell.get(m) if cell is not None else m.force(frame.locals[first])
@@ -420,6 +425,8 @@ def max_(m: Machine, *args: Value, **kwargs: Value) -> Value:
 
 
 def _extreme(m: Machine, text: str, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if not args:
+        m.run_real(min if name == "min" else max)
     values = args[0].items_list(m) if len(args) == 1 else args
     if not values:
         if "default" in kwargs:

@@ -111,12 +111,16 @@ SETTERS = (
 )
 
 
+NESTING = {torch.autocast_increment_nesting: 1, torch.autocast_decrement_nesting: -1}
+
+
 def _setter(function: Callable[..., Any]) -> Callable[..., Value]:
     def handler(m: Machine, *args: Value) -> Value:
         found = m.run_real(function, *(m.constant_of(a, function.__name__) for a in args))
         node = m.graph.create_node("call_function", function, tuple(m.to_node(a) for a in args), {})
         node.meta["location"] = m.location()
         m.mode_changes += 1
+        m.autocast_nesting += NESTING.get(function, 0)
         return Constant(found)
 
     return handler
@@ -247,9 +251,7 @@ def dim(m: Machine, value: TensorValue) -> Value:
     return Constant(value.fake.dim())
 
 
-@tensor_special(
-    "is_inference", "data_ptr", "storage", "untyped_storage", "storage_offset", "_version", "backward", "register_hook"
-)
+@tensor_special("data_ptr", "storage", "untyped_storage", "storage_offset", "_version", "backward", "register_hook")
 def touches_runtime(m: Machine, value: TensorValue, *args: Value, **kwargs: Value) -> Value:
     raise Break(
         "a tensor's storage or autograd history",
@@ -304,3 +306,18 @@ def corrcoef(m: Machine, input: Value) -> Value:
 def _is_positive(m: Machine, input: Value, correction: Value) -> bool:
     assert isinstance(input, TensorValue)
     return m.compare(">", m.wrap_number(input.fake.shape[-1]), correction).truth(m)
+
+
+@handles(torch.cond)
+def cond(m: Machine, pred: Value, true_fn: Value, false_fn: Value, operands: Value | None = None) -> Value:
+    """With a predicate that is known, the branch itself."""
+    if isinstance(pred, TensorValue):
+        raise Break("torch.cond", f"{pred.describe()} decides at run time which branch is taken", "use torch.where")
+    chosen = true_fn if pred.truth(m) else false_fn
+    return m.call(chosen, operands.items_list(m) if operands is not None else [], {})
+
+
+@tensor_special("is_inference")
+def is_inference(m: Machine, value: TensorValue) -> Value:
+    """The dispatch keys of an argument, which are guarded, tell."""
+    return Constant(value.real.is_inference()) if value.real is not None else touches_runtime(m, value)

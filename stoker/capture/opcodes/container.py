@@ -95,6 +95,9 @@ def MAP_ADD(m: Machine, f: Frame, i: Instruction) -> None:
 
 def LIST_EXTEND(m: Machine, f: Frame, i: Instruction) -> None:
     items = f.pop()
+    cls = items.python_type()
+    if not any(hasattr(cls, name) for name in ("__iter__", "__getitem__")):
+        m.raise_(TypeError, f"Value after * must be an iterable, not {cls.__name__}")
     f.stack[-i.value].method_extend(m, items)  # type: ignore[attr-defined]
 
 
@@ -105,6 +108,8 @@ def SET_UPDATE(m: Machine, f: Frame, i: Instruction) -> None:
 
 def DICT_UPDATE(m: Machine, f: Frame, i: Instruction) -> None:
     other = f.pop()
+    if not hasattr(other.python_type(), "keys"):
+        m.raise_(TypeError, f"'{other.python_type().__name__}' object is not a mapping")
     f.stack[-i.value].method_update(m, other)  # type: ignore[attr-defined]
 
 

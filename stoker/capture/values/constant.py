@@ -106,6 +106,8 @@ class Constant(Value):
         return Constant(m.run_real(len, self.value))
 
     def item(self, m: Machine, key: Value) -> Value:
+        if isinstance(self.value, (str, bytes, range)):
+            return m.wrap_constant(m.run_real(lambda: self.value[m.index_of(key)]))
         return m.wrap_constant(m.run_real(lambda: self.value[m.constant_of(key, "indexing")]))
 
     def contains(self, m: Machine, item: Value) -> Value:
@@ -126,6 +128,11 @@ class Constant(Value):
 
     def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
         return None
+
+    def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
+        if not isinstance(self.value, numpy.dtype):
+            return None
+        return m.wrap_constant(m.run_real(m.COMPARE[operator], self.value, m.constant_of(other, "a dtype")))
 
     def hash_key(self, m: Machine) -> Any:
         m.run_real(hash, self.value)

@@ -167,7 +167,7 @@ class FunctionValue(ObjectValue):
             case "__module__" if self.real is not None:
                 return Constant(self.real.__module__)
             case "__doc__":
-                return Constant(self.real.__doc__ if self.real is not None else None)
+                return Constant(self.real.__doc__ if self.real is not None else _docstring(self.code))
             case "__defaults__":
                 found = self.defaults(m)
                 return TupleValue(list(found)) if found else Constant(None)
@@ -195,6 +195,12 @@ class FunctionValue(ObjectValue):
 
     def emit(self, e: Emitter) -> None:
         e.new_function(self)
+
+
+def _docstring(code: types.CodeType) -> str | None:
+    """What a function made of this code has for a docstring: where it lies differs between versions."""
+    cells = tuple(types.CellType() for _ in code.co_freevars)
+    return types.FunctionType(code, {}, closure=cells or None).__doc__
 
 
 class MethodValue(Value):
@@ -329,9 +335,9 @@ class CachedFunction(ObjectValue):
 
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
         what = f"a call of `{self.function.describe()}` under functools.lru_cache"
-        if m.mutated or m.deferred:
-            held = self.real.cache_info().currsize
-            if not held:
+        library = m.policy.is_library(self.real.__wrapped__.__code__.co_filename)
+        if (m.mutated or m.deferred) and not library:
+            if not self.real.cache_info().currsize:
                 return m.call(self.function, args, kwargs)
             if args or kwargs:
                 raise Break(what, "it might see what the captured code has changed so far", "call it first")

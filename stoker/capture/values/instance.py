@@ -36,6 +36,8 @@ class ObjectValue(Value):
         """The instance dictionary, or None for a class without one."""
         if self._attributes is None:
             if self.real is None:
+                if not self.cls.__dictoffset__:
+                    return None
                 self._attributes = DictValue()
             else:
                 real = getattr(self.real, "__dict__", None)
@@ -91,6 +93,11 @@ class ObjectValue(Value):
             else:
                 e.call_function(type(descriptor).__set__, [Constant(descriptor), self, value])
                 e.pop()
+
+
+BASES = (tuple, frozenset, int, float, str, bytes)
+HASHED_AS_BASE = tuple(base.__hash__ for base in BASES)
+EQUAL_AS_BASE = tuple(base.__eq__ for base in BASES)
 
 
 class InstanceValue(ObjectValue):
@@ -190,7 +197,11 @@ class InstanceValue(ObjectValue):
             return m.identity_key(self)
         if hasher is None:
             m.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
-        if self.storage is not None and hasher in (tuple.__hash__, frozenset.__hash__):
+        if (
+            self.storage is not None
+            and hasher in HASHED_AS_BASE
+            and m.class_lookup(self.cls, "__eq__") in EQUAL_AS_BASE
+        ):
             return self.storage.hash_key(m)
         return m.symbolic_key(self)
 

@@ -277,9 +277,10 @@ class TupleValue(SequenceValue):
             for element in self._elements:
                 e.load(element)
             e.build("BUILD_TUPLE", len(self._elements))
-        elif self.cls is torch.Size or not hasattr(self.cls, "_make"):
+        elif self.cls is torch.Size or hasattr(self.cls, "n_sequence_fields"):
             e.call_function(self.cls, [TupleValue(self._elements)])
         else:
+            e.refuse_made_class(self.cls)
             e.call_function(tuple.__new__, [m_class(self.cls), TupleValue(self._elements)])
 
 

@@ -59,7 +59,10 @@ class Value:
         raise NotConstant(type(self).__name__)
 
     def attribute(self, m: Machine, name: str) -> Value:
+        if name in ("__next__", "__iter__") and hasattr(self.python_type(), name):
+            return m.bound_builtin(self, name)
         self.unsupported(f"attribute {name!r}")
+        return None
 
     def set_attribute(self, m: Machine, name: str, value: Value) -> None:
         self.unsupported(f"assignment to attribute {name!r}")
