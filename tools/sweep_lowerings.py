@@ -25,13 +25,14 @@ import tempfile
 import warnings
 from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import torch
 
 sys.path[:0] = [str(Path(__file__).parent)]
 sweep = importlib.import_module("sweep_operators")
-
-import torch
-
+torch = importlib.import_module("torch")  # after it: it sets what torch reads when it loads
 pipeline = importlib.import_module("stoker.pipeline")
 stoker, autograd, log = sweep.stoker, sweep.autograd, sweep.log
 
@@ -153,7 +154,10 @@ def answer(program: Any, sample: Any, in_place: bool, seeds: list[torch.Tensor])
 
 def judge(ours: Observed, eager: Observed, exact: Any) -> str:
     """'' if as good as can be asked, else in what way not. `exact` gives the answer in wider types when it is needed."""
-    for kind, mine, theirs, position in (("value", ours.values, eager.values, 0), ("gradient", ours.gradients, eager.gradients, 1)):
+    for kind, mine, theirs, position in (
+        ("value", ours.values, eager.values, 0),
+        ("gradient", ours.gradients, eager.gradients, 1),
+    ):
         if len(mine) != len(theirs):
             return f"{kind}s: {len(mine)} for {len(theirs)}"
         for number, (a, b) in enumerate(zip(mine, theirs)):
@@ -201,7 +205,9 @@ def near(a: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> bool:
         torch.testing.assert_close(a, exact.to(a.dtype), equal_nan=True)
         return True
     mine, theirs = error(a, exact), error(eager, exact)
-    return bool((mine.nan_to_num(float("inf")).max() <= NO_WORSE * theirs.max()) | (error(a, eager).nan_to_num(1) == 0).all())
+    return bool(
+        (mine.nan_to_num(float("inf")).max() <= NO_WORSE * theirs.max()) | (error(a, eager).nan_to_num(1) == 0).all()
+    )
 
 
 # The back end, watched.
@@ -305,7 +311,12 @@ def sweep_one(op: Any, dtype: torch.dtype, samples: int, watch: Watch) -> dict[s
 def work(dtypes: list[str], samples: int, names: list[str], share: tuple[int, int], to: Path) -> None:
     """Sweep a share, a line of JSON for each operator: its beginning (so that a crash has a name), then its outcomes."""
     position, count = share
-    todo = [(d, n, op) for d in dtypes for n, op in sweep.operators(getattr(torch, d)) if not names or op.name in names or n in names]
+    todo = [
+        (d, n, op)
+        for d in dtypes
+        for n, op in sweep.operators(getattr(torch, d))
+        if not names or op.name in names or n in names
+    ]
     done = {tuple(json.loads(line)[:2]) for line in to.read_text().splitlines()} if to.exists() else set()
     with to.open("a") as file:
         for dtype, name, op in todo[position::count]:
@@ -331,7 +342,16 @@ def collect(given: argparse.Namespace) -> dict[tuple[str, str], dict[str, Any]]:
     """Run the workers; one that crashed is started again behind the operator that crashed it."""
     with tempfile.TemporaryDirectory() as directory:
         paths = [Path(directory) / str(n) for n in range(given.workers)]
-        arguments = [sys.executable, __file__, "--dtype", given.dtype, "--samples", str(given.samples), "--operators", given.operators]
+        arguments = [
+            sys.executable,
+            __file__,
+            "--dtype",
+            given.dtype,
+            "--samples",
+            str(given.samples),
+            "--operators",
+            given.operators,
+        ]
         running = {}
 
         def start(n: int) -> None:
@@ -348,7 +368,12 @@ def collect(given: argparse.Namespace) -> dict[tuple[str, str], dict[str, Any]]:
         rows: dict[tuple[str, str], dict[str, Any]] = {}
         for line in itertools.chain.from_iterable(p.read_text().splitlines() for p in paths):
             dtype, name, row = json.loads(line)
-            rows[dtype, name] = row or {"outcomes": {"the process died": 1}, "lowered": {}, "library": {}, "decomposed": {}}
+            rows[dtype, name] = row or {
+                "outcomes": {"the process died": 1},
+                "lowered": {},
+                "library": {},
+                "decomposed": {},
+            }
     return rows
 
 
@@ -366,7 +391,11 @@ KINDS = ("lowered", "decomposed", "library call")
 
 def write_page(path: Path, rows: dict[tuple[str, str], dict[str, Any]], samples: int) -> None:
     dtypes = [d for d in DTYPES if any(dtype == d for dtype, _ in rows)]
-    lines = [PAGE.format(samples=samples, worse=NO_WORSE), "| type | operators | pass | fail | skip |", "|---" * 5 + "|"]
+    lines = [
+        PAGE.format(samples=samples, worse=NO_WORSE),
+        "| type | operators | pass | fail | skip |",
+        "|---" * 5 + "|",
+    ]
     for dtype in dtypes:
         count = Counter(verdict(row["outcomes"]) for (d, _), row in rows.items() if d == dtype)
         lines.append(f"| {dtype} | {sum(count.values())} | {count['pass']} | {count['fail']} | {count['skip']} |")
@@ -397,7 +426,13 @@ def _operators(rows: dict[tuple[str, str], dict[str, Any]]) -> list[str]:
     names = sorted({*lowered, *decomposed, *library})
     total = {"lowered": len(lowered), "decomposed": len(decomposed), "library call": len(library)}
     words = ", ".join(f"{total[k]} {k}" for k in KINDS)
-    lines = ["", "## What becomes of each ATen operator", "", f"{len(names)} overloads: {words}; some are several, depending on arguments.", ""]
+    lines = [
+        "",
+        "## What becomes of each ATen operator",
+        "",
+        f"{len(names)} overloads: {words}; some are several, depending on arguments.",
+        "",
+    ]
     lines += ["| operator | becomes | a library call because |", "|---|---|---|"]
     for name in names:
         kinds = [k for k, where in zip(KINDS, (lowered, decomposed, library)) if name in where]

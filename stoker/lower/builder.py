@@ -108,7 +108,9 @@ class Builder:
             ops.store(target.buffer, target.place(place(index)), made, combine)
         self._add(recorder, (target.buffer,), outer, ())
 
-    def scan(self, results: Sequence[Result], dim: int, kinds: Sequence[str], element: Callable[[Index], Any]) -> list[Stored]:
+    def scan(
+        self, results: Sequence[Result], dim: int, kinds: Sequence[str], element: Callable[[Index], Any]
+    ) -> list[Stored]:
         """Running reductions of one element function along a dimension: a result for each kind, in one nest."""
         sizes = results[0].sizes
         outer = loop_dimensions("i", sizes[:dim] + sizes[dim + 1 :])

@@ -194,7 +194,9 @@ def count_nonzero(builder: Builder, out: Result, x: Tensor, dims: Any = None) ->
 
 
 @lower("nansum.default")
-def nansum(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+def nansum(
+    builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
     def prepare(v: Any) -> Any:
         v = ops.to_dtype(v, compute_dtype(out.dtype))
         return ops.where(ops.isnan(v), _like(v, 0.0), v) if v.dtype.is_floating_point else v
@@ -230,7 +232,14 @@ def _norm(builder: Builder, out: Result, x: Tensor, order: Any, dims: Any, keepd
 
 @lower("linalg_vector_norm.default")
 def vector_norm(
-    builder: Builder, out: Result, x: Tensor, order: Any = 2, dims: Any = None, keepdim: bool = False, *, dtype: Any = None
+    builder: Builder,
+    out: Result,
+    x: Tensor,
+    order: Any = 2,
+    dims: Any = None,
+    keepdim: bool = False,
+    *,
+    dtype: Any = None,
 ) -> Any:
     return _norm(builder, out, x, order, dims, keepdim)
 

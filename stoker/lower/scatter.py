@@ -30,9 +30,7 @@ def _value(source: Any, at: Index, sizes: Sizes, dtype: torch.dtype) -> Any:
     return source.at(broadcast_index(at, source.sizes, sizes))
 
 
-def _along(
-    builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, source: Any, combine: str
-) -> Tensor:
+def _along(builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, source: Any, combine: str) -> Tensor:
     """result[..., places[i], ...] = source[i], for each i in the indices' own sizes."""
     require_supported(out.dtype, *([source.dtype] if is_tensor(source) else []))
     if not x.sizes or len(places.sizes) != len(x.sizes):

@@ -77,7 +77,9 @@ def draft_of(position: int, node: Loops) -> Draft:
     """A node alone, its outer loops in the order of the memory it writes."""
     store = _store(node)
     if store.data[2]:
-        order = [d for d in node.outer if d.size.value != 1]  # places are computed: the order of the values is the one known
+        order = [
+            d for d in node.outer if d.size.value != 1
+        ]  # places are computed: the order of the values is the one known
     else:
         order = _by_stride(node.outer, store.data[1])
     outer = _named("i", [d.size for d in order])

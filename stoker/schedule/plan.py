@@ -52,6 +52,8 @@ def make_plan(program: Program) -> Plan:
             steps.append(_library(item, program))
             continue
         call = build(item, frozenset(item.writes & wanted[item]), dtypes)
+        if not call.kernel.phases:
+            continue  # what it would write is not needed: an empty tensor is made of it
         if call.kernel not in kernels:
             kernels[call.kernel] = len(kernels)
             origins.append(call.origins)

@@ -55,7 +55,9 @@ def _agree(
             torch.testing.assert_close(a, b, equal_nan=True, msg=lambda m, n=number: f"program {n}: {m}", **tolerance)
             assert a.stride() == b.stride(), f"program {number}"
             if exact and a.is_floating_point():
-                assert torch.equal(torch.signbit(a) & ~a.isnan(), torch.signbit(b) & ~b.isnan()), f"program {number}: -0.0"
+                assert torch.equal(torch.signbit(a) & ~a.isnan(), torch.signbit(b) & ~b.isnan()), (
+                    f"program {number}: -0.0"
+                )
     if lowered:
         assert [d for r in records for d in r.products["program"].declined] == []
     return records

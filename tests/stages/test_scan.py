@@ -21,7 +21,9 @@ def _made(shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int8], ids=str)
 def test_cumulative(agree: Any, shape: str, dtype: torch.dtype) -> None:
     x = _made(SHAPES[shape], dtype)
-    programs = [lambda x, d=d, f=f: f(x, d) for d in range(x.dim()) for f in (torch.cumsum, torch.cumprod, torch.cummax)]
+    programs = [
+        lambda x, d=d, f=f: f(x, d) for d in range(x.dim()) for f in (torch.cumsum, torch.cumprod, torch.cummax)
+    ]
     programs += [lambda x: torch.cummin(x, -1), lambda x: torch.cumsum(x.transpose(0, -1), 0)]
     programs += [lambda x: torch.cumsum(x * 2, 0) + 1, lambda x: torch.cumsum(x, -1, dtype=torch.float32)]
     agree(programs, [x])

@@ -28,7 +28,9 @@ def test_along_a_dimension(agree: Any, dtype: torch.dtype) -> None:
         lambda x, s, i, o: x.t().scatter_add(1, i.t(), s.t()), lambda x, s, i, o: (x.scatter_add(0, i, s) + x).sum(),
         lambda x, s, i, o: x.scatter_reduce(0, i, s, "amax"), lambda x, s, i, o: x.scatter_reduce(1, i, s, "amin"),
     ]  # fmt: skip
-    agree(programs if dtype is not torch.bool else programs[:3], [x, source, index, once], exact=dtype is not torch.bool)
+    agree(
+        programs if dtype is not torch.bool else programs[:3], [x, source, index, once], exact=dtype is not torch.bool
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -60,5 +62,11 @@ def test_many_threads_add_in_order(agree: Any) -> None:
     """Large enough for threads: they share a loop along which places differ, so sums do not depend on them."""
     torch.manual_seed(0)
     x, v, i = torch.zeros(50, 300), torch.randn(400, 300), torch.randint(0, 50, (400,))
-    flat, where = torch.randint(-9, 9, (40000,)).float(), torch.randint(0, 100, (40000,))  # eager adds in no known order
-    agree([lambda x, v, i, f, w: x.index_add(0, i, v), lambda x, v, i, f, w: x.view(-1).scatter_add(0, w, f)], [x, v, i, flat, where])
+    flat, where = (
+        torch.randint(-9, 9, (40000,)).float(),
+        torch.randint(0, 100, (40000,)),
+    )  # eager adds in no known order
+    agree(
+        [lambda x, v, i, f, w: x.index_add(0, i, v), lambda x, v, i, f, w: x.view(-1).scatter_add(0, w, f)],
+        [x, v, i, flat, where],
+    )

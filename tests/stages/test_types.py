@@ -9,7 +9,24 @@ import torch
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 WHOLES = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
-SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, -1.5, 2.5, -2.5, 3.7, 100.0, -100.0, float("inf"), float("-inf"), float("nan")]
+SPECIAL = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    1.5,
+    -1.5,
+    2.5,
+    -2.5,
+    3.7,
+    100.0,
+    -100.0,
+    float("inf"),
+    float("-inf"),
+    float("nan"),
+]
 
 
 def _floats(dtype: torch.dtype, *, finite: bool = False) -> torch.Tensor:
@@ -46,7 +63,9 @@ def test_what_is_no_ordinary_number(agree: Any, dtype: torch.dtype) -> None:
 def test_whole_numbers(agree: Any, dtype: torch.dtype) -> None:
     limits = torch.iinfo(dtype)
     a = torch.tensor([limits.min, limits.max, limits.min + 1, 0, 1, 7, 100, limits.max - 7] * 2, dtype=dtype)
-    b = torch.tensor([3, 7, 2, 5, 1, 4, 3, 2] + [-3 if limits.min else 3, 7, -2 if limits.min else 2, 5, 1, 4, 3, 2]).to(dtype)
+    b = torch.tensor(
+        [3, 7, 2, 5, 1, 4, 3, 2] + [-3 if limits.min else 3, 7, -2 if limits.min else 2, 5, 1, 4, 3, 2]
+    ).to(dtype)
     shift = torch.tensor([0, 1, 3, 7, 8, 15, 31, 63]).clamp(max=limits.bits + 1).repeat(2).to(dtype)
     programs = [
         lambda a, b, s: a + b, lambda a, b, s: a - b, lambda a, b, s: a * b, lambda a, b, s: torch.div(a, b, rounding_mode="floor"),
@@ -67,5 +86,10 @@ def test_promotion(agree: Any, first: torch.dtype) -> None:
     count = len(others)
     programs = [lambda *g, k=k: g[0] + g[k] for k in range(1, 1 + 2 * count)]
     programs += [lambda *g, k=k: g[0] < g[k] for k in range(1, 1 + 2 * count)]
-    programs += [lambda *g: g[0] * 2, lambda *g: g[0] * 2.0, lambda *g: g[0] + True, lambda *g: torch.where(g[0] > 2, g[0], 1)]
+    programs += [
+        lambda *g: g[0] * 2,
+        lambda *g: g[0] * 2.0,
+        lambda *g: g[0] + True,
+        lambda *g: torch.where(g[0] > 2, g[0], 1),
+    ]
     agree(programs, [a, *others, *scalars])

@@ -37,7 +37,9 @@ def combined(place: str, value: str, combine: str | None, dtype: torch.dtype) ->
     if dtype is torch.bool:
         return f"{place} {'|' if combine in ('add', 'max') else '&'} {value}"
     if dtype in _HALF:
-        return f"convert<{TYPES[dtype]}>({_FORMS[combine].format(f'convert<float>({place})', f'convert<float>({value})')})"
+        return (
+            f"convert<{TYPES[dtype]}>({_FORMS[combine].format(f'convert<float>({place})', f'convert<float>({value})')})"
+        )
     return _FORMS[combine].format(place, value)
 
 
@@ -67,7 +69,11 @@ def _certain(kernel: Kernel) -> Dimension | None:
     (index,) = {i.data[1] for i in lines if i.op == "store"}
     for loop in reversed(kernel.outer):
         step = coefficient(index, loop.symbol)
-        if step is None or not step.value or any(loop.symbol in varying[s] for s in free_symbols(index) if s in varying):
+        if (
+            step is None
+            or not step.value
+            or any(loop.symbol in varying[s] for s in free_symbols(index) if s in varying)
+        ):
             continue
         if _apart(index, loop, step.value, kernel):
             return loop
@@ -92,7 +98,7 @@ def _computed(lines: list[Instruction]) -> dict[Symbol, frozenset[Symbol]]:
 def _apart(index: Expr, loop: Dimension, step: int, kernel: Kernel) -> bool:
     """Do the other terms of the index move it by multiples of the loop's whole reach, or by less than its step?"""
     size = loop.size.value
-    if size is None:
+    if not size:
         return False
     reach = abs(step) * size
     inside = 0
@@ -114,5 +120,3 @@ def _term(monomial: Any, factor: int) -> Expr:
     for atom in monomial:
         total = atom * total
     return total  # type: ignore[no-any-return]
-
-

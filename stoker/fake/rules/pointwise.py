@@ -247,7 +247,9 @@ def native_dropout(x: FakeTensor, p: float, train: Any) -> tuple[Meta, Meta]:
 def native_dropout_backward(grad: FakeTensor, mask: FakeTensor, scale: float) -> Meta:
     """grad * mask * scale, which is a float."""
     dtype = grad.meta.dtype
-    return elementwise((grad, mask), dtype if dtype.is_floating_point or dtype.is_complex else torch.get_default_dtype())
+    return elementwise(
+        (grad, mask), dtype if dtype.is_floating_point or dtype.is_complex else torch.get_default_dtype()
+    )
 
 
 @rule("log_sigmoid_forward")
