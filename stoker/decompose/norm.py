@@ -25,7 +25,7 @@ def layer_norm(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float) -> tup
         out = out * weight
     if bias is not None:
         out = out + bias
-    kept = torch.float32 if x.device.type == "cuda" and wide.dtype is torch.float32 else x.dtype
+    kept = _statistics_type(x, weight)
     return out.to(x.dtype).contiguous(), middle.to(kept), scale.to(kept)
 
 
@@ -85,9 +85,12 @@ def batch_norm(
     return out, middle.to(kept), scale.to(kept), new_mean, new_variance
 
 
-def _statistics_type(x: Tensor, weight: Any, mean: Any) -> torch.dtype:
+def _statistics_type(x: Tensor, weight: Any, mean: Any = None) -> torch.dtype:
     """The type of saved moments: that of half inputs only if the CPU's parameters are half too."""
-    wide, given = _wide(x).dtype, weight if weight is not None else mean
+    wide, given = (
+        torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype,
+        weight if weight is not None else mean,
+    )
     if x.device.type != "cpu" or given is not None and given.dtype is torch.float32:
         return wide
     return x.dtype
@@ -162,4 +165,5 @@ def group_norm(
     scale = torch.rsqrt(spread + eps)
     out = ((wide - middle) * scale).view(x.shape)
     out = _affine(out, weight, bias).to(x.dtype)
-    return out, middle.view(batch, groups).to(x.dtype), scale.view(batch, groups).to(x.dtype)
+    kept = _statistics_type(x, weight)
+    return out, middle.view(batch, groups).to(kept), scale.view(batch, groups).to(kept)
