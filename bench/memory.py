@@ -11,6 +11,7 @@ stoker runs its functional graphs operator by operator (aot_eager): what fusion 
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -65,13 +66,16 @@ def budgeted(memory_budget: float, decompositions: Any = None) -> Any:
     return backend
 
 
+def budgeted_call(memory_budget: float, function: Any) -> Any:
+    return stoker.compile(function, backend=budgeted(memory_budget))
+
+
 COMPILERS: dict[str, Callable[[Any], Any]] = {
     "eager": lambda f: f,
     "torch.compile": lambda f: torch.compile(f, backend="aot_eager_decomp_partition"),
     "stoker": lambda f: stoker.compile(f, backend=budgeted(1.0)),
     "stoker, operators taken apart": lambda f: stoker.compile(f, backend=budgeted(1.0, table())),
-    "stoker, memory_budget=0.5": lambda f: stoker.compile(f, backend=budgeted(0.5)),
-    "stoker, memory_budget=0": lambda f: stoker.compile(f, backend=budgeted(0.0)),
+    **{f"stoker, memory_budget={b}": functools.partial(budgeted_call, b) for b in (0.75, 0.5, 0.25, 0.0)},
 }
 
 

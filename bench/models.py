@@ -1,6 +1,9 @@
-"""Whole models: eager, stoker and torch.compile, interleaved in one process per model.
+"""Whole models: eager, stoker and torch.compile, interleaved, one process per model, cold and warm.
 
-python -m bench.models [--train] [--threads N] [name ...]          runs each model in a process of its own
+    python -m bench.models [--train] [--threads N] [--rounds N] [--write] [name ...]
+
+Cold is a first call with empty caches, warm the first call of another process with the caches of the first. `--write` keeps
+the results in bench/results/models.json and writes the table and plot of docs/benchmarks.md from them.
 """
 
 from __future__ import annotations
@@ -9,80 +12,19 @@ import argparse
 import copy
 import json
 import math
+import os
+import resource
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
-Made = tuple[torch.nn.Module, dict[str, torch.Tensor]]
-BATCH, LENGTH = 4, 128
+from bench.architectures import MODELS
 
-
-def _tokens(vocabulary: int = 5000) -> torch.Tensor:
-    return torch.randint(5, vocabulary - 10, (BATCH, LENGTH))
-
-
-def bert() -> Made:
-    from transformers import BertConfig, BertModel
-
-    return BertModel(BertConfig(vocab_size=5000, num_hidden_layers=6)), {"input_ids": _tokens()}
-
-
-def gpt2() -> Made:
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    config = GPT2Config(vocab_size=5000, n_layer=6, bos_token_id=1, eos_token_id=2)
-    return GPT2LMHeadModel(config), {"input_ids": _tokens()}
-
-
-def llama() -> Made:
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    config = LlamaConfig(
-        vocab_size=5000, hidden_size=768, intermediate_size=2048, num_hidden_layers=6, num_attention_heads=12,
-        num_key_value_heads=4,
-    )  # fmt: skip
-    return LlamaForCausalLM(config), {"input_ids": _tokens()}
-
-
-def t5() -> Made:
-    from transformers import T5Config, T5ForConditionalGeneration
-
-    config = T5Config(vocab_size=5000, d_model=512, num_layers=4, num_heads=8)
-    return T5ForConditionalGeneration(config), {"input_ids": _tokens(), "decoder_input_ids": _tokens()[:, :64]}
-
-
-def vit() -> Made:
-    from transformers import ViTConfig, ViTModel
-
-    config = ViTConfig(num_hidden_layers=6, hidden_size=384, num_attention_heads=6, intermediate_size=1536)
-    return ViTModel(config), {"pixel_values": torch.randn(BATCH, 3, 224, 224)}
-
-
-def resnet() -> Made:
-    from transformers import ResNetConfig, ResNetModel
-
-    return ResNetModel(ResNetConfig(depths=[2, 2, 2, 2])), {"pixel_values": torch.randn(BATCH, 3, 160, 160)}
-
-
-def convnext() -> Made:
-    from transformers import ConvNextConfig, ConvNextModel
-
-    return ConvNextModel(ConvNextConfig(depths=[2, 2, 4, 2])), {"pixel_values": torch.randn(BATCH, 3, 160, 160)}
-
-
-def mobilenet_v2() -> Made:
-    from transformers import MobileNetV2Config, MobileNetV2Model
-
-    return MobileNetV2Model(MobileNetV2Config()), {"pixel_values": torch.randn(BATCH, 3, 160, 160)}
-
-
-MODELS: dict[str, Callable[[], Made]] = {
-    f.__name__: f for f in (bert, gpt2, llama, t5, vit, resnet, convnext, mobilenet_v2)
-}
+CONTESTANTS = ("eager", "stoker", "torch.compile")
 
 
 def step(model: torch.nn.Module, inputs: dict[str, torch.Tensor], train: bool) -> Any:
@@ -91,18 +33,23 @@ def step(model: torch.nn.Module, inputs: dict[str, torch.Tensor], train: bool) -
         with torch.no_grad():
             return model(**inputs)
     out = model(**inputs)
-    loss = sum(v.float().square().mean() for v in out.values() if isinstance(v, torch.Tensor) and v.is_floating_point())
+    values = out.values() if hasattr(out, "values") else [out]
+    loss = sum(v.float().square().mean() for v in values if isinstance(v, torch.Tensor) and v.is_floating_point())
     loss.backward()
     for parameter in model.parameters():
         parameter.grad = None
     return None
 
 
-def measure(name: str, train: bool, threads: int, rounds: int, rival: bool) -> dict[str, float]:
-    """Milliseconds of each contestant, and seconds of its first call."""
-    import stoker
-    from stoker.pipeline import compile_captured
+def compiled(who: str, model: torch.nn.Module, options: dict[str, Any]) -> torch.nn.Module:
+    if who == "stoker":
+        import stoker
 
+        return stoker.compile(copy.deepcopy(model), options=options or None)
+    return torch.compile(copy.deepcopy(model)) if who == "torch.compile" else model  # type: ignore[return-value]
+
+
+def made(name: str, train: bool, threads: int) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
     torch.manual_seed(0)
     torch.set_num_threads(threads)
     model, inputs = MODELS[name]()
@@ -110,22 +57,69 @@ def measure(name: str, train: bool, threads: int, rounds: int, rival: bool) -> d
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
-    contestants: dict[str, torch.nn.Module] = {"eager": model, "stoker": copy.deepcopy(model)}
-    stoker.compile(contestants["stoker"], backend=compile_captured)
-    if rival:
-        contestants["torch.compile"] = torch.compile(copy.deepcopy(model))  # type: ignore[assignment]
-    result: dict[str, float] = {}
-    for who, contestant in contestants.items():
-        start = time.perf_counter()
+    return model, inputs
+
+
+def first(name: str, who: str, train: bool, threads: int) -> dict[str, float]:
+    """Seconds of a first call, and the largest resident size in megabytes, of one contestant in this process."""
+    model, inputs = made(name, train, threads)
+    contestant = compiled(who, model, {})
+    start = time.perf_counter()
+    step(contestant, inputs, train)
+    took = time.perf_counter() - start
+    for _ in range(3):
         step(contestant, inputs, train)
-        result[f"{who} first"] = time.perf_counter() - start
+    return {"first": took, "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
+def steady(name: str, train: bool, threads: int, rounds: int, rival: bool, options: dict[str, Any]) -> dict[str, float]:
+    """Milliseconds of a call of each contestant: the first quartile of interleaved rounds."""
+    model, inputs = made(name, train, threads)
+    contestants = {who: compiled(who, model, options) for who in CONTESTANTS if rival or who != "torch.compile"}
+    for contestant in contestants.values():
+        step(contestant, inputs, train)
+        step(contestant, inputs, train)
     times: dict[str, list[float]] = {who: [] for who in contestants}
     for _ in range(rounds):
         for who, contestant in contestants.items():
             start = time.perf_counter()
             step(contestant, inputs, train)
             times[who].append((time.perf_counter() - start) * 1e3)
-    return result | {who: sorted(t)[len(t) // 4] for who, t in times.items()}
+    return {who: sorted(t)[len(t) // 4] for who, t in times.items()}
+
+
+def child(arguments: list[str], cache: str) -> dict[str, float] | str:
+    """Run this file again in a process of its own, with its caches in a folder."""
+    environment = os.environ | {"STOKER_CACHE": f"{cache}/stoker", "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor"}
+    command = [sys.executable, "-m", "bench.models", *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if run.returncode:
+        return run.stderr.strip().splitlines()[-1][:300] if run.stderr.strip() else f"exit {run.returncode}"
+    return json.loads(run.stdout.strip().splitlines()[-1])  # type: ignore[no-any-return]
+
+
+def model_row(name: str, chosen: argparse.Namespace) -> dict[str, float] | str:
+    """All figures of one model."""
+    flags = [f"--threads={chosen.threads}", f"--rounds={chosen.rounds}", f"--options={chosen.options}"]
+    flags += ["--train"] * chosen.train + ["--no-rival"] * chosen.no_rival
+    row: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as cache:
+        if chosen.cold:
+            for who in CONTESTANTS:
+                if who == "torch.compile" and chosen.no_rival:
+                    continue
+                for when in ("cold", "warm"):
+                    found = child([name, f"--first={who}", *flags], cache)
+                    if isinstance(found, str):
+                        return found
+                    row[f"{who} {when}"] = found["first"]
+                    row[f"{who} peak"] = found["peak"]
+        found = child([name, "--steady", *flags], cache)
+        return found if isinstance(found, str) else row | found
+
+
+def mean(values: list[float]) -> float:
+    return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def main() -> None:
@@ -133,33 +127,40 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=list(MODELS))
     parser.add_argument("--train", action="store_true")
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=20)
-    parser.add_argument("--no-rival", action="store_true")
-    parser.add_argument("--one", action="store_true")
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--no-rival", action="store_true", help="without torch.compile")
+    parser.add_argument("--cold", action="store_true", help="first calls too")
+    parser.add_argument("--options", default="{}", help="stoker's options, as JSON")
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--first", help=argparse.SUPPRESS)
+    parser.add_argument("--steady", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    if chosen.one:
-        found = measure(chosen.names[0], chosen.train, chosen.threads, chosen.rounds, not chosen.no_rival)
+    if chosen.first:
+        print(json.dumps(first(chosen.names[0], chosen.first, chosen.train, chosen.threads)))
+        return
+    if chosen.steady:
+        options = json.loads(chosen.options)
+        found = steady(chosen.names[0], chosen.train, chosen.threads, chosen.rounds, not chosen.no_rival, options)
         print(json.dumps(found))
         return
-    speedups: dict[str, list[float]] = {"eager": [], "torch.compile": []}
+    rows = {}
     for name in chosen.names:
-        flags = [f"--threads={chosen.threads}", f"--rounds={chosen.rounds}"]
-        flags += ["--train"] * chosen.train + ["--no-rival"] * chosen.no_rival
-        command = [sys.executable, "-m", "bench.models", name, "--one", *flags]
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-        if run.returncode:
-            print(f"{name:14} failed: {run.stderr.strip().splitlines()[-1][:300]}", flush=True)
+        row = model_row(name, chosen)
+        if isinstance(row, str):
+            print(f"{name:14} failed: {row}", flush=True)
             continue
-        found = json.loads(run.stdout.strip().splitlines()[-1])
-        words = "  ".join(f"{who} {value:.2f}" for who, value in found.items())
-        for rival in speedups:
-            if rival in found:
-                speedups[rival].append(found[rival] / found["stoker"])
-                words += f"  x{found[rival] / found['stoker']:.2f} of {rival}"
+        rows[name] = row
+        words = "  ".join(f"{key} {value:.2f}" for key, value in row.items())
+        words += "".join(f"  x{row[r] / row['stoker']:.2f} of {r}" for r in ("eager", "torch.compile") if r in row)
         print(f"{name:14} {words}", flush=True)
-    for rival, values in speedups.items():
-        if values:
-            print(f"geometric mean: x{math.exp(sum(map(math.log, values)) / len(values)):.3f} of {rival}")
+    for rival in ("eager", "torch.compile"):
+        ratios = [row[rival] / row["stoker"] for row in rows.values() if rival in row]
+        if ratios:
+            print(f"geometric mean: x{mean(ratios):.3f} of {rival}")
+    if chosen.write:
+        from bench.report import keep
+
+        keep("training" if chosen.train else "inference", rows)
 
 
 if __name__ == "__main__":

@@ -132,7 +132,8 @@ enum class Memory : char {
 
 struct Plan {
   Ref forward, backward, captured, again, random_state;
-  bool boxed = false;  // the backward takes one list, and empties it
+  bool boxed = false;     // the backward takes one list, and empties it
+  bool as_given = false;  // gradients are passed on however they lie in memory
   size_t results = 0;
   std::vector<Py_ssize_t> kept;  // for each kept tensor the input that it is, or -1
   std::vector<Tangent> tangents;
@@ -272,7 +273,7 @@ class CompiledGraph : public Node {
     const Tangent& expected = plan().tangents[index];
     const Layout& layout = expected.layout ? *expected.layout : layouts_[symbolic++];
     if (!gradient.defined()) return expected.read ? layout.empty().zero_() : at::Tensor();
-    if (layout.holds(gradient)) return std::move(gradient);
+    if (layout.holds(gradient) || (plan().as_given && gradient.layout() == c10::kStrided)) return std::move(gradient);
     return layout.empty().copy_(gradient.layout() == c10::kStrided ? gradient : gradient.to_dense());
   }
 
@@ -443,14 +444,14 @@ Gradient read_gradient(PyObject* tuple) {
 PyObject* training_call_new(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
   HANDLE_TH_ERRORS
   static const char* names[] = {"forward", "backward", "captured", "again",     "random_state", "boxed",
-                                "results", "kept",     "tangents", "gradients", "inputs",       nullptr};
+                                "results", "kept",     "tangents", "gradients", "inputs",       "as_given", nullptr};
   PyObject *forward, *backward, *captured, *again, *random_state, *kept, *tangents, *gradients;
-  int boxed;
+  int boxed, as_given;
   Py_ssize_t results, input_count;
   const char* inputs;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OOOOOpnO!O!O!s#:TrainingCall", const_cast<char**>(names), &forward,
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OOOOOpnO!O!O!s#p:TrainingCall", const_cast<char**>(names), &forward,
                                    &backward, &captured, &again, &random_state, &boxed, &results, &PyTuple_Type, &kept,
-                                   &PyTuple_Type, &tangents, &PyTuple_Type, &gradients, &inputs, &input_count))
+                                   &PyTuple_Type, &tangents, &PyTuple_Type, &gradients, &inputs, &input_count, &as_given))
     return nullptr;
   Plan plan;
   plan.forward = Ref::share(forward);
@@ -459,6 +460,7 @@ PyObject* training_call_new(PyTypeObject* type, PyObject* arguments, PyObject* k
   plan.again = Ref::share(again);
   plan.random_state = Ref::share(random_state);
   plan.boxed = boxed != 0;
+  plan.as_given = as_given != 0;
   plan.results = static_cast<size_t>(results);
   const at::DimVector places = numbers(kept);
   plan.kept.assign(places.begin(), places.end());

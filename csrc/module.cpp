@@ -5,6 +5,7 @@
 #include "code_cache.h"
 #include "dispatch.h"
 #include "frame_hook.h"
+#include "frozen.h"
 #include "guard_program.h"
 #include "plan_executor.h"
 #include "tensor_check.h"
@@ -51,6 +52,7 @@ PyMODINIT_FUNC PyInit__C() {
   if (!module) return nullptr;
   const bool ready = prepare_frame_hook() && add_actions(module.get()) && add_tensor_types(module.get()) &&
                      add_guard_types(module.get()) && add_cache_types(module.get()) && add_resume_types(module.get()) &&
-                     add_callable_types(module.get()) && add_autograd_types(module.get()) && add_plan_types(module.get());
+                     add_callable_types(module.get()) && add_autograd_types(module.get()) && add_plan_types(module.get()) &&
+                     add_frozen_types(module.get());
   return ready ? module.release() : nullptr;
 }

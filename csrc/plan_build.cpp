@@ -74,6 +74,11 @@ c10::IValue plain_constant(const std::string& kind, PyObject* value) {
       else bools.push_back(item(value, i) == Py_True);
     return kind == "floats" ? c10::IValue(floats) : c10::IValue(bools);
   }
+  if (kind == "scalars") {
+    c10::List<std::optional<at::Scalar>> scalars;
+    for (Py_ssize_t i = 0; i < length(value); ++i) scalars.push_back(at::Scalar(PyFloat_AsDouble(item(value, i))));
+    return c10::IValue(scalars);
+  }
   TORCH_CHECK(false, "malformed plan: constant of kind ", kind);
 }
 

@@ -178,7 +178,7 @@ class Execution {
   }
 
   void hold(uint32_t slot, at::Tensor tensor) {
-    slots_[slot].pointer = tensor.numel() ? tensor.mutable_data_ptr() : nullptr;
+    slots_[slot].pointer = tensor.has_storage() && tensor.numel() ? tensor.mutable_data_ptr() : nullptr;
     slots_[slot].tensor = std::move(tensor);
   }
 

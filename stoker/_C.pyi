@@ -133,3 +133,13 @@ class TrainingCall:
 class Plan:
     def __new__(cls, *args: Any, **kwargs: Any) -> Plan: ...
     def __call__(self, *args: Any) -> tuple[Any, ...]: ...
+
+class FrozenCall:
+    def __new__(
+        cls,
+        call: Callable[..., Any],
+        prepare: Callable[..., tuple[Any, ...]],
+        watched: tuple[int, ...],
+        without: Callable[[], Callable[..., Any]],
+    ) -> FrozenCall: ...
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]: ...

@@ -107,12 +107,12 @@ def _compiled_class(cls: type, frames: Frames) -> Any:
 
 
 def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
-    """Call a function or module once under capture, compiling nothing, and tell what happened."""
+    """Compile a function or module for one call with the default back end, call it, and tell what happened."""
     if not callable(function):
         raise NotCallable(function)
     from stoker.debug.explain import explain_call
 
-    frames = _new_frames(*look_up("eager"), Options(), None, False)
+    frames = _new_frames(*look_up(DEFAULT_BACKEND), Options(), None, False)
     target = function._call_impl if isinstance(function, torch.nn.Module) else function
     return explain_call(_wrap(target, frames), frames.captured, args, kwargs)
 

@@ -112,6 +112,14 @@ class Break(Exception):
         self.line = ""
 
 
+class StepBreak(Exception):
+    """The root instruction with this number cannot be executed symbolically."""
+
+    def __init__(self, step: int, reason: Break) -> None:
+        super().__init__(str(reason))
+        self.step, self.reason = step, reason
+
+
 class Raised(Exception):
     """The captured program raised: carries the symbolic exception value."""
 

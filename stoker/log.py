@@ -9,18 +9,21 @@ import logging
 from collections import deque
 from dataclasses import dataclass
 from threading import Lock
+from typing import Any
 
 logger = logging.getLogger("stoker")
 
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened. `kind`: captured, break, skip, recompile, limit, backend."""
+    """One thing that happened. `kind`: captured, break, skip, recompile, limit, backend, compiled."""
 
     kind: str
     subject: str
     location: str
     reason: str = ""
+    data: Any = None
+    """What tools read of it."""
 
 
 _events: deque[Event] = deque(maxlen=4096)

@@ -23,6 +23,9 @@ make_wrapper_subclass = torch.Tensor._make_wrapper_subclass
 TorchDispatchMode = _TorchDispatchMode
 """Intercepts operators below autograd; the public name for it does not exist. 2.13."""
 
+disabled_torch_dispatch = torch._C._disabled_torch_dispatch_impl
+"""`__torch_dispatch__` of a subclass that has none. 2.13."""
+
 disabled_torch_function = torch._C._disabled_torch_function_impl
 """Given as `__torch_function__` of a subclass: no Python detour above autograd. 2.13."""
 
@@ -163,17 +166,12 @@ assert_ = torch._assert
 UNOBSERVED = {
     torch._utils.is_compiling: True,
     torch._C._get_tracing_state: None,
-    torch._C._has_torch_function: False,
-    torch._C._has_torch_function_unary: False,
-    torch._C._has_torch_function_variadic: False,
     torch._C._log_api_usage_once: None,
 }
 """Questions that library code asks about who runs it, and what captured code hears. 2.11, 2.13."""
 
 mode_queries = (
-    torch._C._is_torch_function_enabled,
     torch._C._is_autocast_available,
-    torch._C._len_torch_function_stack,
     torch._C._get_privateuse1_backend_name,
     torch._C._get_default_device,
     torch._C._autograd._profiler_enabled,
@@ -190,3 +188,64 @@ def long_tail_decompositions() -> Any:
 
 DisableTorchFunction = torch._C.DisableTorchFunction
 """No torch function mode or subclass is asked inside. 2.11, 2.13."""
+
+
+PACK_CONVOLUTION = torch.ops.mkldnn._reorder_convolution_weight.default
+"""A convolution's weight in the order that oneDNN wants for an input of given sizes. 2.11, 2.13."""
+
+PACKED_CONVOLUTION = torch.ops.mkldnn._convolution_pointwise.default
+"""A convolution with such a weight, and an elementwise function of its result. 2.11, 2.13."""
+
+PACKED_CONVOLUTION_ADD = torch.ops.mkldnn._convolution_pointwise.binary
+"""The same, with another tensor added before the function. 2.11, 2.13."""
+
+
+def _operator(library: str, name: str) -> Any:
+    packet = getattr(getattr(torch.ops, library), name, None)
+    return None if packet is None else packet.default
+
+
+PACK_FOR_MKL = _operator("mkl", "_mkl_reorder_linear_weight")
+"""A linear layer's weight in the order that MKL wants for a number of rows; None in builds without MKL. 2.11, 2.13."""
+
+LINEAR_BY_MKL = _operator("mkl", "_mkl_linear")
+"""A linear layer with such a weight. 2.11, 2.13."""
+
+PACK_FOR_ONEDNN = torch.ops.mkldnn._reorder_linear_weight.default
+"""A linear layer's weight in the order that oneDNN wants for a number of rows. 2.11, 2.13."""
+
+LINEAR_BY_ONEDNN = torch.ops.mkldnn._linear_pointwise.default
+"""A linear layer with such a weight, and an elementwise function of its result. 2.11, 2.13."""
+
+# For stoker.capture.override: who takes over calls of torch's functions.
+
+DisableTorchFunctionSubclass = torch._C.DisableTorchFunctionSubclass
+"""No subclass is asked inside; modes are. 2.13."""
+
+torch_function_enabled = torch._C._is_torch_function_enabled
+"""Are subclasses asked. 2.13."""
+
+torch_function_all_disabled = torch._C._is_torch_function_all_disabled
+"""Are neither subclasses nor modes asked. 2.13."""
+
+push_function_mode = torch._C._push_on_torch_function_stack
+pop_function_mode = torch._C._pop_torch_function_stack
+function_mode_count = torch._C._len_torch_function_stack
+function_mode_at = torch._C._get_function_stack_at
+"""The stack of torch function modes, which Python code of torch.overrides works on. 2.13."""
+
+has_torch_function = (torch._C._has_torch_function,)
+has_torch_function_each = (torch._C._has_torch_function_unary, torch._C._has_torch_function_variadic)
+"""Is one of the arguments to be asked: arguments as one tuple, or one by one. 2.13."""
+
+make_subclass = torch.Tensor._make_subclass
+"""A detached tensor of a subclass. 2.13."""
+
+unwrapped_functions = torch.overrides.get_default_nowrap_functions
+"""Functions whose results `Tensor.__torch_function__` leaves as they are. 2.13."""
+
+enable_torch_function = torch.overrides._enable_torch_function
+"""A context in which subclasses and modes are asked again. 2.13."""
+
+UninitializedTensorMixin = torch.nn.parameter.UninitializedTensorMixin  # type: ignore[attr-defined]
+"""The base of parameters and buffers of lazy modules, which have no shape yet. 2.13."""

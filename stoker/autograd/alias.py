@@ -20,7 +20,7 @@ from torch.fx import Node
 
 from stoker.autograd.inverse import View, inverse
 from stoker.fake import FakeStorage, FakeTensor
-from stoker.fake.meta import Meta
+from stoker.fake.meta import Meta, is_dense, meta_of
 from stoker.shape.symnode import expr_of
 
 Emit = Callable[..., Node]
@@ -29,9 +29,11 @@ Emit = Callable[..., Node]
 
 @dataclass(slots=True)
 class Storage:
-    """One memory: the content of its root as of `version`, and the input it came in by, if it did."""
+    """One memory: the content of its root as of `version`, and the input it came in by, if it did. `entry` is the place
+    of the tensor that it was met by: the root, unless that tensor leaves gaps (`AliasTable._fill_gaps`)."""
 
     root: Alias
+    entry: Alias
     tensor: FakeTensor
     version: int = 0
     input: int | None = None
@@ -69,7 +71,7 @@ class AliasTable:
     def add_root(self, fake: FakeTensor, node: Node, input: int | None = None) -> None:
         """A tensor whose memory was not seen before."""
         alias = Alias(None, None, None, fake.meta, node)  # type: ignore[arg-type]
-        alias.storage = Storage(alias, fake, input=input)
+        alias.storage = Storage(alias, alias, fake, input=input)
         self._storages[fake.memory] = alias.storage
         self.place(fake, alias)
 
@@ -98,6 +100,7 @@ class AliasTable:
 
     def write(self, fake: FakeTensor, node: Node) -> None:
         """The tensor holds `node` from here on, and so does every other name of its memory."""
+        self._fill_gaps(self.alias(fake).storage)
         chain: list[tuple[Alias, Node]] = []
         alias, value = self.alias(fake), node
         while alias.parent is not None:
@@ -110,6 +113,21 @@ class AliasTable:
         for place, content in [*chain, (alias, value)]:
             place.node = content
             place.version = storage.version if _laid_out(content, place) else _STALE
+
+    def _fill_gaps(self, storage: Storage) -> None:
+        """A computed value is dense. So a root that skips elements of its memory becomes a view of the whole span before
+        it is written, and keeps its strides."""
+        entry = storage.root
+        meta = entry.meta
+        if entry.parent is not None or is_dense(meta.sizes, meta.strides):
+            return
+        reach = sum((size - 1) * stride for size, stride in zip(meta.sizes, meta.strides)) + 1
+        span = meta_of(meta.dtype, (reach,), (1,), meta.device, meta.offset)
+        node = self._emit(torch.ops.aten.as_strided.default, self.content(entry), (reach,), (1,), meta.offset)
+        storage.root = Alias(storage, None, None, span, node, storage.version)
+        entry.parent = storage.root
+        view = (meta.sizes, meta.strides, meta.offset)
+        entry.view = View(torch.ops.aten.as_strided.default, view, {}, None, torch.is_grad_enabled())
 
     def fit(self, node: Node, alias: Alias) -> Node:
         """The same content with the type and sizes of the place; at a root also with its strides, so that views

@@ -6,8 +6,8 @@ Out: a callable with the captured program's own inputs and outputs.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,17 +16,17 @@ from torch.fx.graph import CodeGen
 
 from stoker import torch_private
 from stoker.autograd.again import Training
-from stoker.autograd.functional import CannotTrace
 from stoker.autograd.inputs import make_inputs
 from stoker.autograd.joint import Joint, trace_joint
 from stoker.autograd.keep import min_cut
+from stoker.autograd.overlap import WrittenOverlap
 from stoker.autograd.partition import Chooser, forward_only, split
-from stoker.autograd.runtime import guarded_call, inference_call, training_call
+from stoker.autograd.relayout import ByLayout
+from stoker.autograd.runtime import inference_call, training_call
 from stoker.autograd.trace import Decompositions
+from stoker.autograd.variants import NOT_TRACED, as_captured, by_overlap
 from stoker.autograd.walk import is_random
-from stoker.fake import DataDependent, NoMetaRule
 from stoker.fake.foreign import tensors_in
-from stoker.log import Event, record
 
 Compiler = Callable[[GraphModule, list[Any]], Callable[..., Any]]
 
@@ -41,35 +41,82 @@ def aot(
     decompositions: Decompositions | None = None,
     memory_budget: float = 1.0,
     draws_as_eager: bool = True,
+    gradients_as_given: bool = False,
 ) -> Callable[..., tuple[Any, ...]]:
     """Compile a captured program for training, or for inference when nothing in it requires a gradient.
 
     A compiler whose random operators draw other numbers than eager's says `draws_as_eager=False`: gradients of gradients
     run the captured program again, and are refused where that would draw other numbers than the first call did.
+    Gradients that lie in memory otherwise than traced are copied; with `gradients_as_given` the backward is traced, and
+    compiled, once more for them. That needs a backward compiler whose callables are boxed.
     """
+    how = _How(
+        forward_compiler,
+        backward_compiler or forward_compiler,
+        _chooser(partition, memory_budget),
+        decompositions,
+        draws_as_eager,
+        gradients_as_given,
+    )
+    try:
+        call, written = _compile(graph_module, example_inputs, how)
+    except WrittenOverlap as overlap:
+        return by_overlap(graph_module, how.compile, overlap.written, {}, example_inputs)
+    except NOT_TRACED as error:
+        return as_captured(graph_module, error)
+    return by_overlap(graph_module, how.compile, written, {(): call}, example_inputs) if written else call
+
+
+@dataclass(frozen=True, slots=True)
+class _How:
+    """What `aot` was asked for."""
+
+    forward: Compiler
+    backward: Compiler
+    choose: Chooser
+    decompositions: Decompositions | None
+    draws_as_eager: bool
+    gradients_as_given: bool
+
+    def compile(self, graph_module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
+        return _compile(graph_module, example_inputs, self)[0]
+
+
+def _compile(
+    graph_module: GraphModule, example_inputs: Sequence[Any], how: _How
+) -> tuple[Callable[..., tuple[Any, ...]], frozenset[int]]:
+    """The call for inputs that share no memory with those that are written, and which these are."""
     grad = torch.is_grad_enabled()
     with torch.inference_mode(False), torch.set_grad_enabled(grad):
-        try:
-            inputs = make_inputs(graph_module, example_inputs)
-            joint = trace_joint(graph_module, inputs, decompositions, grad=grad)
-        except (CannotTrace, DataDependent, NoMetaRule) as error:
-            location = str(graph_module.meta.get("location", "?"))
-            record(Event("as captured", "autograd", location, str(error)), level=logging.INFO)
-            return graph_module
+        inputs = make_inputs(graph_module, example_inputs)
+        joint = trace_joint(graph_module, inputs, how.decompositions, grad=grad)
+        written = frozenset(w.index for w in joint.writes)
         if not joint.differentiable:
             module = forward_only(joint)
-            call = inference_call(joint, forward_compiler(module, fake_inputs(module)))
-            return guarded_call(joint, call, graph_module)
-        parts = split(joint, _chooser(partition, memory_budget))
-        forward = forward_compiler(parts.forward, fake_inputs(parts.forward))
-        backward = (backward_compiler or forward_compiler)(parts.backward, fake_inputs(parts.backward))
-    training = Training(joint, parts, graph_module, _random_devices(joint), draws_as_eager)
-    return guarded_call(joint, training_call(training, forward, backward), graph_module)
+            forward = how.forward(module, fake_inputs(module))
+            entered = grad and any(leaf is not None for leaf in inputs.leaves)
+            return inference_call(joint, forward, inputs_require_grad=entered), written
+        parts = split(joint, how.choose)
+        forward = how.forward(parts.forward, fake_inputs(parts.forward))
+        compile_backward = lambda module: how.backward(module, fake_inputs(module))  # noqa: E731
+        backward = compile_backward(parts.backward)
+    as_given = how.gradients_as_given and not any(n.meta["val"].meta.symbolic for n in joint.tangents if n is not None)
+    if as_given:
+        world = (graph_module, inputs.anew(), how.decompositions)
+        backward = ByLayout(*world, joint, parts, compile_backward, backward)
+    training = Training(joint, parts, graph_module, _random_devices(joint), how.draws_as_eager)
+    return training_call(training, forward, backward, as_given=as_given), written
 
 
 def aot_eager(graph_module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
     """Run the functional graphs as they are: the proof of this layer."""
-    return aot(graph_module, example_inputs, forward_compiler=run_eagerly, backward_compiler=run_boxed)
+    return aot(
+        graph_module,
+        example_inputs,
+        forward_compiler=run_eagerly,
+        backward_compiler=run_boxed,
+        gradients_as_given=True,
+    )
 
 
 def run_boxed(module: GraphModule, inputs: list[Any]) -> Callable[..., Any]:

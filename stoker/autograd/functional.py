@@ -229,11 +229,23 @@ def _batch_norm_backward(trace: Trace, func: Any, *args: Any) -> Any:
 
 
 @_rewrites(
-    "t_.default", "transpose_.default", "squeeze_.default", "squeeze_.dim", "squeeze_.dims", "unsqueeze_.default"
+    "t_.default",
+    "transpose_.default",
+    "squeeze_.default",
+    "squeeze_.dim",
+    "squeeze_.dims",
+    "unsqueeze_.default",
+    "as_strided_.default",
 )
 def _move(trace: Trace, func: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
-    """A view of itself takes the tensor's place."""
+    """A view of itself takes the tensor's place.
+
+    The engine remembers how a view was made, for writes through it. On fakes that is all it has: it would make the view
+    as it was before the move.
+    """
     target = trace.to_fakes(target)
+    if trace.differentiates and torch.is_grad_enabled() and target._is_view():
+        raise CannotTrace(f"{func} moves a view, and gradients may flow through it")
     alias, node = trace.aliases.alias(target), trace.read(target)
     name = func._schema.name.removeprefix("aten::").removesuffix("_")
     packet = getattr(aten, name)
@@ -253,7 +265,6 @@ def _detach_(trace: Trace, func: Any, target: Any) -> Any:
 @_rewrites(
     "resize_.default",
     "resize_as_.default",
-    "as_strided_.default",
     "set_.source_Tensor",
     "set_.default",
     "set_.source_Storage",

@@ -31,18 +31,20 @@ class Inputs:
     values: tuple[Any, ...]
     memories: tuple[FakeStorage | None, ...]
     leaves: tuple[FakeTensor | None, ...]
-    overlaps: tuple[frozenset[int], ...]
+    entries: tuple[Entry, ...]
+    examples: tuple[Any, ...]
 
     def index_of(self, tensor: FakeTensor) -> int | None:
         return next((i for i, value in enumerate(self.values) if value is tensor), None)
 
-    def check_written(self, aliases: AliasTable) -> None:
-        """A write to an input that shares memory with another is more than its own new content."""
-        for group in self.overlaps:
-            for index in group:
-                storage = aliases.storage(self.memories[index])  # type: ignore[arg-type]
-                if storage is not None and storage.version:
-                    raise CannotTrace("an input is written, and another input shares its memory")
+    def anew(self) -> Inputs:
+        """The same inputs, untouched by a trace; of the real ones nothing is kept."""
+        return _entered(self.mode, self.names, self.entries, ())
+
+    def written(self, aliases: AliasTable) -> frozenset[int]:
+        """The inputs whose memory was written."""
+        storages = [None if m is None else aliases.storage(m) for m in self.memories]
+        return frozenset(i for i, s in enumerate(storages) if s is not None and s.version)
 
 
 def make_inputs(captured: GraphModule, examples: Sequence[Any]) -> Inputs:
@@ -50,27 +52,45 @@ def make_inputs(captured: GraphModule, examples: Sequence[Any]) -> Inputs:
     placeholders = [n for n in captured.graph.nodes if n.op == "placeholder"]
     given = [node.meta.get("example_value") for node in placeholders]
     mode = next((v.memory.mode for v in given if isinstance(v, FakeTensor)), None) or FakeMode()
-    values, leaves, memories = [], [], []
-    for example, known in zip(examples, given):
-        value, leaf = _enter(mode, example, known)
-        values.append(value)
-        leaves.append(leaf)
-        memories.append(value.memory if isinstance(value, FakeTensor) else None)
-    names = tuple(node.name for node in placeholders)
-    return Inputs(mode, names, tuple(values), tuple(memories), tuple(leaves), _overlaps(examples))
+    entries = tuple(_entry(example, known) for example, known in zip(examples, given))
+    return _entered(mode, tuple(node.name for node in placeholders), entries, tuple(examples))
 
 
-def _enter(mode: FakeMode, example: Any, known: Any) -> tuple[Any, FakeTensor | None]:
-    """An input as the program sees it, and the leaf that stands for it."""
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What matters of an input. `meta` is None for one that is no tensor: then it is `value`."""
+
+    meta: Meta | None
+    value: Any = None
+    requires_grad: bool = False
+    is_leaf: bool = True
+    is_parameter: bool = False
+
+
+def _entry(example: Any, known: Any) -> Entry:
     if not isinstance(example, torch.Tensor):
-        return (example if known is None else known), None
-    meta = _meta_at_entry(example, known)
-    fake = make_fake(meta, FakeStorage(mode), example.requires_grad)
-    if isinstance(example, torch.nn.Parameter):
+        return Entry(None, example if known is None else known)
+    is_parameter = isinstance(example, torch.nn.Parameter)
+    return Entry(_meta_at_entry(example, known), None, example.requires_grad, example.is_leaf, is_parameter)
+
+
+def _entered(mode: FakeMode, names: tuple[str, ...], entries: tuple[Entry, ...], examples: tuple[Any, ...]) -> Inputs:
+    pairs = [_enter(mode, entry) for entry in entries]
+    values = tuple(value for value, _ in pairs)
+    memories = tuple(v.memory if isinstance(v, FakeTensor) else None for v in values)
+    return Inputs(mode, names, values, memories, tuple(leaf for _, leaf in pairs), entries, examples)
+
+
+def _enter(mode: FakeMode, entry: Entry) -> tuple[Any, FakeTensor | None]:
+    """An input as the program sees it, and the leaf that stands for it."""
+    if entry.meta is None:
+        return entry.value, None
+    fake = make_fake(entry.meta, FakeStorage(mode), entry.requires_grad)
+    if entry.is_parameter:
         fake._is_param = True  # type: ignore[attr-defined]
-    if not example.requires_grad:
+    if not entry.requires_grad:
         return fake, None
-    if example.is_leaf:
+    if entry.is_leaf:
         return fake, fake
     with torch.enable_grad():
         return _Enter.apply(fake), fake  # type: ignore[no-untyped-call]
@@ -101,28 +121,3 @@ class _Enter(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
         return gradient
-
-
-def _overlaps(examples: Sequence[Any]) -> tuple[frozenset[int], ...]:
-    """Pairs of inputs that reach into the same memory."""
-    spans: dict[int, list[tuple[int, int, int]]] = {}
-    for index, example in enumerate(examples):
-        if isinstance(example, torch.Tensor) and example.layout is torch.strided and example.numel():
-            low = example.storage_offset() * example.element_size()
-            reach = sum((s - 1) * t for s, t in zip(example.shape, example.stride())) + 1
-            key = example.untyped_storage()._cdata
-            spans.setdefault(key, []).append((index, int(low), int(low + reach * example.element_size())))
-    pairs = []
-    for group in spans.values():
-        for position, (i, low, high) in enumerate(group):
-            pairs += [frozenset((i, j)) for j, start, end in group[:position] if start < high and low < end]
-    return tuple(pairs)
-
-
-def shares_written(inputs: Sequence[Any], written: frozenset[int]) -> bool:
-    """Does an input at one of these positions share memory with another input?"""
-    keys = [x.untyped_storage()._cdata if isinstance(x, torch.Tensor) else None for x in inputs]
-    present = [k for k in keys if k is not None]
-    if len(set(present)) == len(present):
-        return False
-    return any(not written.isdisjoint(pair) for pair in _overlaps(inputs))

@@ -10,7 +10,7 @@ The program runs on fake tensors under autograd; then the engine runs backward o
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,9 @@ from stoker.autograd.alias import Alias
 from stoker.autograd.functional import CannotTrace
 from stoker.autograd.inputs import Inputs
 from stoker.autograd.interpret import run_captured
+from stoker.autograd.inverse import View
 from stoker.autograd.outcome import Computed, Fixed, Given, Move, Outcome, Rebuilt, Step, Write
+from stoker.autograd.overlap import refuse_written_overlap
 from stoker.autograd.trace import Decompositions, Trace
 from stoker.fake import DataDependent, FakeStorage, FakeTensor, NoMetaRule
 from stoker.fake.meta import meta_of
@@ -45,22 +47,36 @@ class Joint:
     outcomes: tuple[Outcome, ...]
     writes: tuple[Write, ...]
     moves: tuple[Move, ...]
+    detached: tuple[int, ...]
+    """The inputs that `detach_` took out of autograd."""
 
     @property
     def differentiable(self) -> bool:
         return any(t is not None for t in self.tangents)
 
 
-def trace_joint(captured: GraphModule, inputs: Inputs, decompositions: Decompositions | None, *, grad: bool) -> Joint:
-    """Trace a captured program forward and, where something requires a gradient, backward."""
+def trace_joint(
+    captured: GraphModule,
+    inputs: Inputs,
+    decompositions: Decompositions | None,
+    *,
+    grad: bool,
+    strides: Mapping[int, Sequence[int]] | None = None,
+) -> Joint:
+    """Trace a captured program forward and, where something requires a gradient, backward.
+
+    `strides` are those of the gradient of a result, by its position; others are laid out as the result is.
+    """
     trace = Trace(inputs.mode, decompositions)
+    trace.differentiates = any(leaf is not None for leaf in inputs.leaves)
     nodes = tuple(
         trace.input(name, value, index) for index, (name, value) in enumerate(zip(inputs.names, inputs.values))
     )
     history = [v.grad_fn if isinstance(v, FakeTensor) else None for v in inputs.values]
     with torch.set_grad_enabled(grad), trace:
         outputs = run_captured(captured, inputs.values, trace)
-    inputs.check_written(trace.aliases)
+    refuse_written_overlap(inputs.examples, inputs.written(trace.aliases))
+    detached = _detached(inputs)
     results = _Results(trace)
     given = [n.meta["val"] for n in trace.graph.nodes if n.op in ("placeholder", "get_attr")]
     results.taken.update(v.memory for v in given if isinstance(v, FakeTensor))
@@ -68,10 +84,20 @@ def trace_joint(captured: GraphModule, inputs: Inputs, decompositions: Decomposi
         writes = _writes(trace, inputs, history, results)
         outcomes = tuple(_outcomes(trace, inputs, outputs, results))
         moves = _moves(trace, inputs)
-    _refuse_views_of_moved(writes, outcomes)
-    tangents, gradients = _backward(trace, inputs, results)
+    _refuse_views_of(outcomes, {w.index for w in writes if w.moved}, "written and moved")
+    _refuse_views_of(outcomes, set(detached), "detached")
+    tangents, gradients = _backward(trace, inputs, results, strides or {})
     return Joint(
-        trace.graph, trace.constants, nodes, tuple(results.nodes), tangents, gradients, outcomes, writes, moves
+        trace.graph,
+        trace.constants,
+        nodes,
+        tuple(results.nodes),
+        tangents,
+        gradients,
+        outcomes,
+        writes,
+        moves,
+        detached,
     )
 
 
@@ -115,8 +141,8 @@ def _writes(trace: Trace, inputs: Inputs, history: list[Any], results: _Results)
         if storage is None or not storage.version or storage.input != index:
             continue
         seen_by_autograd = fake.requires_grad and fake.grad_fn is not history[index]
-        moved = seen_by_autograd and trace.aliases.alias(fake).parent is not None
-        node = trace.read(fake) if moved else trace.aliases.content(storage.root)
+        moved = seen_by_autograd and trace.aliases.alias(fake) is not storage.entry
+        node = trace.read(fake) if moved else trace.aliases.content(storage.entry)
         position = results.add(node, fake if seen_by_autograd else None)
         found.append(Write(index, position, seen_by_autograd, moved))
     return tuple(found)
@@ -149,20 +175,27 @@ def _outcome(trace: Trace, inputs: Inputs, value: Any, shared: dict[int, set[int
         return Computed(results.add(trace.read(value), value))
     if value.requires_grad and not storage.tensor.requires_grad:
         raise CannotTrace("outputs share memory whose owner requires no gradient")
-    base = Computed(results.add(trace.aliases.content(storage.root), storage.tensor))
-    return Rebuilt(base, _steps(alias, results)) if alias.parent is not None else base
+    base = Computed(results.add(trace.aliases.content(storage.entry), storage.tensor))
+    return Rebuilt(base, _steps(alias, results)) if alias is not storage.entry else base
 
 
 def _steps(alias: Alias, results: _Results) -> tuple[Step, ...]:
-    """The views from the root of a storage to one of its names."""
+    """The views from the tensor that a storage was met by to one of its names."""
     steps: list[Step] = []
-    while alias.parent is not None and alias.view is not None:
-        view = alias.view
+    for view in _views(alias):
         args = tuple(_with_sizes(a, results) for a in view.args)
         kwargs = {k: _with_sizes(v, results) for k, v in view.kwargs.items()}
         steps.append(Step(view.operator, args, kwargs, view.index, view.grad))
+    return tuple(steps)
+
+
+def _views(alias: Alias) -> list[View]:
+    """How a name was made from the tensor that its storage was met by."""
+    found: list[View] = []
+    while alias.parent is not None and alias.view is not None and alias is not alias.storage.entry:
+        found.append(alias.view)
         alias = alias.parent
-    return tuple(reversed(steps))
+    return found[::-1]
 
 
 def _with_sizes(value: Any, results: _Results) -> Any:
@@ -173,10 +206,22 @@ def _with_sizes(value: Any, results: _Results) -> Any:
     return value
 
 
-def _refuse_views_of_moved(writes: Sequence[Write], outcomes: Sequence[Outcome]) -> None:
-    moved = {w.index for w in writes if w.moved}
-    if any(isinstance(o, Rebuilt) and isinstance(o.source, Given) and o.source.index in moved for o in outcomes):
-        raise CannotTrace("an output is a view of an input that is written and moved")
+def _refuse_views_of(outcomes: Sequence[Outcome], indices: set[int], how: str) -> None:
+    if any(isinstance(o, Rebuilt) and isinstance(o.source, Given) and o.source.index in indices for o in outcomes):
+        raise CannotTrace(f"an output is a view of an input that is {how}")
+
+
+def _detached(inputs: Inputs) -> tuple[int, ...]:
+    """The inputs that require a gradient no longer. What makes an input a leaf is left to the program itself."""
+    found = []
+    for index, (value, entry, leaf) in enumerate(zip(inputs.values, inputs.entries, inputs.leaves)):
+        if not isinstance(value, FakeTensor) or value.requires_grad == entry.requires_grad:
+            continue
+        if value.is_leaf and (value.requires_grad or value is leaf):
+            raise CannotTrace("requires_grad of an input is changed")
+        if not value.requires_grad:
+            found.append(index)
+    return tuple(found)
 
 
 def _moves(trace: Trace, inputs: Inputs) -> tuple[Move, ...]:
@@ -184,11 +229,7 @@ def _moves(trace: Trace, inputs: Inputs) -> tuple[Move, ...]:
     for index, fake in enumerate(inputs.values):
         if not isinstance(fake, FakeTensor):
             continue
-        alias, chain = trace.aliases.alias(fake), []
-        while alias.parent is not None and alias.view is not None:
-            chain.append(alias.view)
-            alias = alias.parent
-        for view in reversed(chain):
+        for view in _views(trace.aliases.alias(fake)):
             moves.append(Move(index, _in_place(view.operator), view.args, view.kwargs, view.grad))
     return tuple(moves)
 
@@ -199,7 +240,7 @@ def _in_place(view: Any) -> Any:
 
 
 def _backward(
-    trace: Trace, inputs: Inputs, results: _Results
+    trace: Trace, inputs: Inputs, results: _Results, strides: Mapping[int, Sequence[int]]
 ) -> tuple[tuple[Node | None, ...], tuple[Node | None, ...]]:
     wanted = [(p, t) for p, t in enumerate(results.tensors) if t is not None and t.requires_grad]
     sources = [(i, leaf) for i, leaf in enumerate(inputs.leaves) if leaf is not None]
@@ -210,7 +251,7 @@ def _backward(
     trace.phase = "backward"
     fakes = []
     for position, tensor in wanted:
-        fakes.append(_tangent(trace, tensor))
+        fakes.append(_tangent(trace, tensor, strides.get(position)))
         tangents[position] = trace.input(f"tangent_{position}", fakes[-1])
     with torch.autograd.set_multithreading_enabled(False), torch.no_grad(), autocast_off(), trace:
         found = _run_backward(tuple(t for _, t in wanted), tuple(fakes), tuple(leaf for _, leaf in sources))
@@ -238,9 +279,9 @@ def autocast_off() -> contextlib.ExitStack:
     return stack
 
 
-def _tangent(trace: Trace, tensor: FakeTensor) -> FakeTensor:
+def _tangent(trace: Trace, tensor: FakeTensor, strides: Sequence[int] | None) -> FakeTensor:
     """A gradient for a result: laid out as it is, unless its elements share memory."""
     m = tensor.meta
-    shared = any(type(t) is int and t == 0 for t in m.strides)
-    meta = meta_of(m.dtype, m.sizes, None if shared else m.strides, m.device)
-    return make_fake(meta, FakeStorage(trace.mode))
+    if strides is None and not any(type(t) is int and t == 0 for t in m.strides):
+        strides = m.strides
+    return make_fake(meta_of(m.dtype, m.sizes, strides, m.device), FakeStorage(trace.mode))

@@ -10,7 +10,8 @@ is the answer. A cost is a preference, except `UNLIMITED`, which no solution cro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch.fx import Node
@@ -19,7 +20,8 @@ from stoker import torch_private
 from stoker.autograd.joint import Joint
 from stoker.autograd.mincut import UNLIMITED, Network, minimum_cut
 from stoker.autograd.order import peak_bytes
-from stoker.autograd.walk import ancestors, descendants, is_random, size_bytes
+from stoker.autograd.segment import relaxed
+from stoker.autograd.walk import ancestors, descendants, is_random, is_view, size_bytes
 
 _RISKY = 1 << 48
 """The cost of keeping what somebody may overwrite before the backward reads it, and eager would not have kept."""
@@ -37,42 +39,52 @@ _CHEAP = frozenset(_CHEAP_NAMES.split())
 """Operators worth running twice beside those tagged pointwise and views: they only move or make elements."""
 
 
-_LEVELS = 8
-"""How many shares of the expensive operators are tried for running again."""
-
-
 def min_cut(memory_budget: float = 1.0) -> Callable[[Joint], Sequence[Node]]:
     """A chooser with this budget.
 
-    1 runs nothing expensive again. 0 is the lowest peak found among cuts that run more and more of it again; a budget
-    between takes the first of these cuts whose peak is at most that share of the way up from the lowest.
+    1 runs nothing expensive again. 0 takes the least memory found among cuts that run more and more of it again; a
+    budget between takes the first of these cuts whose memory is at most that share of the way up from the least.
+    Memory is the peak of the step and what is held between its halves, added: other graphs run while that is held.
     """
     if not 0 <= memory_budget <= 1:
         raise ValueError(f"memory_budget is a share between 0 and 1, not {memory_budget}")
 
     def choose(joint: Joint) -> Sequence[Node]:
         problem = _Problem(joint)
-        expensive = [n for n in problem.candidates if not n.meta["recompute"] and not _is_cheap(n)]
+        expensive = [n for n in problem.candidates if not n.meta["recompute"] and not is_cheap(n)]
         kept = problem.solve(frozenset(expensive))
         if memory_budget == 1.0 or not expensive:
             return kept
-        ladder = [kept, *(problem.solve(once) for once in _relaxed(expensive))]
-        peaks = [peak_bytes(joint, k) for k in ladder]
-        allowed = min(peaks) + memory_budget * (peaks[0] - min(peaks))
-        return next(k for k, peak in zip(ladder, peaks) if peak <= allowed)
+        rungs = _ladder(joint, [kept, *(problem.solve(once) for once in relaxed(problem.candidates, expensive))])
+        allowed = rungs[-1].memory + memory_budget * (rungs[0].memory - rungs[-1].memory)
+        return next(r.kept for r in rungs if r.memory <= allowed)
 
     return choose
 
 
-def _relaxed(expensive: list[Node]) -> Iterator[frozenset[Node]]:
-    """Fewer and fewer operators that must not run again. Those that remain lie spread over the program, so that what is
-    computed again at one time is what lies between two of them."""
-    for level in range(1, _LEVELS):
-        share = 1 - level / _LEVELS
-        yield frozenset(n for i, n in enumerate(expensive) if int((i + 1) * share) > int(i * share))
-    for distance in (16, 32, 64, 128):
-        yield frozenset(expensive[distance - 1 :: distance])
-    yield frozenset()
+@dataclass(frozen=True, slots=True)
+class _Rung:
+    """A cut, and what it takes."""
+
+    kept: Sequence[Node]
+    peak: int
+    held: int
+
+    @property
+    def memory(self) -> int:
+        return self.peak + self.held
+
+
+def _ladder(joint: Joint, cuts: Sequence[Sequence[Node]]) -> list[_Rung]:
+    """Of cuts that run more and more again, those of which each has a lower peak, or holds less, and neither is
+    worse."""
+    rungs: list[_Rung] = []
+    for kept in cuts:
+        held = sum(size_bytes(n) for n in kept if n.op != "placeholder")
+        rung = _Rung(kept, peak_bytes(joint, kept), held)
+        if not rungs or rung.peak <= rungs[-1].peak and rung.held <= rungs[-1].held and rung != rungs[-1]:
+            rungs.append(rung)
+    return rungs
 
 
 class _Problem:
@@ -120,16 +132,7 @@ class _Problem:
         return cost + (_RISKY if node in self.risky else 0)
 
 
-def is_view(node: Node) -> bool:
-    """Does it only look at its argument's memory? Keeping it keeps that memory."""
-    operand = node.args[0] if node.args else None
-    if not isinstance(operand, Node) or not isinstance(node.meta["val"], torch.Tensor):
-        return False
-    base = operand.meta["val"]
-    return isinstance(base, torch.Tensor) and base.memory is node.meta["val"].memory  # type: ignore[attr-defined]
-
-
-def _is_cheap(node: Node) -> bool:
+def is_cheap(node: Node) -> bool:
     if node.op != "call_function":
         return True
     if not isinstance(node.target, torch_private.OpOverload):
@@ -137,9 +140,3 @@ def _is_cheap(node: Node) -> bool:
     if torch.Tag.pointwise in node.target.tags or is_view(node):
         return True
     return node.target._schema.name.removeprefix("aten::") in _CHEAP
-
-
-def _bytes_of_results(node: Node) -> int:
-    if isinstance(node.meta["val"], (list, tuple)):
-        return sum(size_bytes(u) for u in node.users)
-    return size_bytes(node)

@@ -27,16 +27,20 @@ Chooser = Callable[[Joint], Sequence[Node]]
 
 @dataclass(frozen=True)
 class Parts:
-    """The two halves. `kept` are the tensors, and `sizes` counts the integers, that the forward keeps; `reached_by` names,
+    """The two halves. `kept` are the tensors, and `sizes` the integers, that the forward keeps; `reached_by` names,
     for each gradient, its tangents."""
 
     forward: GraphModule
     backward: GraphModule
     kept: tuple[Node, ...]
-    sizes: int
+    sizes: tuple[Node, ...]
     tangents: tuple[int, ...]
     gradients: tuple[int, ...]
     reached_by: tuple[frozenset[int], ...]
+
+    @property
+    def all_kept(self) -> tuple[Node, ...]:
+        return (*self.kept, *self.sizes)
 
 
 def keep_all(joint: Joint) -> list[Node]:
@@ -61,18 +65,25 @@ def split(joint: Joint, choose: Chooser) -> Parts:
     tensors = [n for n in kept if isinstance(n.meta["val"], torch.Tensor)]
     tangents = [(p, t) for p, t in enumerate(joint.tangents) if t is not None]
     gradients = [(i, g) for i, g in enumerate(joint.gradients) if g is not None]
-    given, wanted = [*tensors, *sizes, *(t for _, t in tangents)], [g for _, g in gradients]
+    wanted = [g for _, g in gradients]
     results = [*joint.results, *tensors, *sizes]
     late = [(p, descendants([t])) for p, t in tangents]
     return Parts(
         forward=_extract(joint, joint.inputs, forward_order(joint, kept), results, "Forward"),
-        backward=_extract(joint, given, backward_order(joint, kept), wanted, "Backward"),
+        backward=backward_of(joint, [*tensors, *sizes]),
         kept=tuple(tensors),
-        sizes=len(sizes),
+        sizes=tuple(sizes),
         tangents=tuple(p for p, _ in tangents),
         gradients=tuple(i for i, _ in gradients),
         reached_by=tuple(frozenset(p for p, reach in late if g in reach) for g in wanted),
     )
+
+
+def backward_of(joint: Joint, kept: Sequence[Node]) -> GraphModule:
+    """The part of a joint graph from what was kept, and gradients of results, to gradients of inputs."""
+    given = [*kept, *(t for t in joint.tangents if t is not None)]
+    wanted = [g for g in joint.gradients if g is not None]
+    return _extract(joint, given, backward_order(joint, kept), wanted, "Backward")
 
 
 def _extract(

@@ -18,7 +18,6 @@ import torch
 
 from stoker import _C
 from stoker.autograd.again import Training, differentiate_again, random_state
-from stoker.autograd.inputs import shares_written
 from stoker.autograd.joint import Joint
 from stoker.autograd.outcome import Computed, Fixed, Given, Outcome, Rebuilt, Write
 from stoker.autograd.walk import ancestors
@@ -26,16 +25,20 @@ from stoker.autograd.walk import ancestors
 Compiled = Callable[..., Sequence[Any]]
 
 
-def inference_call(joint: Joint, forward: Compiled) -> Callable[..., tuple[Any, ...]]:
-    """A call without an autograd node."""
+def inference_call(joint: Joint, forward: Compiled, *, inputs_require_grad: bool) -> Callable[..., tuple[Any, ...]]:
+    """A call without an autograd node. Its results require no gradient, though its inputs may."""
+    if inputs_require_grad:
+        forward = torch.no_grad()(forward)
     finish = _finisher(joint)
     if finish is None:
         return lambda *inputs: tuple(forward(*inputs))
     return lambda *inputs: finish(inputs, forward(*inputs))
 
 
-def training_call(training: Training, forward: Compiled, backward: Compiled) -> Callable[..., tuple[Any, ...]]:
-    """A call that leaves an autograd node behind.
+def training_call(
+    training: Training, forward: Compiled, backward: Compiled, *, as_given: bool = False
+) -> Callable[..., tuple[Any, ...]]:
+    """A call that leaves an autograd node behind. A backward takes gradients `as_given`, or laid out as traced.
 
     A backward with a true attribute `_boxed_call` (torch's name for the convention) takes its arguments in one list, and
     empties it, so that each is freed after its last use.
@@ -54,6 +57,7 @@ def training_call(training: Training, forward: Compiled, backward: Compiled) -> 
         tangents=tuple((p, bool(joint.tangents[p].users), _layout(joint.tangents[p])) for p in parts.tangents),  # type: ignore[union-attr, arg-type]
         gradients=tuple((i, tuple(ordinals[p] for p in reach)) for i, reach in zip(parts.gradients, parts.reached_by)),
         inputs=_memories(training),
+        as_given=as_given,
     )
     finish = _finisher(joint)
     if finish is None:
@@ -87,29 +91,15 @@ def _memories(training: Training) -> str:
     return "".join(letters)
 
 
-def guarded_call(
-    joint: Joint, call: Callable[..., tuple[Any, ...]], captured: Callable[..., Any]
-) -> Callable[..., tuple[Any, ...]]:
-    """The call, or the captured program where an input that the graph writes shares memory with another input.
-
-    The graph was traced for inputs in separate memory, and a write that others see would be lost.
-    """
-    written = tuple(w.index for w in joint.writes)
-    if not written:
-        return call
-
-    def checked(*inputs: Any) -> tuple[Any, ...]:
-        if _C.shares_storage(inputs, written) and shares_written(inputs, frozenset(written)):
-            return captured(*inputs)  # type: ignore[no-any-return]
-        return call(*inputs)
-
-    return checked
-
-
 def _finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[Any, ...]] | None:
     """What to do after the graph has run; None when its results are the outputs."""
     outcomes, writes, moves = joint.outcomes, joint.writes, joint.moves
-    if not writes and not moves and outcomes == tuple(Computed(i) for i in range(len(joint.results))):
+    if (
+        not writes
+        and not moves
+        and not joint.detached
+        and outcomes == tuple(Computed(i) for i in range(len(joint.results)))
+    ):
         return None
 
     plain = [w for w in writes if not w.moved and not w.differentiable]
@@ -119,6 +109,8 @@ def _finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[An
         with torch.no_grad():
             for write in plain:
                 inputs[write.index].copy_(results[write.position])
+        for index in joint.detached:
+            inputs[index].detach_()
         for write in early:
             _write(write, inputs, results)
         outputs = tuple(_output(outcome, inputs, results) for outcome in outcomes)

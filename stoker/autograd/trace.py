@@ -47,6 +47,8 @@ class Trace(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-type]
         self.sizes = SizeNodes(self.graph, self.note)
         self.constants: dict[str, torch.Tensor] = {}
         self.phase = "forward"
+        self.differentiates = False
+        """May something in the program require a gradient?"""
         self.places = Places()
 
     @classmethod

@@ -57,3 +57,12 @@ def tensor_bytes(tensor: torch.Tensor) -> int:
     for size in tensor.shape:
         count *= size if isinstance(size, int) else int(size.node.hint)
     return count * tensor.dtype.itemsize
+
+
+def is_view(node: Node) -> bool:
+    """Does it only look at its argument's memory? Keeping it keeps that memory."""
+    operand = node.args[0] if node.args else None
+    if not isinstance(operand, Node) or not isinstance(node.meta["val"], torch.Tensor):
+        return False
+    base = operand.meta["val"]
+    return isinstance(base, torch.Tensor) and base.memory is node.meta["val"].memory  # type: ignore[attr-defined]

@@ -41,6 +41,13 @@ class Attributes:
             table[name] = _static_lookup(cls, name)
         return table[name]
 
+    def tensor_class_attribute(self: Machine, name: str) -> Any:
+        """The raw attribute of torch.Tensor itself."""
+        return _static_lookup(torch.Tensor, name)
+
+    def is_data_descriptor(self: Machine, raw: Any) -> bool:
+        return _is_data_descriptor(raw)
+
     def guard_class_attribute(self: Machine, cls: type, name: str) -> None:
         self.class_lookup(cls, name)
 

@@ -129,7 +129,7 @@ def object_method(m: Machine, receiver: Value, name: str, descriptor: Any) -> Ca
         found = EXCEPTION_METHODS.get(name)
     if found is None:
         return None
-    return lambda m, receiver, args, kwargs: apply(m, lambda *a, **k: found(m, receiver, *a, **k), found, args, kwargs)
+    return lambda m, receiver, args, kwargs: apply(m, functools.partial(found, m, receiver), found, args, kwargs)
 
 
 def _class_attribute(cls: type, name: str) -> Any:
@@ -139,7 +139,7 @@ def _class_attribute(cls: type, name: str) -> Any:
 def tensor_method(m: Machine, receiver: Any, name: str, args: Arguments, kwargs: Keywords) -> Value:
     found = TENSOR_METHODS.get(name)
     if found is not None:
-        return apply(m, lambda *a, **k: found(m, receiver, *a, **k), found, args, kwargs)
+        return apply(m, functools.partial(found, m, receiver), found, args, kwargs)
     return m.graph_method(receiver, name, args, kwargs)
 
 
@@ -202,7 +202,8 @@ def new_storage(m: Machine, cls: type, args: Arguments, kwargs: Keywords) -> Any
     for base in cls.__mro__:
         if base in STORAGE:
             return STORAGE[base](m, cls, args, kwargs)
-        if not base.__flags__ & HEAP_TYPE and base is not object and not _is_harmless(base):
+        made_in_c = not base.__flags__ & HEAP_TYPE or isinstance(vars(base).get("__new__"), types.BuiltinFunctionType)
+        if made_in_c and base is not object and not _is_harmless(base):
             return UNKNOWN
     return None
 

@@ -23,12 +23,12 @@ from stoker.capture import builtins as _fills_the_tables  # noqa: F401
 from stoker.capture.emit import Emitter
 from stoker.capture.inline import MAXIMUM_DEPTH
 from stoker.capture.leave import leave_by_break, leave_by_return
-from stoker.capture.machine import Machine, Request, StepBreak, Steps, Stop, TorchModes
+from stoker.capture.machine import Machine, Request, Steps, Stop, TorchModes
 from stoker.capture.policy import Policy
 from stoker.capture.sizes import History
 from stoker.capture.tidy import tidy
 from stoker.capture.values.context import leave_scope
-from stoker.errors import Break, BreakReason, CaptureBug, GraphBreakError, SkipFrame
+from stoker.errors import Break, BreakReason, CaptureBug, GraphBreakError, SkipFrame, StepBreak
 from stoker.guard.guard import Guard, NotSameAs, TypeAttributes
 from stoker.guard.program import SizeRelations, compile_guards, slots_needed
 from stoker.guard.source import Fixed, Source
@@ -70,7 +70,8 @@ def capture(
         machine = Machine(request, policy, history, dynamic)
         with TorchModes(), closing_scopes(machine), room_for_recursion(), _no_saved_tensors_hooks():
             try:
-                stop = machine.evaluate(steps)
+                with torch_private.DisableTorchFunctionSubclass():  # real tensors are looked at, not computed with
+                    stop = machine.evaluate(steps)
                 return finish(machine, stop, compile_graph, state)
             except StepBreak as found:
                 if fullgraph:
@@ -162,10 +163,10 @@ def _call_graph(m: Machine, e: Emitter, compile_graph: GraphCompiler, hook_stays
     inputs = _used_inputs(m)
     graph_module = GraphModule(torch.nn.Module(), m.graph)
     graph_module.meta["location"] = f"{m.request.code.co_filename}:{m.request.code.co_firstlineno}"
-    compiled = compile_graph(graph_module, [real for _, _, real in inputs])
+    compiled = compile_graph(graph_module, [_converted(m, node, real) for node, _, real in inputs])
     if hook_stays_on:
         compiled = _C.Disabled(compiled)
-    e.code += build.call(build.load_const(compiled), *(_load(e, source) for _, source, _ in inputs))
+    e.code += build.call(build.load_const(compiled), *(_load_input(m, e, node, source) for node, source, _ in inputs))
     e.code += build.unpack_sequence(len(names)) if names else build.pop_top()
     for name in names:
         e.code += build.store_fast(name)
@@ -176,8 +177,18 @@ def _pass_inputs_through(m: Machine, e: Emitter, names: list[str], outputs: list
     """No operation was captured: an output can only be an input."""
     places = {id(node): source for node, source, _ in m.inputs}
     for name, node in zip(names, outputs):
-        e.load_source(places[id(node)])
-        e.code += build.store_fast(name)
+        e.code += _load_input(m, e, node, places[id(node)]) + build.store_fast(name)
+
+
+def _converted(m: Machine, node: Node, real: Any) -> Any:
+    """What the graph receives for an object: itself, or the plain tensor that stands for it."""
+    convert = m.conversions.get(node)
+    return convert(real) if convert is not None else real
+
+
+def _load_input(m: Machine, e: Emitter, node: Node, source: Source) -> list[Any]:
+    loaded, convert = _load(e, source), m.conversions.get(node)
+    return build.call(build.load_const(convert), loaded) if convert is not None else loaded
 
 
 def _load(e: Emitter, source: Source) -> list[Any]:
@@ -209,6 +220,8 @@ def _all_guards(m: Machine) -> list[Guard]:
     guards = [Guard(None, None, description="torch's modes (grad, autocast, default dtype, ...) are as they were")]
     guards += m.guards.values()
     for cls, attributes in m.class_attributes.items():
+        if cls in m.made_classes:
+            continue
         check = TypeAttributes(cls, tuple(attributes.items()))
         guards.append(Guard(Fixed(cls, cls.__qualname__), check))
     guards += _distinct(m)

@@ -11,6 +11,7 @@ import types
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from stoker import torch_private
 from stoker.bytecode import Instruction, build
 from stoker.capture.suspend import emit_generator
 from stoker.capture.values.constant import Constant
@@ -22,6 +23,7 @@ from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Null, Value
+from stoker.errors import Break, StepBreak
 from stoker.guard.source import Fixed, Local, Source
 
 if TYPE_CHECKING:
@@ -156,11 +158,14 @@ class Emitter:
 
     def load_tensor(self, value: TensorValue) -> None:
         """A tensor made by the graph: one of its outputs."""
-        self.code += build.load_fast(self.output(value.node))
+        self.load_output(value.node)
         if value.extra:
             self.name_top(value)
             for name, attribute in value.extra.items():
                 self.store_attribute(value, name, attribute)
+
+    def load_output(self, node: Any) -> None:
+        self.code += build.load_fast(self.output(node))
 
     def output(self, node: Any) -> str:
         found = self.outputs.get(id(node))
@@ -178,6 +183,7 @@ class Emitter:
     def new_instance(self, value: InstanceValue) -> None:
         """An object of a Python class, made without running its constructor: the constructor was captured."""
         cls = Constant(value.cls)
+        self.refuse_made_class(value.cls)
         if isinstance(value, ExceptionValue):
             self.call_function(value.cls.__new__, [cls, *value.storage.raw_elements()])  # type: ignore[union-attr]
             self.init_exception(value)
@@ -187,6 +193,15 @@ class Emitter:
             self.new_with_storage(value, cls)
         self.name_top(value)
         self.fill_instance(value)
+
+    def refuse_made_class(self, cls: type) -> None:
+        """A class made while capturing must not outlive the captured code: break before the instruction that made it."""
+        for base in cls.__mro__:
+            if base in self.m.made_classes:
+                words = f"the class {base.__qualname__} outlives the captured code"
+                reason = Break("a class definition", words, "define the class at module level")
+                self.m.blame(reason)
+                raise StepBreak(self.m.made_classes[base], reason)
 
     def init_exception(self, value: ExceptionValue) -> None:
         """With the exception on the stack: exceptions written in C take fields from their arguments in `__init__`."""
@@ -267,4 +282,7 @@ class Emitter:
                 *(self.detached(a) for a in args),
                 kwargs={k: self.detached(v) for k, v in kwargs.items()} or None,
             )
+            self.pop()
+        for mode in self.m.modes:
+            self.call_function(torch_private.push_function_mode, [mode])
             self.pop()

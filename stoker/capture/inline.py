@@ -8,10 +8,12 @@ Requirements:
 from __future__ import annotations
 
 import enum
+import functools
 import inspect
 import types
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import torch
 
 from stoker import torch_private
@@ -20,12 +22,13 @@ from stoker.capture.dispatching import SINGLE_DISPATCH, dispatch_by_class
 from stoker.capture.frame import Frame, program_of
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.function import FunctionValue
+from stoker.capture.values.function import BuiltinValue, FunctionValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
 from stoker.capture.values.iterator import GeneratorValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.module import ModuleValue
 from stoker.capture.values.sequence import TupleValue
+from stoker.capture.values.subclass import into_class, is_captured_class
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Arguments, Exhausted, Keywords, Value
 from stoker.errors import Break, Raised, SkipFrame
@@ -33,6 +36,7 @@ from stoker.errors import Break, Raised, SkipFrame
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
+NUMPY_FUNCTIONS = (numpy.ufunc, type(numpy.prod))
 GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 MAXIMUM_DEPTH = 200
@@ -49,6 +53,8 @@ class Calls:
         """A Python function: a special handler, a graph node, or entered."""
         real = function.real
         if real is not None:
+            if self.overriding and self.policy.is_graph_function(real) and self.intercepts(args, kwargs):
+                return self.inline(function, args, kwargs)
             handler = builtin.handler_for(real)
             if handler is not None:
                 return handler(self, args, kwargs)
@@ -211,6 +217,10 @@ class Calls:
 
     def call_object(self: Machine, real: Any, args: Arguments, kwargs: Keywords) -> Value:
         """A callable that is not a Python function: a built-in, an operator of torch, a descriptor."""
+        if self.overriding:
+            found = self.override_call(real, args, kwargs)
+            if found is not None:
+                return found
         handler = builtin.handler_for(real)
         if handler is not None:
             return handler(self, args, kwargs)
@@ -222,6 +232,8 @@ class Calls:
             return self.graph_call(torch_private.overload_of(real), args, kwargs)
         if self.policy.is_graph_function(real):
             return self.graph_call(real, args, kwargs)
+        if isinstance(real, NUMPY_FUNCTIONS):
+            return self.call_numpy(real, args, kwargs)
         folded = builtin.fold_pure(self, real, args, kwargs)
         if folded is not None:
             return folded
@@ -240,22 +252,35 @@ class Calls:
             self.raise_(TypeError, f"unbound method {real.__qualname__}() needs an argument")
         return self.call_builtin_method(args[0], real.__name__, args[1:], kwargs, real)
 
+    def call_getter(self: Machine, descriptor: Any, name: str, args: Arguments) -> Value:
+        """`torch.Tensor.shape.__get__(x)`: how a `__torch_function__` reads an attribute."""
+        if name != "__get__" or not args or not isinstance(args[0], TensorValue):
+            raise Break(f"a call of {builtin.describe(descriptor)}", "it is written in C and not known to capture")
+        found = self.override(descriptor.__get__, args, {})
+        return found if found is not None else TensorValue.attribute(args[0], self, descriptor.__name__)
+
     def call_builtin_method(
         self: Machine, receiver: Value, name: str, args: Arguments, kwargs: Keywords, descriptor: Any = None
     ) -> Value:
         """A method of a built-in type, on a value of that type or of a subclass."""
         if isinstance(receiver, TensorValue):
+            if self.overriding:
+                found = self.override_method_call(receiver, name, args, kwargs)
+                if found is not None:
+                    return found
             return builtin.tensor_method(self, receiver, name, args, kwargs)
+        if isinstance(receiver, BuiltinValue) and isinstance(receiver.real, types.GetSetDescriptorType):
+            return self.call_getter(receiver.real, name, args)
         handler = builtin.object_method(self, receiver, name, descriptor)
         if handler is not None:
             return handler(self, receiver, args, kwargs)
         target = self.storage_of(receiver)
         method = getattr(type(target), f"method_{name}", None)
         if method is not None:
-            return builtin.apply(self, lambda *a, **k: method(target, self, *a, **k), method, args, kwargs)
+            return builtin.apply(self, functools.partial(method, target, self), method, args, kwargs)
         special = builtin.SPECIAL_METHODS.get(name)
         if special is not None and not isinstance(target, InstanceValue):
-            return builtin.apply(self, lambda *a, **k: special(self, target, *a, **k), special, args, kwargs)
+            return builtin.apply(self, functools.partial(special, self, target), special, args, kwargs)
         if isinstance(target, Constant):
             return builtin.constant_method(self, target, name, args, kwargs)
         receiver.unsupported(f"method {name!r}")
@@ -268,6 +293,8 @@ class Calls:
             return handler(self, args, kwargs)
         if issubclass(cls, enum.Enum):
             return self.wrap_object(self.run_real(cls, *(self.constant_of(a, "an enum's value") for a in args)))
+        if issubclass(cls, (numpy.generic, numpy.dtype)):
+            return self.fold_scalar(cls, args, kwargs)
         meta_call = self.class_lookup(type(cls), "__call__")
         if isinstance(meta_call, types.FunctionType):
             return self.call(self.bind(meta_call, self.wrap_object(cls), type(cls)), args, kwargs)
@@ -308,6 +335,9 @@ class Calls:
             return ExceptionValue(cls, list(args))
         if issubclass(cls, torch.nn.Module):
             return ModuleValue(cls)
+        if issubclass(cls, torch.Tensor):
+            return self.new_tensor(cls, args, kwargs)
+        self.note_class(cls)
         storage = builtin.new_storage(self, cls, args, kwargs)
         if storage is builtin.UNKNOWN:
             raise Break(
@@ -316,6 +346,12 @@ class Calls:
         if isinstance(storage, TupleValue):
             return storage
         return InstanceValue(cls, storage=storage)
+
+    def new_tensor(self: Machine, cls: type, args: Arguments, kwargs: Keywords) -> Value:
+        """`Tensor.__new__(cls, tensor)`: another tensor object on the same memory."""
+        if kwargs or len(args) != 1 or not isinstance(args[0], TensorValue) or not is_captured_class(cls):
+            raise Break(f"construction of {cls.__qualname__}", "a tensor class is called with more than a tensor")
+        return into_class(self, args[0], cls, fresh=False)
 
     def call_class_builtin(self: Machine, owner: type, real: Any, args: Arguments, kwargs: Keywords) -> Value:
         """`dict.fromkeys(...)`, `int.from_bytes(...)`, `object.__new__(cls)`."""

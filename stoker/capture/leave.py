@@ -86,6 +86,7 @@ def leave_by_break(e: Emitter, instruction: Instruction) -> None:
     if any(isinstance(value, PreviousException) for value in operands):
         raise SkipFrame(f"capture cannot break at {instruction.name} inside an exception handler's own bookkeeping")
     _refuse_frame_readers(instruction, operands)
+    _refuse_hidden_receiver(frame)
     state = _Break(e, m, frame, instruction, below, operands, [], list(frame.handled))
     e.effects()
     _keep_cells(state)
@@ -114,6 +115,13 @@ def _refuse_frame_readers(instruction: Instruction, operands: list[Value]) -> No
         real = getattr(value, "real", None)
         if any(real is reader for reader in FRAME_READERS):
             raise SkipFrame(f"{real.__name__}() looks at the frame of the function that calls it")  # type: ignore[union-attr]
+
+
+def _refuse_hidden_receiver(frame: Frame) -> None:
+    """Zero-argument super() looks for the first parameter in its frame; in a resume function, a cell is not there."""
+    code = frame.program.origin.code
+    if "__class__" in code.co_freevars and code.co_argcount and code.co_varnames[0] in code.co_cellvars:
+        raise SkipFrame("super() and an inner function share the first parameter: the frame cannot be cut in two")
 
 
 def _with_dead_markers_replaced(frame: Frame) -> list[Value]:

@@ -23,11 +23,13 @@ from torch.fx import Graph, Node
 
 from stoker import torch_private
 from stoker.bytecode import Instruction
+from stoker.capture.array import Arrays
 from stoker.capture.attribute import Attributes
 from stoker.capture.effect import Effects
 from stoker.capture.frame import Frame, program_of
 from stoker.capture.inline import Calls
 from stoker.capture.opcodes import HANDLERS
+from stoker.capture.override import Overrides
 from stoker.capture.policy import Policy
 from stoker.capture.protocol import Protocol
 from stoker.capture.record import Recording
@@ -38,7 +40,7 @@ from stoker.capture.values.instance import ExceptionValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Lazy, Value
 from stoker.capture.wrap import Wrapping
-from stoker.errors import Break, Raised
+from stoker.errors import Break, Raised, StepBreak
 from stoker.fake import FakeMode
 from stoker.guard.guard import Guard
 from stoker.guard.source import Closure, Local, Source
@@ -71,7 +73,7 @@ class Steps:
     reason: Break | None = None
 
 
-class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Effects):
+class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Overrides, Arrays, Effects):
     """One capture of one frame."""
 
     def __init__(self, request: Request, policy: Policy, history: History, dynamic: bool | None) -> None:
@@ -83,18 +85,21 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Effects):
         self.class_attributes: dict[type, dict[str, Any]] = {}
         self.tensor_of_fake: dict[int, TensorValue] = {}
         self.object_nodes: dict[int, Node] = {}
+        self.conversions: dict[Node, Callable[[Any], Any]] = {}
         self.mutated: dict[int, Value] = {}
         self.deferred: list[tuple[Value, list[Value], dict[str, Value]]] = []
         self.env = ShapeEnv()
         self.fake_mode = FakeMode(self.env)
         self.sizes = Sizes(self.env, history, dynamic)
-        self.depth = self.mode_changes = 0
+        self.depth = self.mode_changes = self.step = 0
+        self.made_classes: dict[type, int] = {}  # made by captured code, and by which instruction of the root frame
         self.open_scopes: list[Any] = []
         self.abandoned: list[Frame] = []
         self.raised_at: dict[int, tuple[int, Value]] = {}
         self.names: set[str] = set()
         self.inlined: set[types.CodeType] = set()
         self.counter = itertools.count()
+        self.start_overrides()
         self.root = self.root_frame()
         self.current: Frame = self.root
 
@@ -120,6 +125,7 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Effects):
             if steps.limit is not None and count == steps.limit:
                 return Stop(instruction=instruction, reason=steps.reason)
             frame.position += 1
+            self.step = count
             count += 1
             try:
                 outcome = HANDLERS[instruction.name](self, frame, instruction)
@@ -206,18 +212,12 @@ class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Effects):
 
     def fresh_input_name(self, source: Source) -> str:
         text = "".join(c if c.isalnum() or c == "_" else "_" for c in source.text).strip("_") or "input"
+        if text == "self":  # torch.fx takes a first input of this name for the module itself
+            return "self_"
         return text if not text[0].isdigit() else f"input_{text}"
 
     def fresh(self, prefix: str) -> str:
         return f"__stoker_{prefix}_{next(self.counter)}"
-
-
-class StepBreak(Exception):
-    """The root instruction with this number cannot be executed symbolically."""
-
-    def __init__(self, step: int, reason: Break) -> None:
-        super().__init__(str(reason))
-        self.step, self.reason = step, reason
 
 
 @dataclass

@@ -12,6 +12,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 
 from stoker import torch_private
@@ -19,6 +20,7 @@ from stoker.marks import ALLOWED_IN_GRAPH
 
 TORCH = str(Path(torch.__file__).parent)
 STOKER = str(Path(__file__).parent.parent)
+NUMPY = str(Path(numpy.__file__).parent)
 STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"]
 
 # Python functions of these modules are operators to a graph: one node each.
@@ -42,10 +44,10 @@ SKIPPED_FILES: tuple[tuple[str, str], ...] = (
     ("<eval_with_key>", "graphs of torch.fx run as they are"),
     ("<frozen importlib", "the import system runs as it is"),
     ("<__array_function__", "numpy runs as it is"),
+    (NUMPY, "numpy runs as it is"),
 )
 # As root frames (called from CPython) library code is not worth a graph; inlined from user code it may be entered.
 ROOT_SKIPPED: tuple[tuple[str, str], ...] = (
-    (STANDARD_LIBRARY + "/site-packages/numpy", "numpy runs as it is"),
     (STANDARD_LIBRARY + "/", "the standard library runs as it is"),
     (TORCH + "/", "torch's own Python code runs as it is when called from Python"),
 )
@@ -138,6 +140,8 @@ ENTERED_FILES = (
     f"{TORCH}/_tensor.py",
     f"{TORCH}/_utils.py",
     f"{TORCH}/_lobpcg.py",
+    f"{TORCH}/_linalg_utils.py",
+    f"{TORCH}/_lowrank.py",
     f"{TORCH}/autograd/grad_mode.py",
     f"{TORCH}/_VF.py",
     f"{TORCH}/_functorch/functional_call.py",

@@ -17,7 +17,7 @@ from stoker.bytecode import VERSION
 from stoker.bytecode.versions import NULL_BEFORE_CALLABLE
 from stoker.capture.frame import Frame
 from stoker.capture.values.classes import ClassValue, SuperValue
-from stoker.capture.values.constant import Constant
+from stoker.capture.values.constant import Constant, is_numpy_scalar
 from stoker.capture.values.context import ScopeValue
 from stoker.capture.values.function import BuiltinValue, CellValue, FunctionValue, MethodValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
@@ -128,6 +128,10 @@ class Protocol:
     def binary(self: Machine, text: str, left: Value, right: Value) -> Value:
         """`left text right`, text being an operator such as `+` or `+=`."""
         plain = text[:-1] if text.endswith("=") else text
+        if self.overriding and self.intercepts([left, right], {}):
+            found = self.override_operator(text, left, right)
+            if found is not None:
+                return found
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             if not any(isinstance(v, InstanceValue) and self.defines(v, plain) for v in (left, right)):
                 return self.tensor_binary(text, left, right)
@@ -158,6 +162,14 @@ class Protocol:
         self.raise_(TypeError, f"unsupported operand type(s) for {text}: '{lt.__name__}' and '{rt.__name__}'")
         return None
 
+    def override_operator(self: Machine, text: str, left: Value, right: Value) -> Value | None:
+        name = SPECIAL_BINARY[text.removesuffix("=")]
+        forward, backward = (left, f"__{name}__", right), (right, f"__r{name}__", left)
+        order = [backward, forward] if self.reflected_first(left, right, f"__r{name}__") else [forward, backward]
+        if left.python_type() is right.python_type():
+            order = [forward]
+        return self.override_binary([(left, f"__i{name}__", right), *order] if text.endswith("=") else order)
+
     def defines(self: Machine, value: Value, plain: str) -> bool:
         name = SPECIAL_BINARY[plain]
         return any(
@@ -167,7 +179,11 @@ class Protocol:
     def fold(self: Machine, function: Callable[..., Any], *values: Value) -> Value | None:
         """Both sides known plain data: let Python compute. None otherwise."""
         if not all(isinstance(value, Constant) for value in values):
-            return None
+            if not any(isinstance(v, Constant) and is_numpy_scalar(v.value) for v in values):
+                return None
+            if not all(isinstance(v, (Constant, SymbolicValue)) for v in values):
+                return None
+            values = tuple(Constant(self.constant_of(v, "a number")) for v in values)
         return self.wrap_constant(self.run_real(function, *(value.constant() for value in values)))
 
     def operate(
@@ -181,6 +197,14 @@ class Protocol:
 
     def compare(self: Machine, text: str, left: Value, right: Value) -> Value:
         """`left text right` for the six comparisons."""
+        if self.overriding and self.intercepts([left, right], {}):
+            forward = (left, SPECIAL_COMPARE[text], right)
+            backward = (right, SPECIAL_COMPARE[SWAPPED[text]], left)
+            lt, rt = left.python_type(), right.python_type()
+            later = rt is not lt and issubclass(rt, lt)
+            found = self.override_binary([backward, forward] if later else [forward, backward])
+            if found is not None:
+                return found
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             if not isinstance(left, InstanceValue) and not isinstance(right, InstanceValue):
                 return self.tensor_compare(text, left, right)

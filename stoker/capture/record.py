@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Node
 
+from stoker.capture.values.array import ArrayValue
 from stoker.capture.values.classes import ClassValue
-from stoker.capture.values.constant import Constant, is_plain
+from stoker.capture.values.constant import Constant, is_numpy_scalar, is_plain, python_number
 from stoker.capture.values.function import BuiltinValue
 from stoker.capture.values.instance import InstanceValue, ObjectValue
 from stoker.capture.values.mapping import DictValue
@@ -45,6 +46,8 @@ class Recording:
         return self.record("call_method", name, [receiver, *args], kwargs, _mutates(name))
 
     def record(self: Machine, kind: str, target: Any, args: Arguments, kwargs: Keywords, keep: bool) -> Value:
+        if self.overriding and self.intercepts(args, kwargs):
+            raise Break(f"`{_name(target)}`", "it is reached by a way on which __torch_function__ is not captured")
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {name: self.to_fake(a) for name, a in kwargs.items()}
         result = self.run_fake(kind, target, fake_args, fake_kwargs)
@@ -115,7 +118,9 @@ class Recording:
         match value:
             case TensorValue():
                 return value.fake
-            case Constant() | BuiltinValue() | ClassValue():
+            case Constant():
+                return python_number(value.value)
+            case BuiltinValue() | ClassValue():
                 return value.constant()
             case SymbolicValue():
                 return value.symbol
@@ -144,7 +149,9 @@ class Recording:
                 return value.node
             case ClassValue():
                 return DTYPE_OF.get(value.real, value.real)
-            case Constant() | BuiltinValue():
+            case Constant():
+                return python_number(value.value)
+            case BuiltinValue():
                 return value.constant()
             case SymbolicValue():
                 return self.sizes.node_for(self, value.symbol)
@@ -182,6 +189,7 @@ class Recording:
         return self.graph_call(self.BINARY[operation], [left, right], {})
 
     def tensor_compare(self: Machine, text: str, left: Value, right: Value) -> Value:
+        self.refuse_foreign(*(v for v in (left, right) if isinstance(v, ArrayValue)))
         if text in ("==", "!=") and not all(_is_numeric(v) for v in (left, right)):
             return Constant(text == "!=")
         result = self.graph_call(self.COMPARE[text], [left, right], {})
@@ -191,14 +199,15 @@ class Recording:
 
     def refuse_foreign(self: Machine, *values: Value) -> None:
         for value in values:
+            if isinstance(value, ArrayValue):
+                raise Break(
+                    "an operator on a tensor and an array", "numpy and torch decide by precedence who computes it"
+                )
             if isinstance(value, Constant) and isinstance(value.value, (str, bytes)):
                 self.raise_(TypeError, f"unsupported operand type(s): a tensor and {value.value!r}")
 
     def guard_attribute(self: Machine, source: Any, name: str, value: Any) -> None:
         self.guard(Attribute(source, name), Equals(value))
-
-    def known_tensor_class(self: Machine, cls: type) -> bool:
-        return False
 
     def tensor_attribute(self: Machine, value: TensorValue, name: str) -> Value | None:
         """A Python attribute that the user put on the tensor object; None if it has none of that name."""
@@ -208,10 +217,16 @@ class Recording:
         return table.lookup(self, Constant(name))
 
     def set_tensor_attribute(self: Machine, value: TensorValue, name: str, new: Value) -> None:
+        if self.overriding and self.intercepts([value], {}):
+            value.unsupported(f"assignment to attribute {name!r} through __torch_function__")
         raw = self.class_lookup(value.cls, name)
         if raw is not self.MISSING:
             self.set_tensor_field(value, name, new)
-        elif value.real is not None and value.source is not None:
+        else:
+            self.store_tensor_attribute(value, name, new)
+
+    def store_tensor_attribute(self: Machine, value: TensorValue, name: str, new: Value) -> None:
+        if value.real is not None and value.source is not None:
             self.wrap_dict(value.real.__dict__, _dict_of(value)).store(self, Constant(name), new)
         else:
             value.extra[name] = new
@@ -271,7 +286,7 @@ def _mutates(name: str) -> bool:
 
 def _is_numeric(value: Value) -> bool:
     if isinstance(value, Constant):
-        return isinstance(value.value, (int, float, complex))
+        return isinstance(value.value, (int, float, complex)) or is_numpy_scalar(value.value)
     return isinstance(value, (TensorValue, SymbolicValue))
 
 

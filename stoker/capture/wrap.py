@@ -11,16 +11,19 @@ import enum
 import functools
 import inspect
 import operator
+import threading
 import types
 import typing
 import weakref
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import torch
 
 from stoker import _C, torch_private
+from stoker.capture.values.array import DTYPES, ArrayValue
 from stoker.capture.values.classes import ClassValue
-from stoker.capture.values.constant import Constant, is_plain
+from stoker.capture.values.constant import Constant, is_numpy_scalar, is_plain
 from stoker.capture.values.deque import DequeValue
 from stoker.capture.values.function import (
     EMPTY,
@@ -40,6 +43,7 @@ from stoker.capture.values.opaque import OpaqueValue
 from stoker.capture.values.reference import ReferenceValue
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
+from stoker.capture.values.subclass import SubclassValue, is_captured_class, take_out
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Lazy, Value
 from stoker.errors import Break
@@ -103,6 +107,8 @@ BUILTIN_CALLABLES = (
     torch_private.OpOverload,
     torch_private.OpOverloadPacket,
     torch_private.CustomOpDef,
+    numpy.ufunc,
+    type(numpy.prod),
 )
 INT64 = 2**63
 ALIASES = (type(typing.List[int]), type(typing.Optional[int]), type(typing.Any), typing.TypeVar)  # noqa: UP006, UP045
@@ -189,9 +195,16 @@ class Wrapping:
             return self.wrap_int(real, source)
         if isinstance(real, torch.Tensor):
             return self.wrap_tensor(real, source)
+        if is_numpy_scalar(real):
+            self.guard_unless_fixed(source, TypeIs(kind))
+            was = real.tobytes()
+            self.guard_unless_fixed(source, Holds(lambda now: now.tobytes() == was, f"== {real!r}"))
+            return Constant(real, source)
         if kind is not tuple and kind is not torch.Size and is_plain(real):
             self.guard_unless_fixed(source, Equals(real))
             return Constant(real, source)
+        if isinstance(real, numpy.ndarray):
+            return self.wrap_array(real, source)
         script_source = getattr(real, "_torchdynamo_inline", None)
         if isinstance(script_source, types.FunctionType) and not isinstance(real, types.FunctionType):
             self.guard_unless_fixed(source, Is(real))
@@ -214,22 +227,52 @@ class Wrapping:
 
     def wrap_tensor(self: Machine, real: torch.Tensor, source: Source) -> Value:
         cls = type(real)
-        if cls not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer) and not self.known_tensor_class(cls):
-            return self.wrap_opaque(
-                real, source, f"the tensor subclass {cls.__qualname__}", "has behaviour that is not captured"
+        ours = cls not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+        if ours and not is_captured_class(cls):
+            lazy = issubclass(cls, torch_private.UninitializedTensorMixin)
+            reason = (
+                "has no shape before the lazy module's first call"
+                if lazy
+                else "acts below autograd (__torch_dispatch__)"
             )
+            return self.wrap_opaque(real, source, f"the tensor subclass {cls.__qualname__}", reason)
         if real.layout is not torch.strided:
             return self.wrap_opaque(real, source, f"a {real.layout} tensor", "is not strided")
         sizes, strides, size_spec, stride_spec = self.sizes.shape_of(self, real, source)
         self.guard(source, TensorMatch(_C.tensor_spec(real, size_spec, stride_spec), _describe(real)))
         fake = self.fake_mode.from_real(real, sizes=sizes, strides=strides)
         node = self.graph.placeholder(self.fresh_input_name(source))
-        value = TensorValue(node, fake, cls, source)
+        value = SubclassValue(node, fake, cls, source) if ours else TensorValue(node, fake, cls, source)
         value.real = real
+        if ours and self.class_overrides(cls):
+            self.overriding = True
+            self.conversions[node] = take_out
         node.meta["example_value"] = fake
+        node.meta["is_weight"] = _is_weight(real, source)
         self.inputs.append((node, source, real))
         self.tensor_of_fake[id(fake)] = value
         return value
+
+    def wrap_array(self: Machine, real: Any, source: Source) -> Value:
+        """A numpy array: its memory goes into the graph as a tensor."""
+        if type(real) is not numpy.ndarray or real.dtype not in DTYPES or not real.flags.writeable or not real.ndim:
+            return self.wrap_opaque(
+                real, source, "a numpy array", f"is a {type(real).__name__} of {real.dtype} not captured"
+            )
+        if any(stride < 0 or stride % real.itemsize for stride in real.strides) or isinstance(source, Fixed):
+            return self.wrap_opaque(real, source, "a numpy array", "has strides that a tensor cannot have")
+        seen = _array_facts(real)
+        self.guard(source, TypeIs(numpy.ndarray))
+        self.guard(source, Holds(lambda now: _array_facts(now) == seen, f"is an array {real.dtype}{list(real.shape)}"))
+        tensor = torch.from_numpy(real)
+        fake = self.fake_mode.from_real(tensor)
+        node = self.graph.placeholder(self.fresh_input_name(source))
+        node.meta["example_value"] = fake
+        value = TensorValue(node, fake)
+        self.inputs.append((node, source, real))
+        self.conversions[node] = torch.from_numpy
+        self.tensor_of_fake[id(fake)] = value
+        return ArrayValue(value, source, outside=True)
 
     def wrap_opaque(self: Machine, real: Any, source: Source, construct: str, reason: str) -> Value:
         self.guard_unless_fixed(source, TypeIs(type(real)))
@@ -403,9 +446,13 @@ class Wrapping:
         self.guard_unless_fixed(source, Holds(lambda now: now.__reduce__() == (maker, args), f"is {real!r}"))
         return GetterValue(type(real), [self.wrap_constant(a) for a in args], {}, source)
 
+    def wrap_thread_local(self: Machine, real: Any, source: Source) -> Value:
+        return self.wrap_opaque(real, source, "a threading.local", "has other attributes in each thread")
+
     def wrap_instance(self: Machine, real: Any, source: Source) -> Value:
         cls = type(real)
         self.guard_unless_fixed(source, TypeIs(cls))
+        self.note_class(cls)
         storage: Value | None = None
         if isinstance(real, dict):
             storage = DictValue(cls=_storage_class(cls, DICTS), source=source, real=real)
@@ -428,6 +475,10 @@ class Wrapping:
         return InstanceValue(cls, real, source, storage)
 
 
+def _array_facts(array: Any) -> Any:
+    return array.dtype, array.shape, array.strides, array.flags.writeable
+
+
 def _storage_class(cls: type, families: tuple[type, ...]) -> type:
     return next(base for base in cls.__mro__ if base in families)
 
@@ -442,6 +493,16 @@ def _argument_key(check: Check) -> Any:
     if isinstance(check, DictKeys):
         return "keys"
     return id(argument) if not isinstance(check, (TensorMatch,)) else None
+
+
+def _is_weight(real: torch.Tensor, source: Source) -> bool:
+    """Is it a parameter or buffer of a module, reached as such? A back end may expect it to be the same on the next call."""
+    held = (
+        isinstance(source, DictItem)
+        and source.base is not None
+        and source.base.text.endswith(("_parameters", "_buffers"))
+    )
+    return held and not real.is_inference()
 
 
 def _describe(real: torch.Tensor) -> str:
@@ -474,5 +535,6 @@ WRAPPERS: list[tuple[Any, Any]] = [
     (ITERATORS, Wrapping.wrap_iterator),
     (torch.nn.Module, Wrapping.wrap_nn_module),
     (BaseException, Wrapping.wrap_exception),
+    (threading.local, Wrapping.wrap_thread_local),
 ]
-OPEN = {type, types.ModuleType, BUILTIN_CALLABLES, ITERATORS, torch.nn.Module, BaseException}
+OPEN = {type, types.ModuleType, BUILTIN_CALLABLES, ITERATORS, torch.nn.Module, BaseException, threading.local}

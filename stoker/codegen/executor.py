@@ -257,6 +257,8 @@ def _sequence(coding: _Encoding, words: str, value: Any, layouts: dict[str, Layo
         return "tensors", tuple(coding.view(v, layouts) for v in value)
     if words == "List[bool]":
         return "bools", tuple(value)
+    if words == "List[Optional[number]]" and all(isinstance(v, float) for v in value):
+        return "scalars", tuple(value)
     if words == "List[float]":
         return "floats", tuple(float(v) for v in value)
     if words in ("List[int]", "List[SymInt]") and all(isinstance(v, (int, Expr)) for v in value):

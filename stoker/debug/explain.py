@@ -1,7 +1,7 @@
 """`stoker.explain`: run a function once under capture and tell what happened.
 
 In:  a function or module and the arguments of one call.
-Out: an `Explanation`: graphs, breaks with reasons and lines, guards; printing it shows the report.
+Out: an `Explanation`: graphs, breaks with reasons and lines, guards, kernels and library calls; printing it shows the report.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from stoker.bytecode import render
 from stoker.errors import BreakReason
 from stoker.log import Event, events
+from stoker.schedule.summary import Summary
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,15 @@ class Explanation:
         return len(self.graphs)
 
     @property
+    def compiled(self) -> list[Summary]:
+        """What became of each graph that was compiled: kernels, library calls, and what was not fused."""
+        return [e.data for e in self.happened if e.kind == "compiled"]
+
+    @property
+    def kernel_count(self) -> int:
+        return sum(len(summary.kernels) for summary in self.compiled)
+
+    @property
     def break_count(self) -> int:
         return len(self.breaks)
 
@@ -43,7 +53,12 @@ class Explanation:
         lines += [f"  {text}" for text in self.guards[:40]]
         if len(self.guards) > 40:
             lines.append(f"  ... and {len(self.guards) - 40} more")
-        told = [e for e in self.happened if e.kind in ("skip", "recompile", "limit", "defect")]
+        for summary in self.compiled:
+            lines.append(f"compiled: {summary.headline}")
+            lines += [f"  {text}" for text in summary.lines()]
+        told = [
+            e for e in self.happened if e.kind in ("skip", "recompile", "limit", "defect", "backend", "as captured")
+        ]
         lines += [f"{e.kind}: {e.subject} ({e.location}): {e.reason}" for e in told]
         return "\n".join(lines)
 

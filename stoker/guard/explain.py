@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stoker.guard.guard import Guard, TensorMatch
+from stoker.guard.guard import Guard, TensorMatch, shown
 from stoker.guard.source import CallPoint, follow
 
 
@@ -21,9 +21,4 @@ def why_failed(captured: Any, number: int, request: Any) -> str:
     if isinstance(guard.check, TensorMatch):
         mismatch = guard.check.spec.mismatch(now)
         return f"{guard.text}, but its {mismatch}{where}" if mismatch else f"{guard.text}{where}"
-    return f"{guard.text}, but is {_short(now)}{where}"
-
-
-def _short(value: Any, limit: int = 80) -> str:
-    text = repr(value)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+    return f"{guard.text}, but is {shown(now, 80)}{where}"

@@ -10,6 +10,7 @@ Requirements:
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -62,7 +63,7 @@ class Is(Check):
 
     @property
     def words(self) -> str:
-        return f"is {_short(self.value)}"
+        return f"is {shown(self.value)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +78,7 @@ class IsNot(Check):
 
     @property
     def words(self) -> str:
-        return f"is not {_short(self.value)}"
+        return f"is not {shown(self.value)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +95,7 @@ class Equals(Check):
 
     @property
     def words(self) -> str:
-        return f"== {_short(self.value)}"
+        return f"== {shown(self.value)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +127,7 @@ class DictKeys(Check):
 
     @property
     def words(self) -> str:
-        return f"has the keys {_short(list(self.keys))}"
+        return f"has the keys {shown(list(self.keys))}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -297,6 +298,27 @@ class Guard:
         return f"{self.source.text} {self.check.words}"
 
 
-def _short(value: Any, limit: int = 60) -> str:
-    text = repr(value)
+def shown(value: Any, limit: int = 60) -> str:
+    """`repr`, cut short, of built-in data; other objects by their class, since their `__repr__` is the user's code."""
+    text = _text(value, 3)
     return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _text(value: Any, depth: int) -> str:
+    kind = type(value)
+    if depth and kind in (list, tuple, set, frozenset) and value:
+        parts = ", ".join(_text(part, depth - 1) for part in list(value)[:12])
+        left, right = "[]" if kind is list else "()" if kind is tuple else "{}"
+        return f"{left}{parts}{',' if kind is tuple and len(value) == 1 else ''}{right}"
+    if depth and kind is dict and value:
+        return "{" + ", ".join(f"{_text(k, 0)}: {_text(v, depth - 1)}" for k, v in list(value.items())[:12]) + "}"
+    if kind in (list, tuple, set, frozenset, dict) and value:
+        return f"a {kind.__name__}"
+    if isinstance(value, type):
+        return f"the class {value.__qualname__}"
+    if kind.__flags__ & HEAP_TYPE and kind.__repr__ not in (object.__repr__, type.__repr__, enum.Enum.__repr__):
+        return f"a {kind.__qualname__}"
+    return repr(value)
+
+
+HEAP_TYPE = 1 << 9

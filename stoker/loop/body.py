@@ -55,6 +55,8 @@ class Recorder:
         self.instructions: list[Instruction] = []
         self.memo: dict[Any, Value] = {}
         """For tensors computed on the fly: (tensor, index, condition) to its value."""
+        self.origins: dict[str, None] = {}
+        """The operators of those tensors, in order."""
         self.condition: int | None = None
         self._known: dict[Instruction, Value] = {}
         self._indirect = 0

@@ -50,6 +50,8 @@ def fetch(value: Any, memory: Memory, sizes: Mapping[Symbol, int]) -> Any:
     """An argument or output as torch wants it."""
     if isinstance(value, Stored):
         base = memory[value.buffer]
+        if base.layout is not torch.strided:
+            return base  # a packed weight, which only libraries read
         shape, strides = [evaluate(s, sizes) for s in value.sizes], [evaluate(s, sizes) for s in value.strides]
         if base.dtype is not value.dtype:
             base = base.view(value.dtype)

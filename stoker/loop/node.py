@@ -26,7 +26,7 @@ class Loops:
     outer: Dimensions
     inner: Dimensions
     body: tuple[Instruction, ...]
-    origin: str = ""
+    origins: tuple[str, ...] = ()
     """The operators it came from."""
 
 

@@ -75,7 +75,7 @@ def argument_text(value: Any) -> str:
 
 def node_text(node: Node) -> str:
     if isinstance(node, Loops):
-        lines = [f"{', '.join(node.writes)}: {loops_text(node.outer, node.inner)}    # {node.origin}"]
+        lines = [f"{', '.join(node.writes)}: {loops_text(node.outer, node.inner)}    # {', '.join(node.origins)}"]
         return "\n".join(lines + [f"    {instruction_text(n, i)}" for n, i in enumerate(node.body)])
     arguments = [argument_text(a) for a in node.arguments]
     arguments += [f"{name}={argument_text(a)}" for name, a in node.keywords.items()]

@@ -53,6 +53,8 @@ class Computed:
     element: Callable[[Index], Any]
     reads: frozenset[str] = frozenset()
     cost: int = 1
+    origin: str = ""
+    """The operator it stands for."""
 
     def at(self, index: Index) -> Any:
         current = handler()
@@ -60,6 +62,7 @@ class Computed:
         found = current.memo.get(key)
         if found is None:
             found = current.memo[key] = self.element(index)
+            current.origins[self.origin] = None
         return found
 
 

@@ -67,7 +67,7 @@ class Builder:
     ) -> Computed:
         """A tensor by its element function."""
         total = cost + cost_of(*inputs)
-        return Computed(out.dtype, out.device, out.sizes, out.strides, element, reads_of(*inputs), total)
+        return Computed(out.dtype, out.device, out.sizes, out.strides, element, reads_of(*inputs), total, self.origin)
 
     def store(self, tensor: Tensor) -> Stored:
         """The tensor in memory, written by loops unless it is there already."""
@@ -89,7 +89,7 @@ class Builder:
         with using(Recorder()) as recorder:
             value = tensor.at(index)
             ops.store(target.buffer, target.place(index), ops.to_dtype(value, target.dtype), combine)
-        self._add(recorder, (target.buffer,), outer, ())
+        self._add(recorder, (target.buffer,), outer, (), tuple(recorder.origins))
 
     def copy(self, tensor: Tensor, out: Result) -> Stored:
         """The tensor in memory of its own, for later nodes to write to."""
@@ -144,7 +144,15 @@ class Builder:
         self._add(recorder, (stored.buffer,), outer, inner)
         return stored
 
-    def _add(self, recorder: Recorder, writes: tuple[str, ...], outer: Dimensions, inner: Dimensions) -> None:
+    def _add(
+        self,
+        recorder: Recorder,
+        writes: tuple[str, ...],
+        outer: Dimensions,
+        inner: Dimensions,
+        origins: tuple[str, ...] = (),
+    ) -> None:
+        """A node. It stands for the operator being lowered, and those whose elements it computes, unless told otherwise."""
         ranges = ranges_of((*outer, *inner))
         body = []
         for i in recorder.instructions:
@@ -154,7 +162,7 @@ class Builder:
                 case "index":
                     i = replace(i, data=simplify(i.data, ranges))
             body.append(i)
-        self.program.nodes.append(Loops(writes, outer, inner, tuple(body), self.origin))
+        self.program.nodes.append(Loops(writes, outer, inner, tuple(body), origins or (*recorder.origins, self.origin)))
 
     def call(self, operator: Any, arguments: Any, keywords: Any, results: Any, *, aliases: bool = False) -> Any:
         """A library call. `results` is the metadata of what it returns: a Result, or a sequence of Result and None."""

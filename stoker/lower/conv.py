@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 
+from stoker import torch_private
 from stoker.loop.layout import Sizes, contiguous
 from stoker.loop.view import Computed, Stored, Tensor
 from stoker.lower.builder import Builder
-from stoker.lower.registry import Decline, Result, find, lower
+from stoker.lower.registry import LOWERINGS, Decline, Result, find, lower
 
 _ORDER = (0, 2, 3, 1)
 
@@ -47,3 +48,21 @@ def convolution(builder: Builder, out: Result, x: Tensor, weight: Tensor, *rest:
     image = _reordered(builder, x)
     result = replace(out, strides=channels_last(out.sizes))
     return builder.call(find("convolution.default"), (image, weight, *rest), {}, result)  # type: ignore[no-any-return]
+
+
+def packed_convolution(builder: Builder, out: Result, x: Tensor, *rest: Any) -> Tensor:
+    """A convolution whose weight `stoker.passes.pack` has packed."""
+    return _packed(builder, out, torch_private.PACKED_CONVOLUTION, (_reordered(builder, x), *rest))
+
+
+def packed_convolution_add(builder: Builder, out: Result, x: Tensor, other: Tensor, *rest: Any) -> Tensor:
+    images = (_reordered(builder, x), _reordered(builder, other))
+    return _packed(builder, out, torch_private.PACKED_CONVOLUTION_ADD, (*images, *rest))
+
+
+def _packed(builder: Builder, out: Result, operator: Any, arguments: tuple[Any, ...]) -> Tensor:
+    return builder.call(operator, arguments, {}, replace(out, strides=channels_last(out.sizes)))  # type: ignore[no-any-return]
+
+
+LOWERINGS[torch_private.PACKED_CONVOLUTION] = packed_convolution
+LOWERINGS[torch_private.PACKED_CONVOLUTION_ADD] = packed_convolution_add

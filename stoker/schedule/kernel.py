@@ -303,7 +303,7 @@ def _canonical(draft: Draft, phases: list[Phase], kept: frozenset[str], dtypes: 
     written = frozenset(int(name[1:]) for name in stores if name[0] == "a")
     kept_types, scratch_types = tuple(dtypes[b] for b in buffers), tuple(dtypes[b] for b in scratch)
     kernel = Kernel(shape, outer, inner, done, kept_types, written, scratch_types, len(sizes))
-    origins = tuple(dict.fromkeys(m.node.origin for m in draft.members))
+    origins = tuple(dict.fromkeys(o for m in draft.members for o in m.node.origins))
     return Call(kernel, tuple(buffers), tuple(sizes), origins)
 
 

@@ -36,6 +36,8 @@ class Plan:
     arena: Arena
     origins: tuple[tuple[str, ...], ...] = ()
     """For each kernel, the operators it stands for."""
+    refusals: tuple[tuple[str, str, str], ...] = ()
+    """Kernels that were not joined: the operators of both, and why."""
 
 
 def make_plan(program: Program) -> Plan:
@@ -70,7 +72,19 @@ def make_plan(program: Program) -> Plan:
         tuple(program.outputs),
         arena,
         tuple(origins),
+        _refusals(groups),
     )
+
+
+def _refusals(groups: Groups) -> tuple[tuple[str, str, str], ...]:
+    found = {}
+    for (a, b), refusal in groups.refusals.items():
+        first, second = (
+            ", ".join(dict.fromkeys(o for m in groups.drafts[g].members for o in m.node.origins))  # type: ignore[union-attr]
+            for g in (a, b)
+        )
+        found[first, second, refusal.value] = None
+    return tuple(found)
 
 
 def _library(node: Extern, program: Program) -> Library:

@@ -169,8 +169,9 @@ def observe(call: Any, args: tuple, namespace: dict, names: tuple[str, ...], fun
         torch.get_default_dtype(), torch.get_rng_state().sum().item(), hash(random.getstate()),
     )  # fmt: skip
     changed = {name: namespace.get(name, "deleted") for name in names}
-    outcome.structure = Describe().of([result, list(args), changed])
-    outcome.gradients = gradients(result, args)
+    with torch._C.DisableTorchFunctionSubclass():
+        outcome.structure = Describe().of([result, list(args), changed])
+        outcome.gradients = gradients(result, args)
     return outcome
 
 
@@ -297,6 +298,8 @@ class Describe:
     def tensor(self, value: torch.Tensor) -> Any:
         if torch.nn.parameter.is_lazy(value):
             return "lazy"
+        if type(value).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+            return (value.dtype, tuple(value.shape), self.of(dict(vars(value))))
         if value.layout is not torch.strided:
             return (str(value.layout), value.dtype, tuple(value.shape))
         with contextlib.nullcontext() if value.is_inference() else torch.no_grad():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import enum
 import functools
 from typing import Generic, TypeVar
 
@@ -645,7 +646,7 @@ def test_class_assignment(x):
     return x * Plain.shared
 
 
-@program("class defined inside", BREAK, steady=False)
+@program("class defined inside")
 def test_class_inside(x):
     class Local:
         k = 2
@@ -707,3 +708,99 @@ def test_alias(p, ps):
 @program("string and repr of plain objects", ONE)
 def test_default_str(x):
     return x, str(Vector(x)), "{}".format(Vector(x)), "%s" % Vector(x)
+
+
+@program("class defined inside: properties, super(), exceptions, defaults")
+def test_class_inside_rich(x):
+    class Point:
+        kind: str = "point"
+
+        def __init__(self, v, w=2):
+            self.v, self.w = v, w
+
+        @property
+        def total(self):
+            return self.v * self.w
+
+        @staticmethod
+        def double(v):
+            return v * 2
+
+    class Point3(Point):
+        def __init__(self, v):
+            super().__init__(v, 3)
+
+    class Stop(Exception):
+        pass
+
+    try:
+        raise Stop("here")
+    except Stop as stop:
+        return Point3(x).total, Point.double(x), Point3.kind, isinstance(Point3(x), Point), stop.args
+
+
+@program("class defined inside that is returned", BREAK, steady=False)
+def test_class_escapes(x):
+    y = x + 1
+
+    class Holder:
+        def __init__(self, v):
+            self.v = v
+
+    held = Holder(y * 2)
+    return held.v, held, Holder.__name__
+
+
+@program("class defined inside that is alive at a break", BREAK, steady=False)
+def test_class_at_break(x):
+    class Holder:
+        def __init__(self, v):
+            self.v = v
+
+    held = Holder(x * 2)
+    if x.sum() > 1e9:
+        return x
+    return held.v + Holder(x).v
+
+
+@program("class defined inside with a closure", BREAK, steady=False)
+def test_class_closure(x):
+    y = x + 1
+
+    class Adder:
+        def add(self, v):
+            return v + y
+
+    return Adder().add(x)
+
+
+@program("class defined inside with a metaclass or hooks", BREAK, steady=False)
+def test_class_hooks(x):
+    y = x + 1
+
+    class Kind(enum.Enum):
+        A = 1
+
+    return y, Kind.A.value
+
+
+def makes_unused_class(x):
+    y = x * 2
+
+    class Unused(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, v):
+            return v + y
+
+    return y
+
+
+@program("class defined in a callee and not used")
+def test_class_unused(x):
+    return makes_unused_class(x) + 1
+
+
+@program("torch.masked")
+def test_masked(x):
+    mask = x > 0
+    return torch.masked.sum(x, 1, mask=mask), torch.masked.softmax(x, 1, mask=mask), torch.masked.amax(x, 0, mask=mask)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import operator
 
 import torch
 from harness import BREAK, program
+
+import stoker
 
 COUNTER = 0
 TABLE = {"calls": 0}
@@ -618,3 +621,81 @@ def test_async(x):
     c = f()
     c.close()
     return x + 1
+
+
+LOG = []
+SETTING = {"scale": 2}
+
+
+@program(
+    "functools.cache: what a function did and saw the first time is kept", globals=("LOG", "SETTING"), factory=True
+)
+def test_cache_is_kept():
+    @functools.cache
+    def scale(n):
+        LOG.append(n)
+        return SETTING["scale"] * n
+
+    def run(x):
+        return x * scale(3) + scale(3), len(LOG)
+
+    return run
+
+
+@program("functools.lru_cache of tensors", BREAK)
+def test_cache_of_tensors(x):
+    y = x + 1
+    return y * cached_square(3) + cached_shape(y)
+
+
+@functools.lru_cache(maxsize=4)
+def cached_shape(t):
+    return t.shape[0]
+
+
+class Rows:
+    def __init__(self):
+        self.n = 3
+
+    @functools.lru_cache  # noqa: B019
+    def row(self, k):
+        return torch.arange(self.n) + k
+
+
+ROWS = Rows()
+
+
+@program("functools.lru_cache on a method, of a tensor that stays")
+def test_cached_method(x):
+    return x[:, :3] + ROWS.row(2), ROWS.row(2) is ROWS.row(2)
+
+
+@program("copy.copy of a tensor")
+def test_copy_tensor(x):
+    y = copy.copy(x)
+    z = copy.copy(x + 1)
+    y += 1
+    return x, y, z, y is x, copy.copy([x, y])[0] is x
+
+
+@program("copy.copy and deepcopy of tensors that need a gradient", inputs=lambda: (torch.ones(3, requires_grad=True),))
+def test_copy_leaf(x):
+    y, z = copy.copy(x), copy.deepcopy(x)
+    return (x * y * z).sum(), y.requires_grad, z.is_leaf
+
+
+def test_cache_clear() -> None:
+    """A cached value stays after what it came from has changed, and goes with cache_clear."""
+    state = {"scale": 2}
+
+    @functools.cache
+    def scale(n):
+        return state["scale"] * n
+
+    run = stoker.compile(lambda x: x * scale(3), backend="eager", fullgraph=True)
+    x = torch.ones(2)
+    assert run(x)[0] == 6
+    state["scale"] = 5
+    assert run(x)[0] == 6
+    scale.cache_clear()
+    assert run(x)[0] == 15

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import threading
 import typing
 
 import torch
@@ -514,3 +515,41 @@ def test_integer_loops(x):
         steps += 1
     primes = [p for p in range(2, 30) if all(p % q for q in range(2, p))]
     return x * steps, primes
+
+
+class Local(threading.local):
+    def __init__(self, **fields):
+        self.__dict__.update(fields)
+
+
+THREAD_LOCAL = Local(count=1)
+
+
+@program("threading.local", BREAK)
+def test_thread_local(x):
+    y = x + 1
+    made = Local(a=2)
+    THREAD_LOCAL.count = 5
+    return y * made.a, THREAD_LOCAL.count, made.__dict__
+
+
+class Ancestor:
+    def scale(self, x):
+        return x * 2
+
+
+class Sharing(Ancestor):
+    """A method whose `self` is a cell: an inner function uses it too."""
+
+    factor = 3
+
+    def scale(self, x):
+        y = x + 1
+        if y.sum() > 1e9:
+            return y
+        return sum(super(Sharing, self).scale(y) * self.factor for _ in range(2)) + super().scale(y)
+
+
+@program("super() where an inner function shares self, around a break", BREAK)
+def test_shared_receiver(x):
+    return Sharing().scale(x)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from harness import BREAK, SKIP, program
+from harness import BREAK, program
 from torch.utils.checkpoint import checkpoint
 
 import stoker
@@ -381,15 +381,13 @@ def test_checkpoint_reentrant(x):
     return checkpoint(torch.sin, y, use_reentrant=True).detach()
 
 
-@program(
-    "tensor subclass with __torch_function__", BREAK, inputs=lambda: (torch.ones(2).as_subclass(Tagged), torch.ones(2))
-)
+@program("tensor subclass with __torch_function__", inputs=lambda: (torch.ones(2).as_subclass(Tagged), torch.ones(2)))
 def test_subclass(t, x):
     y = x + 1
     return (t * 2 + y).as_subclass(torch.Tensor)
 
 
-@program("torch function modes", SKIP, steady=False)
+@program("torch function modes")
 def test_mode(x):
     y = x * 2
     with Mode():

@@ -46,9 +46,7 @@ def _copied(m: Machine, value: Value, special: str, part, known: Memo) -> Value:
     made: Value
     match value:
         case TensorValue():
-            if special == "__copy__":
-                value.unsupported("copy.copy()")
-            made = _copied_tensor(m, value)
+            made = _copied_tensor(m, value, special)
             register(made)
         case ListValue():
             made = ListValue([])
@@ -72,16 +70,16 @@ def _copied(m: Machine, value: Value, special: str, part, known: Memo) -> Value:
     return made
 
 
-def _copied_tensor(m: Machine, value: TensorValue) -> Value:
-    """A tensor with a storage of its own: for those that are no view and have neither history nor attributes."""
+def _copied_tensor(m: Machine, value: TensorValue, special: str) -> Value:
+    """A tensor object of its own, on memory of its own if deep: for tensors with neither history nor attributes."""
     real = value.real
-    if (
-        not value.fake.is_leaf
-        or value.cls is not torch.Tensor
-        or (real is not None and (real._is_view() or real.__dict__))
-    ):
-        value.unsupported("copy.deepcopy()")
-    copied = m.graph_method(m.graph_method(value, "detach", [], {}), "clone", [], {})
+    deep = special == "__deepcopy__"
+    odd = type(value) is not TensorValue or value.cls is not torch.Tensor or bool(value.extra)
+    if odd or not value.fake.is_leaf or (real is not None and (real.__dict__ or (deep and real._is_view()))):
+        value.unsupported("copy.deepcopy()" if deep else "copy.copy()")
+    copied = m.graph_method(value, "detach", [], {})
+    if deep:
+        copied = m.graph_method(copied, "clone", [], {})
     if value.fake.requires_grad:
         copied = m.graph_method(copied, "requires_grad_", [], {})
     return copied

@@ -11,9 +11,11 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import torch
 
 from stoker.capture.builtin import EXCEPTION_METHODS, HEAP_TYPE, handles, on_object, pure, special
+from stoker.capture.values.array import ArrayValue
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import EMPTY, BuiltinMethod, BuiltinValue, FunctionValue, MethodValue, PartialValue
@@ -347,7 +349,10 @@ def pow_(m: Machine, base: Value, exp: Value, mod: Value = NONE) -> Value:
 @handles(abs, operator.abs)
 def abs_(m: Machine, value: Value) -> Value:
     if isinstance(value, TensorValue):
-        return m.graph_call(torch.abs, [value], {})
+        found = value.overridden(m, "__abs__")
+        return found if found is not None else m.graph_call(torch.abs, [value], {})
+    if isinstance(value, ArrayValue):
+        return m.array_ufunc(numpy.absolute, [value])
     if isinstance(value, SymbolicValue):
         return m.wrap_number(m.run_real(abs, value.symbol))
     if isinstance(value, InstanceValue):

@@ -14,6 +14,7 @@ import torch
 
 from stoker import torch_private
 from stoker.capture.builtin import handles, pure, tensor_special
+from stoker.capture.polyfill import statistics
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.tensor import TensorValue
@@ -34,9 +35,6 @@ ANSWERS: dict[Any, Any] = {
     **torch_private.UNOBSERVED,
     torch_private.is_scripting: False,
     torch_private.is_tracing: False,
-    torch.overrides.has_torch_function: False,
-    torch.overrides.has_torch_function_unary: False,
-    torch.overrides.has_torch_function_variadic: False,
 }
 if hasattr(torch.compiler, "is_exporting"):
     ANSWERS[torch.compiler.is_exporting] = False
@@ -68,7 +66,6 @@ QUERIES = (
     torch.backends.mkldnn.is_available,
     torch.amp.is_autocast_available,
     torch.amp.autocast_mode.is_autocast_available,
-    torch_private.is_torch_function_mode_enabled,
     torch.get_num_threads,
     torch.finfo,
     torch.iinfo,
@@ -193,7 +190,7 @@ def sym_float(m: Machine, a: Value) -> Value:
     return m.wrap_number(m.run_real(torch.sym_float, m.number_of(a)))
 
 
-@tensor_special("item", "tolist", "__int__", "__float__", "__index__", "__complex__", "numpy", "__array__")
+@tensor_special("item", "tolist", "__int__", "__float__", "__index__", "__complex__")
 def reads_data(m: Machine, value: TensorValue, *args: Value, **kwargs: Value) -> Value:
     raise Break(
         "reading a tensor's data",
@@ -278,3 +275,32 @@ def is_constant(value: Value) -> bool:
     except NotConstant:
         return False
     return True
+
+
+@handles(torch.broadcast_shapes)
+def broadcast_shapes(m: Machine, *shapes: Value) -> Value:
+    return m.call(m.wrap_object(statistics.broadcast_shapes), list(shapes), {})
+
+
+@handles(torch.cov)
+@tensor_special("cov")
+def cov(m: Machine, input: Value, *, correction: Value = Constant(1), **weights: Value) -> Value:  # noqa: B008
+    """Without weights, the only number that torch looks at is known: how many degrees of freedom there are."""
+    known = isinstance(input, TensorValue) and 0 < input.fake.dim() <= 2 and not weights
+    if not known or not _is_positive(m, input, correction):
+        return m.graph_call(torch.cov, [input], {"correction": correction, **weights})
+    return m.call(m.wrap_object(statistics.cov), [input, correction], {})
+
+
+@handles(torch.corrcoef)
+@tensor_special("corrcoef")
+def corrcoef(m: Machine, input: Value) -> Value:
+    known = isinstance(input, TensorValue) and 0 < input.fake.dim() <= 2 and not input.fake.dtype.is_complex
+    if not known or not _is_positive(m, input, Constant(1)):
+        return m.graph_call(torch.corrcoef, [input], {})
+    return m.call(m.wrap_object(statistics.corrcoef), [input], {})
+
+
+def _is_positive(m: Machine, input: Value, correction: Value) -> bool:
+    assert isinstance(input, TensorValue)
+    return m.compare(">", m.wrap_number(input.fake.shape[-1]), correction).truth(m)

@@ -11,6 +11,7 @@ import re
 import types
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import torch
 
 from stoker import torch_private
@@ -37,10 +38,22 @@ PLAIN = SCALARS + (
 )
 
 
+NUMPY_SCALARS = (numpy.bool_, *(numpy.dtype(code).type for code in "bhilqBHILQefdFD"))
+
+
+def is_numpy_scalar(obj: Any) -> bool:
+    return type(obj) in NUMPY_SCALARS
+
+
+def python_number(obj: Any) -> Any:
+    """What torch takes a numpy scalar for: the Python number; other objects as they are."""
+    return obj.item() if type(obj) in NUMPY_SCALARS else obj
+
+
 def is_plain(obj: Any) -> bool:
     """May this object be a Constant: immutable, compared by value, safe to bake into code?"""
     kind = type(obj)
-    if kind in PLAIN or isinstance(obj, enum.Enum):
+    if kind in PLAIN or isinstance(obj, (enum.Enum, numpy.dtype)) or kind in NUMPY_SCALARS:
         return True
     if kind is tuple or kind is frozenset or kind is torch.Size:
         return all(is_plain(element) for element in obj)

@@ -6,12 +6,13 @@ import functools
 import types
 from typing import TYPE_CHECKING, Any
 
-from stoker.capture.values.constant import Constant
+from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.instance import ObjectValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Arguments, Keywords, Lazy, Value
 from stoker.errors import Break
+from stoker.guard.guard import Holds
 from stoker.guard.source import (
     FunctionCell,
     FunctionDefaults,
@@ -256,6 +257,19 @@ class BuiltinMethod(Value):
             return Constant(self.name)
         return super().attribute(m, name)
 
+    def constant(self) -> Any:
+        """A method of a known callable object, as the real bound method: `torch.Tensor.shape.__get__`."""
+        return getattr(self.receiver.real, self.name) if isinstance(self.receiver, BuiltinValue) else super().constant()
+
+    def hash_key(self, m: Machine) -> Any:
+        return self.constant() if isinstance(self.receiver, BuiltinValue) else super().hash_key(m)
+
+    def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
+        if operator not in ("==", "!=") or not isinstance(other, BuiltinMethod):
+            return None
+        same = m.identical(self.receiver, other.receiver) and self.name == other.name
+        return Constant(same == (operator == "=="))
+
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
         return m.call_builtin_method(self.receiver, self.name, args, kwargs, self.descriptor)
 
@@ -297,21 +311,49 @@ class PartialValue(ObjectValue):
 
 
 class CachedFunction(ObjectValue):
-    """A function under functools.lru_cache. Its cache is not consulted: within one capture, equal arguments give one result."""
+    """A function under functools.lru_cache, called for real: what is in its cache is what the program would get.
+
+    The call leaves the cache as the program's own first call would; capturing anew, or running the call again in CPython,
+    finds the result there. A cache that was cleared since fails the guard.
+    """
 
     def __init__(self, real: Any, source: Source, function: Value) -> None:
         super().__init__(type(real), real, source)
         self.function = function
-        self.results: dict[Any, Value] = {}
 
     def own_attribute(self, m: Machine, name: str) -> Value | None:
         return self.function if name == "__wrapped__" else super().own_attribute(m, name)
 
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
-        key = (tuple(a.hash_key(m) for a in args), tuple((k, v.hash_key(m)) for k, v in kwargs.items()))
-        if key not in self.results:
-            self.results[key] = m.call(self.function, args, kwargs)
-        return self.results[key]
+        what = f"a call of `{self.function.describe()}` under functools.lru_cache"
+        if m.mutated or m.deferred:
+            raise Break(what, "it might see what the captured code has changed so far", "call it first")
+        try:
+            given = [_real_argument(m, a, what) for a in args]
+            named = {name: _real_argument(m, a, what) for name, a in kwargs.items()}
+        except Break as error:
+            raise Break(what, "its arguments are not plain data", "call it outside the compiled function") from error
+        assert self.source is not None
+        m.guard_identity(self)
+        result = m.run_real(lambda: self.real(*given, **named))
+        misses, maxsize = self.real.cache_info().misses, self.real.cache_parameters()["maxsize"]
+        if maxsize is not None and misses > maxsize:
+            raise Break(what, "its cache is full: what it holds depends on the order of calls", "use functools.cache")
+        m.guard(
+            self.source, Holds(lambda now: misses <= now.cache_info().misses <= (maxsize or MANY), "keeps its cache")
+        )
+        return m.wrap_constant(result) if is_plain(result) else m.wrap_object(result)
+
+
+MANY = 1 << 62
+
+
+def _real_argument(m: Machine, value: Value, what: str) -> Any:
+    """Plain data, or an object from outside, then under a guard on its identity."""
+    if isinstance(value, ObjectValue) and value.real is not None and value.source is not None:
+        m.guard_identity(value)
+        return value.real
+    return m.constant_of(value, what)
 
 
 class BuiltinValue(ObjectValue):

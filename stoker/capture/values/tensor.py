@@ -5,6 +5,7 @@ Attributes that are metadata are answered from the fake at once; operations beco
 
 from __future__ import annotations
 
+import operator
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,7 @@ METADATA = frozenset(
     ]
 )
 DERIVED = frozenset(["T", "mT", "H", "mH", "data", "real", "imag"])
+UNARY = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 AUTOGRAD = frozenset(["requires_grad", "is_leaf", "output_nr", "retains_grad", "_version"])
 
 
@@ -75,6 +77,10 @@ class TensorValue(Value):
     def attribute(self, m: Machine, name: str) -> Value:
         if name in self.extra:
             return self.extra[name]
+        if m.overriding:
+            found = m.override_attribute(self, name)
+            if found is not None:
+                return found
         if name == "shape":
             return TupleValue([m.wrap_number(size) for size in self.fake.shape], torch.Size)
         if name in METADATA:
@@ -92,12 +98,14 @@ class TensorValue(Value):
         raw = m.class_lookup(self.cls, name)
         if raw is m.MISSING:
             return self.python_attribute(m, name)
-        if isinstance(raw, types.FunctionType) and raw not in m.tensor_functions:
+        if isinstance(raw, types.FunctionType) and (raw not in m.tensor_functions or m.intercepts([self], {})):
             return MethodValue(self, m.wrap_object(raw))
         if isinstance(raw, (types.MethodDescriptorType, types.WrapperDescriptorType, types.FunctionType)):
             return BuiltinMethod(self, name)
         if isinstance(raw, property) and raw.fget is not None and isinstance(raw.fget, types.FunctionType):
             return m.call(m.wrap_object(raw.fget), [self], {})
+        if isinstance(raw, classmethod):
+            return m.bind(raw, self, self.cls)
         self.unsupported(f"tensor attribute {name!r}")
         return None
 
@@ -127,7 +135,16 @@ class TensorValue(Value):
     def method(self, m: Machine, name: str, args: Arguments, kwargs: Keywords) -> Value:
         return m.call(self.attribute(m, name), args, kwargs)
 
+    def overridden(self, m: Machine, special: str, *args: Value) -> Value | None:
+        """What a special method gives if `__torch_function__` or the user's class takes it over."""
+        if not m.overriding or not m.intercepts([self, *args], {}):
+            return None
+        return m.override_special(self, special, *args)
+
     def truth(self, m: Machine) -> bool:
+        found = self.overridden(m, "__bool__")
+        if found is not None:
+            return found.truth(m)
         if self.known_truth is not None and self.fake.numel() == 1:
             return self.known_truth
         raise Break(
@@ -137,31 +154,40 @@ class TensorValue(Value):
         )
 
     def length(self, m: Machine) -> Value:
+        found = self.overridden(m, "__len__")
+        if found is not None:
+            return found
         if self.fake.dim() == 0:
             m.raise_(TypeError, "len() of a 0-d tensor")
         return m.wrap_number(self.fake.shape[0])
 
     def item(self, m: Machine, key: Value) -> Value:
-        import operator
-
-        return m.graph_call(operator.getitem, [self, key], {})
+        found = self.overridden(m, "__getitem__", key)
+        return found if found is not None else m.graph_call(operator.getitem, [self, key], {})
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:
-        import operator
-
-        m.graph_call(operator.setitem, [self, key, value], {}, keep=True)
+        if self.overridden(m, "__setitem__", key, value) is None:
+            m.graph_call(operator.setitem, [self, key, value], {}, keep=True)
 
     def iterator(self, m: Machine) -> Value:
+        found = self.overridden(m, "__iter__")
+        if found is not None:
+            return found
         if self.fake.dim() == 0:
             m.raise_(TypeError, "iteration over a 0-d tensor")
         parts = m.graph_method(self, "unbind", [Constant(0)], {})
         return parts.iterator(m)
 
     def contains(self, m: Machine, item: Value) -> Value:
+        found = self.overridden(m, "__contains__", item)
+        if found is not None:
+            return found
         self.unsupported("the `in` operator")
+        return None
 
     def unary(self, m: Machine, operator: str) -> Value:
-        return m.graph_call(m.UNARY[operator], [self], {})
+        found = self.overridden(m, UNARY[operator])
+        return found if found is not None else m.graph_call(m.UNARY[operator], [self], {})
 
     def hash_key(self, m: Machine) -> Any:
         return m.identity_key(self)

@@ -121,7 +121,7 @@ def local_scalar(mode: Any, func: Any, x: torch.Tensor) -> Any:
 
 _NEEDS_DATA = """
 nonzero masked_select unique_dim unique_consecutive _unique _unique2 unique_dim_consecutive bincount equal allclose
-_is_all_true _is_any_true histogram
+_is_all_true _is_any_true
 """
 
 

@@ -1,0 +1,164 @@
+// FrozenCall: a compiled graph, and values made of weights alone that are kept from call to call.
+//
+// FrozenCall(call, prepare, watched, without): `prepare` makes the kept tensors from the inputs at the watched positions, and
+// runs again when one of these is another tensor, has another version, or looks different: writes through `.data` leave the
+// version as it was, so a few elements of each are compared too. Where weights change too often for that to pay, `without()`
+// gives a compiled graph that keeps nothing, and that one is called from then on.
+#include "frozen.h"
+
+#include "object_type.h"
+#include "ref.h"
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <array>
+#include <cstring>
+#include <new>
+#include <vector>
+
+namespace stoker {
+
+namespace {
+
+PyTypeObject* frozen_type;
+
+constexpr int64_t SAMPLES = 4;
+// Preparing this often, and for more than one call in four, is too often.
+constexpr size_t MOST_PREPARED = 4;
+
+// What tells one content of a weight from another.
+struct Print {
+  const c10::TensorImpl* tensor = nullptr;
+  const void* data = nullptr;
+  uint32_t version = 0;
+  std::array<uint64_t, SAMPLES> samples{};
+
+  bool operator==(const Print&) const = default;
+};
+
+Print print_of(const at::Tensor& tensor) {
+  Print print{tensor.unsafeGetTensorImpl(), tensor.const_data_ptr(), 0, {}};
+  const auto& counter = tensor.unsafeGetTensorImpl()->version_counter();
+  if (counter.enabled()) print.version = counter.current_version();
+  const int64_t count = tensor.numel();
+  if (!count || !tensor.is_cpu() || !tensor.is_non_overlapping_and_dense()) return print;
+  const size_t item = std::min<size_t>(tensor.element_size(), sizeof(uint64_t));
+  const char* data = static_cast<const char*>(print.data);
+  for (int64_t i = 0; i < SAMPLES; ++i)
+    std::memcpy(&print.samples[i], data + (count - 1) * i / (SAMPLES - 1) * tensor.element_size(), item);
+  return print;
+}
+
+struct FrozenObject {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  Ref call, prepare, without, kept;
+  size_t calls, prepared;
+  std::vector<Py_ssize_t> watched;
+  std::vector<Print> seen;
+};
+
+// Are the watched inputs as they were? Remembers them as they are.
+bool unchanged(FrozenObject* self, PyObject* const* inputs) {
+  bool same = static_cast<bool>(self->kept);
+  for (size_t i = 0; i < self->watched.size(); ++i) {
+    const Print print = print_of(THPVariable_Unpack(inputs[self->watched[i]]));
+    if (print == self->seen[i]) continue;
+    self->seen[i] = print;
+    same = false;
+  }
+  return same;
+}
+
+bool refresh(FrozenObject* self, PyObject* const* inputs) {
+  std::vector<PyObject*> weights;
+  for (const Py_ssize_t position : self->watched) weights.push_back(inputs[position]);
+  ++self->prepared;
+  self->kept = Ref::steal(PyObject_Vectorcall(self->prepare.get(), weights.data(), weights.size(), nullptr));
+  if (self->kept && PyTuple_Check(self->kept.get())) return true;
+  if (self->kept) PyErr_SetString(PyExc_TypeError, "what prepares kept values returns a tuple");
+  self->kept.clear();
+  return false;
+}
+
+// From now on, a graph that keeps nothing.
+bool give_up(FrozenObject* self) {
+  Ref plain = Ref::steal(PyObject_CallNoArgs(self->without.get()));
+  if (!plain) return false;
+  self->call = std::move(plain);
+  self->watched.clear();
+  self->kept = Ref::steal(PyTuple_New(0));
+  return static_cast<bool>(self->kept);
+}
+
+PyObject* run_frozen(PyObject* object, PyObject* const* inputs, size_t flagged, PyObject* keywords) {
+  auto* self = reinterpret_cast<FrozenObject*>(object);
+  const Py_ssize_t count = PyVectorcall_NARGS(flagged);
+  if (keywords && PyTuple_GET_SIZE(keywords)) return PyErr_Format(PyExc_TypeError, "a compiled graph takes no keywords");
+  for (const Py_ssize_t position : self->watched)
+    if (position >= count || !THPVariable_Check(inputs[position]))
+      return PyErr_Format(PyExc_TypeError, "input %zd of a compiled graph is not a tensor", position);
+  HANDLE_TH_ERRORS
+  ++self->calls;
+  if (!unchanged(self, inputs)) {
+    const bool often = self->prepared >= MOST_PREPARED && self->prepared * 4 > self->calls;
+    if (!(often ? give_up(self) : refresh(self, inputs))) return nullptr;
+  }
+  const Ref call = self->call;
+  const Ref kept = self->kept;  // another thread may replace both meanwhile
+  std::vector<PyObject*> all(inputs, inputs + count);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(kept.get()); ++i) all.push_back(PyTuple_GET_ITEM(kept.get(), i));
+  return PyObject_Vectorcall(call.get(), all.data(), all.size(), nullptr);
+  END_HANDLE_TH_ERRORS
+}
+
+PyObject* frozen_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
+  PyObject *call, *prepare, *watched, *without;
+  if (!PyArg_ParseTuple(arguments, "OOO!O:FrozenCall", &call, &prepare, &PyTuple_Type, &watched, &without))
+    return nullptr;
+  auto* self = reinterpret_cast<FrozenObject*>(type->tp_alloc(type, 0));
+  if (!self) return nullptr;
+  self->vectorcall = run_frozen;
+  new (&self->call) Ref(Ref::share(call));
+  new (&self->prepare) Ref(Ref::share(prepare));
+  new (&self->without) Ref(Ref::share(without));
+  new (&self->kept) Ref();
+  new (&self->watched) std::vector<Py_ssize_t>();
+  new (&self->seen) std::vector<Print>(PyTuple_GET_SIZE(watched));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(watched); ++i)
+    self->watched.push_back(PyLong_AsSsize_t(PyTuple_GET_ITEM(watched, i)));
+  return reinterpret_cast<PyObject*>(self);
+}
+
+void frozen_dealloc(PyObject* object) {
+  auto* self = reinterpret_cast<FrozenObject*>(object);
+  self->call.~Ref();
+  self->prepare.~Ref();
+  self->without.~Ref();
+  self->kept.~Ref();
+  self->watched.~vector();
+  self->seen.~vector();
+  free_object(object);
+}
+
+PyMemberDef frozen_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(FrozenObject, vectorcall), READONLY, nullptr},
+    {},
+};
+PyType_Slot frozen_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(frozen_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(frozen_dealloc)},
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_members, frozen_members},
+    {0, nullptr},
+};
+PyType_Spec frozen_spec = {"stoker._C.FrozenCall", sizeof(FrozenObject), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, frozen_slots};
+
+}  // namespace
+
+bool add_frozen_types(PyObject* module) { return add_type(module, &frozen_spec, &frozen_type); }
+
+}  // namespace stoker

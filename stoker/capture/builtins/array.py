@@ -1,0 +1,173 @@
+"""Between numpy and torch, and numpy functions that make or rearrange arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import torch
+
+from stoker.capture.builtin import handles, tensor_special
+from stoker.capture.values.array import DTYPES, ArrayValue
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.sequence import ListValue, SequenceValue
+from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.value import Value
+from stoker.errors import Break
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+NONE = Constant(None)
+CPU = Constant(torch.device("cpu"))
+
+
+@tensor_special("numpy")
+def to_array(m: Machine, value: TensorValue) -> Value:
+    """`tensor.numpy()`: an array on the same memory."""
+    fake = value.fake
+    if type(value) is not TensorValue or fake.dtype not in DTYPES.values() or fake.device.type != "cpu":
+        value.unsupported("numpy()")
+    if fake.requires_grad:
+        raise Break("Tensor.numpy()", f"{value.describe()} needs a gradient: eager raises an error")
+    found = ArrayValue(value)
+    found.given = True
+    return found
+
+
+@tensor_special("__array__")
+def array_protocol(m: Machine, value: TensorValue) -> Value:
+    return to_array(m, value)
+
+
+def _tensor_of(m: Machine, array: Value) -> Value:
+    """The tensor behind an array, as a tensor object of its own."""
+    if not isinstance(array, ArrayValue) or array.scalar:
+        raise Break("torch.from_numpy", f"{array.describe()} is not an array that is captured")
+    if not array.given:
+        array.given = True
+        return array.tensor
+    return m.graph_method(array.tensor, "view_as", [array.tensor], {})
+
+
+@handles(torch.from_numpy)
+def from_numpy(m: Machine, array: Value) -> Value:
+    return _tensor_of(m, array)
+
+
+@handles(torch.as_tensor)
+def as_tensor(m: Machine, data: Value, dtype: Value = NONE, device: Value = NONE) -> Value:
+    if not isinstance(data, ArrayValue):
+        given = {name: v for name, v in (("dtype", dtype), ("device", device)) if v is not NONE}
+        return m.graph_call(torch.as_tensor, [data], given)
+    if any(not (isinstance(v, Constant) and v.value is None) for v in (dtype, device)):
+        data.unsupported("torch.as_tensor with a dtype or a device")
+    return _tensor_of(m, data)
+
+
+@handles(torch.tensor)
+def tensor(m: Machine, data: Value, **kwargs: Value) -> Value:
+    if not isinstance(data, ArrayValue):
+        return m.graph_call(torch.tensor, [data], kwargs)
+    if kwargs:
+        data.unsupported("torch.tensor with options")
+    return m.graph_method(data.tensor, "clone", [], {})
+
+
+@handles(numpy.asarray)
+def asarray(m: Machine, data: Value, dtype: Value = NONE) -> Value:
+    if isinstance(data, ArrayValue) and not data.scalar and _is_none(dtype):
+        return data
+    if isinstance(data, TensorValue) and _is_none(dtype):
+        return to_array(m, data)
+    raise Break("`numpy.asarray`", "it makes an array from plain numbers, or casts one")
+
+
+def _made(value: Value) -> ArrayValue:
+    assert isinstance(value, TensorValue)
+    return ArrayValue(value)
+
+
+def _dtype(m: Machine, dtype: Value) -> Constant:
+    wanted = numpy.dtype(float) if _is_none(dtype) else m.run_real(numpy.dtype, m.constant_of(dtype, "a dtype"))
+    if wanted not in DTYPES:
+        raise Break("a numpy array", f"arrays of {wanted} are not captured")
+    return Constant(DTYPES[wanted])
+
+
+def _is_none(value: Value) -> bool:
+    return isinstance(value, Constant) and value.value is None
+
+
+def _factory(numpy_function: Any, torch_function: Any) -> None:
+    def handler(m: Machine, shape: Value, dtype: Value = NONE) -> Value:
+        return _made(m.graph_call(torch_function, [shape], {"dtype": _dtype(m, dtype), "device": CPU}))
+
+    handler.__name__ = numpy_function.__name__
+    handles(numpy_function)(handler)
+
+
+_factory(numpy.zeros, torch.zeros)
+_factory(numpy.ones, torch.ones)
+
+
+def _factory_like(numpy_function: Any, torch_function: Any) -> None:
+    def handler(m: Machine, array: Value) -> Value:
+        if not isinstance(array, ArrayValue) or array.scalar:
+            raise Break(f"`numpy.{numpy_function.__name__}`", "it is not given an array that is captured")
+        return _made(m.graph_call(torch_function, [array.dense()], {}))
+
+    handler.__name__ = numpy_function.__name__
+    handles(numpy_function)(handler)
+
+
+_factory_like(numpy.zeros_like, torch.zeros_like)
+_factory_like(numpy.ones_like, torch.ones_like)
+
+
+def _method(function: Any, name: str) -> None:
+    """A function that is a method of its first argument."""
+
+    def handler(m: Machine, array: Value, *args: Value) -> Value:
+        if not isinstance(array, ArrayValue):
+            raise Break(f"`numpy.{function.__name__}`", "it is not given an array that is captured")
+        return m.call_builtin_method(array, name, list(args), {})
+
+    handler.__name__ = name
+    handles(function)(handler)
+
+
+for _function, _name in (
+    (numpy.reshape, "reshape"),
+    (numpy.transpose, "transpose"),
+    (numpy.ravel, "ravel"),
+    (numpy.copy, "copy"),
+):
+    _method(_function, _name)
+
+
+def _joins(function: Any, torch_function: Any) -> None:
+    def handler(m: Machine, arrays: Value, axis: Value = Constant(0)) -> Value:  # noqa: B008
+        parts = arrays.elements(m) if isinstance(arrays, SequenceValue) else []
+        known = [a for a in parts if isinstance(a, ArrayValue) and not a.scalar]
+        if not known or len(known) != len(parts) or any(a.dtype != known[0].dtype for a in known):
+            raise Break(f"`numpy.{function.__name__}`", "its parts are not captured arrays of one dtype")
+        given = ListValue([a.dense() for a in known])
+        return _made(m.graph_call(torch_function, [given, axis], {}))
+
+    handler.__name__ = function.__name__
+    handles(function)(handler)
+
+
+_joins(numpy.concatenate, torch.cat)
+_joins(numpy.stack, torch.stack)
+
+
+@handles(numpy.where)
+def where(m: Machine, condition: Value, left: Value, right: Value) -> Value:
+    match condition, left, right:
+        case ArrayValue(), ArrayValue(), ArrayValue() if condition.dtype == bool and left.dtype == right.dtype:
+            parts: list[Value] = [condition.dense(), left.dense(), right.dense()]
+            if not (condition.scalar or left.scalar or right.scalar):
+                return _made(m.graph_call(torch.where, parts, {}))
+    raise Break("`numpy.where`", "it is not given a boolean condition and two captured arrays of one dtype")

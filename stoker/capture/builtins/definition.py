@@ -1,0 +1,118 @@
+"""Class definitions inside captured code.
+
+A class whose body depends on nothing but constants, and whose making nobody can observe, is made for real while capturing.
+It belongs to that capture: where the class or an object of it would outlive the captured code, the definition is a break
+after all (each call of the program must make a class of its own). A class that cannot be made so, but is never used either,
+is not made at all.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import types
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from stoker.capture.builtin import handles
+from stoker.capture.values.classes import ClassValue
+from stoker.capture.values.constant import Constant, is_plain
+from stoker.capture.values.function import FunctionValue
+from stoker.capture.values.value import NotConstant, Value
+from stoker.errors import Break
+
+if TYPE_CHECKING:
+    from stoker.capture.emit import Emitter
+    from stoker.capture.machine import Machine
+
+DECORATORS = frozenset({"property", "staticmethod", "classmethod", "super"})
+REFUSED = frozenset(
+    {"GET_ITER", "LOAD_BUILD_CLASS", "IMPORT_NAME", "LOAD_ATTR", "LOAD_METHOD", "LOAD_CLASSDEREF", "RAISE_VARARGS"}
+)
+INHERITED = ("__init_subclass__", "__class_getitem__")
+
+
+def definition_break() -> Break:
+    return Break("a class definition", "classes are not made inside graphs", "define the class at module level")
+
+
+class MadeClass(ClassValue):
+    """A class that was made while capturing, for this capture."""
+
+    def __init__(self, real: type, step: int) -> None:
+        super().__init__(real)
+        self.step = step
+
+    def emit(self, e: Emitter) -> None:
+        e.refuse_made_class(self.real)
+
+
+class UnmadeClass(Value):
+    """A class that is defined and not looked at."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def python_type(self) -> type:
+        return type
+
+    def unsupported(self, what: str, fix: str | None = None) -> NoReturn:
+        raise definition_break()
+
+    def call(self, m: Machine, args: Any, kwargs: Any) -> Value:
+        raise definition_break()
+
+    def emit(self, e: Emitter) -> None:
+        raise definition_break()
+
+
+@handles(builtins.__build_class__)
+def build_class(m: Machine, body: Value, name: Value, *bases: Value, **kwargs: Value) -> Value:
+    assert isinstance(body, FunctionValue)
+    real_bases = [_real_base(m, base) for base in bases]
+    if kwargs or None in real_bases or not _may_run(m, body):
+        if m.current is m.root:
+            raise definition_break()
+        return UnmadeClass(str(name.constant()))
+    function = types.FunctionType(body.code, body.globals.real, body.name)  # type: ignore[arg-type]
+    made = m.run_real(builtins.__build_class__, function, name.constant(), *real_bases)
+    value = MadeClass(made, m.step)
+    m.made_classes[made] = m.step
+    m.wrapped[id(made)] = (value, made)
+    return value
+
+
+def _real_base(m: Machine, base: Value) -> type | None:
+    """The base class, if making a subclass of it runs no code; None otherwise."""
+    if not isinstance(base, ClassValue) or type(base.real) is not type:
+        return None
+    hooked = any(name in vars(cls) for cls in base.real.__mro__ if cls is not object for name in INHERITED)
+    return None if hooked else base.real
+
+
+def _may_run(m: Machine, body: FunctionValue) -> bool:
+    """Does the body depend on constants only, and call nothing but the usual decorators?"""
+    if body.code.co_freevars or body.globals.real is None:
+        return False
+    stored = {"__name__", "__qualname__", "__module__"}
+    for instruction in dis.get_instructions(body.code):
+        name = instruction.argval
+        if instruction.opname in REFUSED:
+            return False
+        if instruction.opname in ("STORE_NAME", "SETUP_ANNOTATIONS"):
+            stored |= {str(name), "__annotations__"}
+        elif instruction.opname in ("LOAD_NAME", "LOAD_GLOBAL") and name not in stored:
+            if not _is_settled(m, body, name):
+                return False
+    return True
+
+
+def _is_settled(m: Machine, body: FunctionValue, name: str) -> bool:
+    """Is a name of the body a constant or a class, under a guard, or one of the usual decorators?"""
+    found = body.globals.lookup(m, Constant(name))
+    if found is None:
+        real = getattr(builtins, name, None)
+        return name in DECORATORS or isinstance(real, type)
+    try:
+        return isinstance(found, ClassValue) and type(found.real) is type or is_plain(found.constant())
+    except NotConstant:
+        return False

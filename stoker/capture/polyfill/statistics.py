@@ -1,0 +1,38 @@
+"""Functions of torch that look at a number made inside them before they go on; as written here, capture knows that number."""
+
+from __future__ import annotations
+
+import torch
+
+
+def cov(input, correction):
+    """The covariance of rows, without weights. The caller has checked that there are more columns than `correction`."""
+    rows = input.view(1, -1) if input.dim() < 2 else input
+    count = rows.shape[1]
+    centred = rows - (rows.sum(1) / count).unsqueeze(1)
+    return (torch.mm(centred, centred.t().conj()) / (count - correction)).squeeze()
+
+
+def corrcoef(input):
+    found = cov(input, 1)
+    if found.dim() == 0:
+        return found / found
+    deviation = found.diagonal().sqrt()
+    found = found / deviation.view(-1, 1) / deviation.view(1, -1)
+    return found.clamp(-1, 1)
+
+
+def broadcast_shapes(*shapes):
+    """The shape that all of them broadcast to."""
+    whole = [(shape,) if isinstance(shape, int) else shape for shape in shapes]
+    rank = max([len(shape) for shape in whole], default=0)
+    found = [1] * rank
+    for shape in whole:
+        for place in range(-1, -len(shape) - 1, -1):
+            size = shape[place]
+            if size == 1 or found[place] == size:
+                continue
+            if found[place] != 1:
+                raise RuntimeError("Shape mismatch: objects cannot be broadcast to a single shape")
+            found[place] = size
+    return torch.Size(found)

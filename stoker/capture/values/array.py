@@ -1,0 +1,152 @@
+"""numpy arrays and numpy scalars.
+
+An array is a tensor of the graph on the same memory: `torch.from_numpy` before the graph, `Tensor.numpy` behind it. Only
+what gives the very same numbers in torch is captured (`builtins/array.py` has the table); the rest breaks. A numpy scalar
+that is known is a Constant; one that the graph computes is an array value with `scalar` set.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import torch
+
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.function import BuiltinMethod
+from stoker.capture.values.sequence import TupleValue
+from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.value import Value
+from stoker.errors import Break
+from stoker.guard.source import Source
+
+if TYPE_CHECKING:
+    from stoker.capture.emit import Emitter
+    from stoker.capture.machine import Machine
+
+DTYPES: dict[Any, torch.dtype] = {
+    numpy.dtype(name): getattr(torch, name)
+    for name in ("float64", "float32", "int64", "int32", "int16", "int8", "uint8", "bool")
+}
+NUMPY_OF = {theirs: ours for ours, theirs in DTYPES.items()}
+
+
+def as_array(tensor: torch.Tensor) -> Any:
+    return tensor.numpy()
+
+
+def as_scalar(tensor: torch.Tensor) -> Any:
+    return tensor.numpy()[()]
+
+
+class ArrayValue(Value):
+    """An ndarray, or a numpy scalar whose value only the graph knows."""
+
+    def __init__(
+        self, tensor: TensorValue, source: Source | None = None, *, scalar: bool = False, outside: bool = False
+    ) -> None:
+        self.tensor, self.source, self.scalar = tensor, source, scalar
+        self.outside = outside  # its memory is that of an array from outside, which others may hold too
+        self.given = False  # has the tensor itself been handed to the program?
+
+    @property
+    def dtype(self) -> Any:
+        return NUMPY_OF[self.tensor.fake.dtype]
+
+    def python_type(self) -> type:
+        return self.dtype.type if self.scalar else numpy.ndarray
+
+    def describe(self) -> str:
+        return f"`{self.source.text}`" if self.source else f"the array `{self.tensor.node.name}`"
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        fake = self.tensor.fake
+        match name:
+            case "shape":
+                return TupleValue([m.wrap_number(size) for size in fake.shape])
+            case "dtype":
+                return Constant(self.dtype)
+            case "ndim":
+                return Constant(fake.dim())
+            case "size":
+                return m.wrap_number(fake.numel())
+            case "itemsize":
+                return Constant(self.dtype.itemsize)
+            case "T":
+                return self.view(m.graph_method(self.tensor, "permute", [Constant(tuple(range(fake.dim()))[::-1])], {}))
+        if not hasattr(self.python_type(), name):
+            m.raise_(AttributeError, f"'{self.python_type().__qualname__}' object has no attribute '{name}'")
+        if hasattr(type(self), f"method_{name}"):
+            return BuiltinMethod(self, name)
+        self.unsupported(f"array attribute {name!r}")
+        return None
+
+    def view(self, tensor: Value) -> ArrayValue:
+        """Another array on the same memory."""
+        assert isinstance(tensor, TensorValue)
+        return ArrayValue(tensor, outside=self.outside)
+
+    def truth(self, m: Machine) -> bool:
+        raise Break("a branch on an array", f"the truth value of {self.describe()} depends on data")
+
+    def length(self, m: Machine) -> Value:
+        if self.tensor.fake.dim() == 0:
+            self.unsupported("len()")
+        return m.wrap_number(self.tensor.fake.shape[0])
+
+    def item(self, m: Machine, key: Value) -> Value:
+        return m.array_item(self, key)
+
+    def set_item(self, m: Machine, key: Value, value: Value) -> None:
+        m.array_write(self, key, value)
+
+    def iterator(self, m: Machine) -> Value:
+        count = self.length(m).constant()
+        return TupleValue([self.item(m, Constant(index)) for index in range(count)]).iterator(m)
+
+    def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
+        return m.array_binary(operator, *((other, self) if reflected else (self, other)))
+
+    def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
+        return m.array_binary(operator, self, other)
+
+    def unary(self, m: Machine, operator: str) -> Value:
+        return m.array_unary(operator, self)
+
+    def method_reshape(self, m: Machine, *shape: Value) -> Value:
+        return self.view(m.graph_method(self.dense(), "reshape", list(shape), {}))
+
+    def method_transpose(self, m: Machine, *axes: Value) -> Value:
+        return self.view(m.graph_method(self.tensor, "permute", list(axes), {})) if axes else self.attribute(m, "T")
+
+    def method_ravel(self, m: Machine) -> Value:
+        return self.view(m.graph_method(self.dense(), "reshape", [Constant(-1)], {}))
+
+    def method_flatten(self, m: Machine) -> Value:
+        return ArrayValue(_cloned(m, m.graph_method(self.dense(), "reshape", [Constant(-1)], {})))
+
+    def method_copy(self, m: Machine) -> Value:
+        return ArrayValue(_cloned(m, self.dense()))
+
+    def method_astype(self, m: Machine, dtype: Value) -> Value:
+        wanted = m.run_real(numpy.dtype, m.constant_of(dtype, "a dtype"))
+        if wanted not in DTYPES or (self.dtype.kind == "f" and wanted.kind != "f") or self.scalar:
+            self.unsupported(f"astype({wanted})")
+        made = m.graph_method(self.dense(), "to", [Constant(DTYPES[wanted])], {"copy": Constant(True)})
+        assert isinstance(made, TensorValue)
+        return ArrayValue(made)
+
+    def dense(self) -> TensorValue:
+        """The tensor, where its elements lie in the order of their indices: elsewhere numpy and torch lay out differently."""
+        if not self.tensor.fake.is_contiguous():
+            self.unsupported("an operation on a strided array", "use numpy.ascontiguousarray outside")
+        return self.tensor
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(as_scalar if self.scalar else as_array, [self.tensor])
+
+
+def _cloned(m: Machine, tensor: Value) -> TensorValue:
+    made = m.graph_method(tensor, "clone", [], {})
+    assert isinstance(made, TensorValue)
+    return made

@@ -1,0 +1,91 @@
+"""LAPACK's factorizations and solvers, and histograms: operators without a meta kernel whose shapes do not depend on data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from stoker.fake.meta import Meta, Size, meta_of
+from stoker.fake.rule import Decline, rule
+from stoker.fake.tensor import FakeTensor, data_dependent
+
+
+def _by_columns(x: FakeTensor, batch: Sequence[Size], rows: Size, columns: Size, leading: Size) -> Meta:
+    """Matrices as LAPACK leaves them: each column dense, `leading` elements from one to the next."""
+    strides: list[Size] = []
+    step: Size = leading * columns
+    for size in reversed(batch):
+        strides.insert(0, step)
+        step = step * size
+    return meta_of(x.meta.dtype, (*batch, rows, columns), (*strides, 1, leading), x.meta.device)
+
+
+def _known(*sizes: Size) -> None:
+    if any(not isinstance(size, int) or size == 0 for size in sizes):
+        raise Decline
+
+
+@rule("geqrf.default")
+def geqrf(a: FakeTensor) -> tuple[Meta, Meta]:
+    """R above the diagonal, reflectors below it, and their factors."""
+    if len(a.meta.sizes) < 2:
+        raise Decline
+    *batch, m, n = a.meta.sizes
+    _known(m, n, *batch)
+    return _by_columns(a, batch, m, n, m), meta_of(a.meta.dtype, (*batch, min(m, n)), None, a.meta.device)
+
+
+@rule("linalg_lstsq.default")
+def lstsq(
+    a: FakeTensor, b: FakeTensor, rcond: Any = None, *, driver: str | None = None
+) -> tuple[Meta, Meta, Meta, Meta]:
+    """Solution, residuals, rank, singular values. Drivers that find the rank give residuals only where it is full."""
+    driver = driver or "gelsy"
+    vector = len(a.meta.sizes) == 2 and len(b.meta.sizes) == 1
+    if a.meta.device.type != "cpu" or a.meta.dtype is not b.meta.dtype or len(a.meta.sizes) < 2:
+        raise Decline
+    if not vector and len(b.meta.sizes) != len(a.meta.sizes):
+        raise Decline
+    *batch, m, n = a.meta.sizes
+    k: Size = 1 if vector else b.meta.sizes[-1]
+    _known(m, n, k, *batch)
+    if tuple(b.meta.sizes) != ((m,) if vector else (*batch, m, k)):
+        raise Decline
+    if driver in ("gelsd", "gelss") and m > n:
+        raise data_dependent(f"linalg.lstsq with driver={driver!r}")
+    nothing = meta_of(a.meta.dtype, (0,), None, a.meta.device)
+    solution = _by_columns(a, batch, n, k, max(m, n))
+    if vector:
+        solution = meta_of(a.meta.dtype, (n,), None, a.meta.device)
+    residuals = meta_of(a.meta.dtype, (*batch, k), None, a.meta.device) if driver == "gels" and m > n else nothing
+    rank = meta_of(torch.int64, (0,) if driver == "gels" else batch, None, a.meta.device)
+    real = torch.empty((), dtype=a.meta.dtype, device="meta").real.dtype if a.meta.dtype.is_complex else a.meta.dtype
+    singular = (*batch, min(m, n)) if driver in ("gelsd", "gelss") else (0,)
+    return solution, residuals, rank, meta_of(real, singular, None, a.meta.device)
+
+
+@rule("histogram.bin_ct")
+def histogram(x: FakeTensor, bins: int = 100, **options: Any) -> tuple[Meta, Meta]:
+    return meta_of(x.meta.dtype, (bins,), None, x.meta.device), meta_of(x.meta.dtype, (bins + 1,), None, x.meta.device)
+
+
+@rule("histogram.bins_tensor")
+def histogram_of_edges(x: FakeTensor, bins: FakeTensor, **options: Any) -> tuple[Meta, Meta]:
+    if len(bins.meta.sizes) != 1:
+        raise Decline
+    (edges,) = bins.meta.sizes
+    return meta_of(x.meta.dtype, (edges - 1,), None, x.meta.device), meta_of(
+        bins.meta.dtype, (edges,), None, x.meta.device
+    )
+
+
+@rule("_histogramdd_from_bin_cts.default")
+def histogramdd(x: FakeTensor, bins: Sequence[int], **options: Any) -> Meta:
+    return meta_of(x.meta.dtype, tuple(bins), None, x.meta.device)
+
+
+@rule("_histogramdd_from_bin_tensors.default")
+def histogramdd_of_edges(x: FakeTensor, bins: Sequence[FakeTensor], **options: Any) -> Meta:
+    return meta_of(x.meta.dtype, tuple(edges.meta.sizes[0] - 1 for edges in bins), None, x.meta.device)

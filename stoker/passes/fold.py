@@ -1,0 +1,118 @@
+"""Fold what follows a convolution channel by channel, such as BatchNorm in evaluation, into its weight and bias.
+
+In:  a functional graph, and the names of the inputs that are weights.
+Out: the same graph, changed: a chain of additions, subtractions, products and quotients with a value of the channel that
+     weights determine is gone, and the convolution's weight and bias are computed from weights.
+
+Rounding differs from eager's in the last digits, so this is done only when asked for (`options.freezing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from stoker.passes.freeze import fixed_nodes
+
+aten = torch.ops.aten
+_SCALES = (aten.mul.Tensor, aten.div.Tensor)
+_SHIFTS = (aten.add.Tensor, aten.sub.Tensor)
+
+
+def fold(module: GraphModule, weights: Collection[str]) -> int:
+    """Fold in place; how many operators went away."""
+    graph, folded = module.graph, 0
+    fixed = fixed_nodes(graph, weights)
+    for node in list(graph.nodes):
+        if node.target is aten.convolution.default and node.args[1] in fixed and node.args[2] in (*fixed, None):
+            folded += _fold_after(graph, node, fixed)
+    return folded
+
+
+def _fold_after(graph: Graph, conv: Node, fixed: set[Node]) -> int:
+    """Fold the chain behind one convolution."""
+    transposed = bool(conv.args[6])
+    channels = conv.meta["val"].shape[1]
+    count = 0
+    while len(conv.users) == 1 and not transposed:
+        (user,) = conv.users
+        other = _per_channel(user, conv, channels, fixed)
+        if (
+            other is None
+            or user.meta["val"].shape != conv.meta["val"].shape
+            or user.meta["val"].dtype != conv.meta["val"].dtype
+        ):
+            break
+        with graph.inserting_before(conv):
+            weight, bias = _updated(graph, conv, user, other, channels, fixed)
+        arguments = list(conv.args)
+        arguments[1], arguments[2] = weight, bias
+        conv.args = tuple(arguments)
+        user.replace_all_uses_with(conv)
+        graph.erase_node(user)
+        count += 1
+    return count
+
+
+def _per_channel(user: Node, conv: Node, channels: int, fixed: set[Node]) -> Any:
+    """The other operand of `user`, if it is one number for each channel and comes before the convolution."""
+    if user.target not in (*_SCALES, *_SHIFTS) or user.kwargs or len(user.args) != 2:
+        return None
+    first, second = user.args
+    if user.target in (aten.div.Tensor, aten.sub.Tensor) and first is not conv:
+        return None
+    other = second if first is conv else first
+    if isinstance(other, (int, float)):
+        return other
+    if not isinstance(other, Node) or other not in fixed:
+        return None
+    shape = tuple(other.meta["val"].shape)
+    rank = conv.meta["val"].dim()
+    wide = (1,) * (rank - len(shape)) + shape
+    return (
+        other
+        if wide == (1, channels, *(1,) * (rank - 2)) and other.meta["val"].dtype is conv.meta["val"].dtype
+        else None
+    )
+
+
+def _updated(graph: Graph, conv: Node, user: Node, other: Any, channels: int, fixed: set[Node]) -> tuple[Node, Any]:
+    """The convolution's weight and bias with one more operation in them."""
+    mode = conv.meta["val"].memory.mode
+
+    def call(target: Any, *arguments: Any) -> Node:
+        node = graph.call_function(target, arguments)
+        fakes = torch.fx.node.map_arg(arguments, lambda n: n.meta["val"])
+        with mode, torch.no_grad():
+            node.meta = dict(conv.meta) | {"val": target(*fakes)}
+        fixed.add(node)
+        return node
+
+    if isinstance(other, Node):
+        _move_up(graph, other, conv)
+        other = call(aten.reshape.default, other, [channels])
+    weight, bias = conv.args[1], conv.args[2]
+    if user.target in _SHIFTS:
+        sign = aten.add.Tensor if user.target is aten.add.Tensor else aten.sub.Tensor
+        if bias is None:
+            bias = call(aten.new_zeros.default, weight, [channels])
+        return weight, call(sign, bias, other)  # type: ignore[return-value]
+    rows = [channels, *(1,) * (conv.args[1].meta["val"].dim() - 1)]  # type: ignore[union-attr]
+    scale = call(aten.reshape.default, other, rows) if isinstance(other, Node) else other
+    return call(user.target, weight, scale), None if bias is None else call(user.target, bias, other)
+
+
+def _move_up(graph: Graph, node: Node, before: Node) -> None:
+    """Put a node and what it needs in front of another."""
+    position = {n: i for i, n in enumerate(graph.nodes)}
+    needed, pending = set[Node](), [node]
+    while pending:
+        current = pending.pop()
+        if current not in needed and position[current] > position[before]:
+            needed.add(current)
+            pending.extend(current.all_input_nodes)
+    for current in sorted(needed, key=position.__getitem__):
+        before.prepend(current)

@@ -1,0 +1,127 @@
+"""Split off what depends on weights alone: it is computed once, and again only when a weight changes.
+
+In:  a functional graph, and the names of the inputs that are weights.
+Out: `Frozen`: the rest of the graph, with the kept values as further inputs; and the graph that prepares them from the weights.
+
+What must hold: the two together compute what the graph did. `stoker._C.FrozenCall` puts them together, and sees to it that
+kept values are those of the present weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from stoker import torch_private
+from stoker.passes.dedupe import is_random
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """`watched` are the positions of the inputs that `prepare` takes."""
+
+    rest: GraphModule
+    prepare: GraphModule
+    watched: tuple[int, ...]
+
+
+def freeze(module: GraphModule, weights: Collection[str], worth: Callable[[Node], bool]) -> Frozen | None:
+    """Keep the values that weights determine and that are `worth` keeping; None if there are none."""
+    inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
+    fixed = fixed_nodes(module.graph, weights)
+    kept = [
+        n
+        for n in module.graph.nodes
+        if n in fixed and n.op == "call_function" and worth(n) and any(u not in fixed for u in n.users)
+    ]
+    if not kept:
+        return None
+    needed = _ancestors(kept)
+    watched = tuple(i for i, n in enumerate(inputs) if n in needed)
+    return Frozen(_rest(module, kept), _prepare(module, needed, kept), watched)
+
+
+def fixed_nodes(graph: Graph, weights: Collection[str]) -> set[Node]:
+    """The nodes whose value weights determine."""
+    fixed: set[Node] = set()
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            known = node.name in weights
+        elif node.op == "call_function":
+            known = bool(node.all_input_nodes) and not is_random(node.target) and fixed.issuperset(node.all_input_nodes)
+        else:
+            known = node.op == "get_attr"
+        if known:
+            fixed.add(node)
+    return fixed
+
+
+def _ancestors(nodes: list[Node]) -> set[Node]:
+    found: set[Node] = set()
+    pending = list(nodes)
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found.add(node)
+            pending.extend(node.all_input_nodes)
+    return found
+
+
+def _rest(module: GraphModule, kept: list[Node]) -> GraphModule:
+    graph, copied = Graph(), dict[Node, Node]()
+    for node in module.graph.nodes:
+        if node.op == "placeholder":
+            copied[node] = graph.placeholder(node.name)
+            copied[node].meta = dict(node.meta)
+    for node in kept:
+        copied[node] = graph.placeholder(f"kept_{node.name}")
+        copied[node].meta = dict(node.meta)
+    wanted = _ancestors_until(next(n for n in module.graph.nodes if n.op == "output"), set(copied))
+    for node in module.graph.nodes:
+        if node not in copied and (node in wanted or is_random(node.target)):
+            copied[node] = graph.node_copy(node, copied.__getitem__)
+            copied[node].meta = dict(node.meta)
+    return torch_private.LazyGraphModule(module, graph, "Rest")
+
+
+def _ancestors_until(node: Node, stop: set[Node]) -> set[Node]:
+    found: set[Node] = set()
+    pending = [node]
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found.add(node)
+            if node not in stop:
+                pending.extend(node.all_input_nodes)
+    return found
+
+
+def _prepare(module: GraphModule, needed: set[Node], kept: list[Node]) -> GraphModule:
+    graph, copied = Graph(), dict[Node, Node]()
+    for node in module.graph.nodes:
+        if node in needed:
+            copied[node] = (
+                graph.placeholder(node.name) if node.op == "placeholder" else graph.node_copy(node, copied.__getitem__)
+            )
+    graph.output(tuple(copied[n] for n in kept))
+    return torch_private.LazyGraphModule(module, graph, "Prepare")
+
+
+def is_view(node: Node) -> bool:
+    """Does a node only look at memory? There is nothing to save in keeping it."""
+    alias = getattr(node.target, "_schema", None)
+    return alias is not None and any(r.alias_info is not None for r in alias.returns)
+
+
+def preparer(frozen: Frozen) -> Callable[..., tuple[torch.Tensor, ...]]:
+    """The function from weights to kept values."""
+    forward = torch_private.write_code(frozen.prepare).forward
+
+    def prepare(*weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        with torch.inference_mode(False), torch.no_grad():
+            return forward(*(w.detach() for w in weights))  # type: ignore[no-any-return]
+
+    return prepare
