@@ -22,6 +22,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -360,11 +361,12 @@ def collect(given: argparse.Namespace) -> dict[tuple[str, str], dict[str, Any]]:
         for n in range(given.workers):
             start(n)
         while running:
-            n, process = next(iter(running.items()))
-            if process.wait() == 0:
-                del running[n]
-            else:
-                start(n)
+            time.sleep(1)
+            for n, process in list(running.items()):
+                if process.poll() == 0:
+                    del running[n]
+                elif process.poll() is not None:
+                    start(n)
         rows: dict[tuple[str, str], dict[str, Any]] = {}
         for line in itertools.chain.from_iterable(p.read_text().splitlines() for p in paths):
             dtype, name, row = json.loads(line)
