@@ -272,7 +272,8 @@ def outcomes(function: Any, samples: list[Any], in_place: bool, watch: Watch, in
             if len(taken) > 1:
                 alone = [outcomes(function, [sample], in_place, watch, inference) for sample in taken]
                 return skipped + list(itertools.chain.from_iterable(alone))
-            return [*skipped, f"{type(problem).__name__}: {' '.join(str(problem).split())[:160]}"]
+            cause = problem.__cause__ or problem
+            return [*skipped, f"{type(cause).__name__}: {' '.join(str(cause).split())[:160]}"]
     through_aten = [e.reason for e in log.events("backend")]
     stoker.reset()
     if through_aten:
