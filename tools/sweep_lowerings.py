@@ -22,16 +22,18 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import torch
 
 sys.path[:0] = [str(Path(__file__).parent)]
 sweep = importlib.import_module("sweep_operators")
-
-import torch
-
+torch = importlib.import_module("torch")  # after it: it sets what torch reads when it loads
 pipeline = importlib.import_module("stoker.pipeline")
 stoker, autograd, log = sweep.stoker, sweep.autograd, sweep.log
 
@@ -270,7 +272,8 @@ def outcomes(function: Any, samples: list[Any], in_place: bool, watch: Watch, in
             if len(taken) > 1:
                 alone = [outcomes(function, [sample], in_place, watch, inference) for sample in taken]
                 return skipped + list(itertools.chain.from_iterable(alone))
-            return [*skipped, f"{type(problem).__name__}: {' '.join(str(problem).split())[:160]}"]
+            cause = problem.__cause__ or problem
+            return [*skipped, f"{type(cause).__name__}: {' '.join(str(cause).split())[:160]}"]
     through_aten = [e.reason for e in log.events("backend")]
     stoker.reset()
     if through_aten:
@@ -359,11 +362,12 @@ def collect(given: argparse.Namespace) -> dict[tuple[str, str], dict[str, Any]]:
         for n in range(given.workers):
             start(n)
         while running:
-            n, process = next(iter(running.items()))
-            if process.wait() == 0:
-                del running[n]
-            else:
-                start(n)
+            time.sleep(1)
+            for n, process in list(running.items()):
+                if process.poll() == 0:
+                    del running[n]
+                elif process.poll() is not None:
+                    start(n)
         rows: dict[tuple[str, str], dict[str, Any]] = {}
         for line in itertools.chain.from_iterable(p.read_text().splitlines() for p in paths):
             dtype, name, row = json.loads(line)

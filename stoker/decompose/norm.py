@@ -90,9 +90,12 @@ def batch_norm(
     return out, middle.to(kept), scale.to(kept), new_mean, new_variance
 
 
-def _statistics_type(x: Tensor, weight: Any, mean: Any) -> torch.dtype:
+def _statistics_type(x: Tensor, weight: Any, mean: Any = None) -> torch.dtype:
     """The type of saved moments: that of half inputs only if the CPU's parameters are half too."""
-    wide, given = _wide(x).dtype, weight if weight is not None else mean
+    wide, given = (
+        torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype,
+        weight if weight is not None else mean,
+    )
     if x.device.type != "cpu" or given is not None and given.dtype is torch.float32:
         return wide
     return x.dtype

@@ -160,7 +160,7 @@ class _Lowering:
     def lowered(self, node: GraphNode, target: Any, arguments: Any, keywords: Any, out: Any) -> Any:
         """By its lowering if it has one that takes these arguments, else a library call."""
         builder = self.builder
-        builder.origin = str(target)
+        builder.origin = target.__name__ if target is run_on_copies else str(target)
         builder.operands = torch.fx.node.map_arg(node.args, lambda n: n.meta["val"])
         builder.used_in_loops = all(user.target in LOWERINGS for user in node.users)
         function = LOWERINGS.get(target)

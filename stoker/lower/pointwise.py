@@ -11,7 +11,7 @@ from stoker.fake.promote import result_dtype
 from stoker.loop.handler import ops
 from stoker.loop.op import ELEMENTWISE
 from stoker.loop.view import Computed, Stored, Tensor
-from stoker.lower.builder import Builder
+from stoker.lower.builder import SUPPORTED, Builder
 from stoker.lower.operand import compute_dtype, elementwise, is_tensor, loader, number, require_supported, tensors_among
 from stoker.lower.registry import LOWERINGS, Decline, Result, find, lower
 
@@ -201,6 +201,14 @@ def full(builder: Builder, out: Result, shape_or_like: Any, value: Any, **option
     if is_tensor(value):
         raise Decline("the fill value is a tensor")
     return builder.compute(out, lambda index: number(value, out.dtype), cost=0)
+
+
+@lower("_efficientzerotensor.default")
+def zero_without_memory(builder: Builder, out: Result, size: Any, **options: Any) -> Any:
+    """A tensor of zeros that eager gives no memory; a plan needs some."""
+    if out.dtype in SUPPORTED:
+        return builder.compute(out, lambda index: number(0, out.dtype), cost=0)
+    return builder.call(find("full.default"), (list(out.sizes), 0), {"dtype": out.dtype, "device": out.device}, out)
 
 
 @lower("arange.start_step", "arange.default", "arange.start")

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from stoker.loop.handler import ops
 from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import require_supported

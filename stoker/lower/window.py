@@ -59,6 +59,10 @@ class Window:
         return all(r < s.value for r, s in zip(reach, image))  # type: ignore[operator]
 
 
+def _filled(given: Any, defaults: list[Any]) -> list[Any]:
+    return [*given, *defaults[len(given) :]]
+
+
 def _pair(value: Any, default: tuple[int, int] | None = None) -> tuple[int, int]:
     given = [value] if isinstance(value, int) else list(value)
     if not given and default is not None:
@@ -95,7 +99,7 @@ def _library(builder: Builder, out: Any, x: Tensor, rest: Any, options: Any) -> 
 def avg_pool(
     builder: Builder, out: Result, x: Tensor, kernel: Any, stride: Any = (), *rest: Any, **options: Any
 ) -> Any:
-    padding, ceil, include, divisor = (*rest, *(0, False, True, None)[len(rest) :])
+    padding, ceil, include, divisor = _filled(rest, [0, False, True, None])
     size = _pair(kernel)
     window = Window(size, _pair(stride, size), _pair(padding))
     if options or ceil or not out.dtype.is_floating_point or size[0] * size[1] > LARGEST_WINDOW:
@@ -135,7 +139,7 @@ def _inside_count(window: Window, at: Index, image: tuple[Expr, Expr]) -> Expr:
 def max_pool(
     builder: Builder, out: list[Result], x: Tensor, kernel: Any, stride: Any = (), *rest: Any, **options: Any
 ) -> Any:
-    padding, dilation, _ = (*rest, *(0, 1, False)[len(rest) :])
+    padding, dilation, _ = _filled(rest, [0, 1, False])
     size = _pair(kernel)
     window = Window(size, _pair(stride, size), _pair(padding), _pair(dilation))
     spread = any(d != 1 for d in window.dilation) and any(window.padding)

@@ -54,6 +54,8 @@ def make_plan(program: Program) -> Plan:
             steps.append(_library(item, program))
             continue
         call = build(item, frozenset(item.writes & wanted[item]), dtypes)
+        if not call.kernel.phases:
+            continue  # what it would write is not needed: an empty tensor is made of it
         if call.kernel not in kernels:
             kernels[call.kernel] = len(kernels)
             origins.append(call.origins)
@@ -75,7 +77,7 @@ def make_plan(program: Program) -> Plan:
 
 
 def _refusals(groups: Groups) -> tuple[tuple[str, str, str], ...]:
-    found = {}
+    found: dict[tuple[str, str, str], None] = {}
     for (a, b), refusal in groups.refusals.items():
         first, second = (
             ", ".join(dict.fromkeys(o for m in groups.drafts[g].members for o in m.node.origins))  # type: ignore[union-attr]

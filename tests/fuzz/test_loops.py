@@ -1,4 +1,5 @@
-"""Random programs of elementwise operators, reductions and views: eager = loops interpreted = compiled, exactly where eager is."""
+"""Random programs of elementwise operators, reductions, scans, scatters, windows and views, on inputs of all types and layouts:
+eager = graph = loops interpreted = plan in Python = compiled."""
 
 from __future__ import annotations
 
@@ -8,59 +9,101 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch.fx import Graph, GraphModule
+from torch.nn.functional import max_pool2d, pad
 
 from stoker.autograd import aot
 from stoker.loop.interpret import interpret
 from stoker.pipeline import Record, compile_graph, decompositions
 
-aten = torch.ops.aten
-UNARY = [torch.neg, torch.abs, torch.relu, torch.sqrt, torch.floor, torch.reciprocal]
-BINARY = [torch.add, torch.sub, torch.mul, torch.maximum, torch.minimum, torch.div]
-SHAPES = [(4, 6), (6,), (4, 1), (1, 6), (2, 3, 4, 6), (3, 1, 1)]
+UNARY = [
+    torch.neg, torch.abs, torch.relu, torch.sqrt, torch.floor, torch.reciprocal, torch.sign, torch.round, torch.isnan,
+    torch.logical_not, torch.square, torch.nan_to_num, lambda x: x.clamp(-1, 1), lambda x: x.to(torch.float32),
+    lambda x: x.to(torch.int32) if not x.is_floating_point() else x.half(), lambda x: x > 0, lambda x: x * 2 + 1, torch.tril,
+]  # fmt: skip
+BINARY = [
+    torch.add, torch.sub, torch.mul, torch.maximum, torch.minimum, torch.div, torch.fmax, torch.copysign, torch.lt, torch.eq,
+    lambda a, b: torch.where(a > b, a, b), lambda a, b: torch.where(a != 0, b, 1),
+]  # fmt: skip
+ALONG = {
+    "sum": lambda x, d: x.sum(d, True), "amax": lambda x, d: x.amax(d, True), "argmin": lambda x, d: x.argmin(d),
+    "any": lambda x, d: x.any(d), "prod": lambda x, d: x.prod(d), "cumsum": lambda x, d: x.cumsum(d),
+    "cummax": lambda x, d: torch.cummax(x, d)[0], "cumprod": lambda x, d: x.cumprod(d), "flip": lambda x, d: x.flip(d),
+    "roll": lambda x, d: x.roll(1, d), "softmax": lambda x, d: x.softmax(d), "var": lambda x, d: x.var(d),
+    "norm": lambda x, d: torch.linalg.vector_norm(x, dim=d), "repeat": lambda x, d: x.repeat_interleave(2, d),
+    "unbind": lambda x, d: x.unbind(d)[0], "stack": lambda x, d: torch.stack([x, x + x], d),
+    "gather": lambda x, d: x.gather(d, torch.zeros_like(x, dtype=torch.int64)),
+    "scatter_add": lambda x, d: x.scatter_add(d, torch.zeros_like(x, dtype=torch.int64), x),
+    "index_add": lambda x, d: x.index_add(d, torch.zeros(x.shape[d], dtype=torch.int64), x),
+    "index_fill": lambda x, d: x.index_fill(d, torch.zeros(1, dtype=torch.int64), 2),
+    "index_select": lambda x, d: x.index_select(d, torch.arange(x.shape[d] - 1, -1, -1)),
+}  # fmt: skip
+MOVING = {
+    "transpose": lambda x: x.transpose(-1, -2), "slice": lambda x: x[..., 1:], "step": lambda x: x[..., ::2], "pad": lambda x: pad(x, (1, 2), value=3),
+    "reflect": lambda x: pad(x, (1, 1), mode="reflect"), "cat": lambda x: torch.cat([x, x + x], 0), "flatten": lambda x: x.flatten(),
+    "expand": lambda x: x.unsqueeze(0).expand(2, *x.shape), "diagonal": lambda x: x.diagonal(), "reshape": lambda x: x.reshape(-1, 2),
+    "scatter": lambda x: torch.select_scatter(x, x[..., 0] * 2, -1, 1), "pool": lambda x: max_pool2d(x, 2, 1, 1),
+    "strided": lambda x: (x + 1).as_strided((2,), (1,), 1), "contiguous": lambda x: x.contiguous(),
+}  # fmt: skip
+SHAPES = [(4, 6), (6,), (4, 1), (1, 6), (2, 3, 4, 6), (3, 1, 1), ()]
+DTYPES = [
+    torch.float32,
+    torch.bfloat16,
+    torch.float16,
+    torch.float64,
+    torch.int64,
+    torch.int32,
+    torch.uint8,
+    torch.bool,
+]
+LAYOUTS = [
+    lambda x: x, lambda x: x.transpose(0, -1).contiguous().transpose(0, -1) if x.dim() else x,
+    lambda x: torch.stack([x, x], -1)[..., 0], lambda x: x[:1].expand(x.shape) if x.dim() else x,
+]  # fmt: skip
+LARGEST = 4096
+
+
+def _step(draw: Any, values: list[torch.Tensor]) -> tuple[Any, tuple[int, ...]]:
+    """An operator, and which values it is given."""
+    pick = st.integers(0, len(values) - 1)
+    a = draw(pick)
+    match draw(st.sampled_from(["unary", "binary", "along", "moving"])):
+        case "unary":
+            return draw(st.sampled_from(UNARY)), (a,)
+        case "binary":
+            return draw(st.sampled_from(BINARY)), (a, draw(pick))
+        case "along":
+            function, dim = ALONG[draw(st.sampled_from(sorted(ALONG)))], draw(st.integers(0, 3))
+            return lambda x, f=function, d=dim: f(x, d % max(x.dim(), 1)), (a,)
+        case _:
+            return MOVING[draw(st.sampled_from(sorted(MOVING)))], (a,)
 
 
 def _steps(draw: Any, values: list[torch.Tensor]) -> list[tuple[Any, tuple[Any, ...]]]:
     """Operators on inputs and earlier results, each checked to run."""
     steps = []
     for _ in range(draw(st.integers(2, 7))):
-        pick = st.integers(0, len(values) - 1)
-        kind = draw(st.sampled_from(["unary", "binary", "sum", "amax", "transpose", "slice", "cat"]))
-        a = draw(pick)
-        match kind:
-            case "unary":
-                step = (draw(st.sampled_from(UNARY)), (a,))
-            case "binary":
-                step = (draw(st.sampled_from(BINARY)), (a, draw(pick)))
-            case "sum" | "amax":
-                if not values[a].dim():
-                    continue
-                function = torch.sum if kind == "sum" else torch.amax
-                dim = draw(st.integers(0, values[a].dim() - 1))
-                step = (lambda x, f=function, d=dim: f(x, d, True), (a,))
-            case "transpose":
-                if values[a].dim() < 2:
-                    continue
-                step = (lambda x: x.transpose(-1, -2), (a,))
-            case "slice":
-                if not values[a].dim() or values[a].shape[-1] < 2:
-                    continue
-                step = (lambda x: x[..., 1:], (a,))
-            case _:
-                step = (lambda x: torch.cat([x, x * 2], 0) if x.dim() else x * 1, (a,))
+        step = _step(draw, values)
         try:
-            values.append(step[0](*(values[i] for i in step[1])))
-        except RuntimeError:
+            made = step[0](*(values[i] for i in step[1]))
+        except (RuntimeError, IndexError, ValueError):
             continue
-        steps.append(step)
+        if made.numel() <= LARGEST:
+            values.append(made)
+            steps.append(step)
     return steps
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+def _input(draw: Any) -> torch.Tensor:
+    dtype, shape = draw(st.sampled_from(DTYPES)), draw(st.sampled_from(SHAPES))
+    plain = torch.randn(shape).to(dtype) if dtype.is_floating_point else torch.randint(0, 9, shape).to(dtype)
+    return draw(st.sampled_from(LAYOUTS))(plain)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_random_programs(data: Any) -> None:
     torch.manual_seed(0)
-    dtype = data.draw(st.sampled_from([torch.float32, torch.bfloat16, torch.float64]))
-    inputs = [torch.randn(data.draw(st.sampled_from(SHAPES))).to(dtype) for _ in range(3)]
+    inputs = [_input(data.draw) for _ in range(3)]
     values = list(inputs)
     steps = _steps(data.draw, values)
     outputs = sorted({len(values) - 1, data.draw(st.integers(3, len(values) - 1)) if steps else 0})

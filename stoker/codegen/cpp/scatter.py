@@ -98,7 +98,7 @@ def _computed(lines: list[Instruction]) -> dict[Symbol, frozenset[Symbol]]:
 def _apart(index: Expr, loop: Dimension, step: int, kernel: Kernel) -> bool:
     """Do the other terms of the index move it by multiples of the loop's whole reach, or by less than its step?"""
     size = loop.size.value
-    if size is None:
+    if not size:
         return False
     reach = abs(step) * size
     inside = 0

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 import torch
 
+from stoker import log
 from stoker.decompose import OURS
 from stoker.decompose.registry import _conforming
-from stoker.fake import FakeMode
+from stoker.fake import FakeMode, FakeStorage
+from stoker.fake.meta import meta_of
+from stoker.fake.tensor import make_fake
 
 aten = torch.ops.aten
 
@@ -25,6 +28,9 @@ aten = torch.ops.aten
             aten.native_batch_norm.default,
             (torch.randn(2, 3, 4).bfloat16(), None, None, torch.zeros(3), torch.ones(3), False, 0.1, 1e-5),
         ),
+        (aten.native_layer_norm.default, (torch.randn(2, 6).bfloat16(), [6], torch.ones(6), torch.zeros(6), 1e-5)),
+        (aten.native_group_norm.default, (torch.randn(2, 6, 5).bfloat16(), None, None, 2, 6, 5, 3, 1e-5)),
+        (aten.native_group_norm.default, (torch.randn(2, 6, 5).bfloat16(), torch.ones(6), None, 2, 6, 5, 3, 1e-5)),
     ],
     ids=lambda value: str(value) if not isinstance(value, tuple) else "",
 )
@@ -38,8 +44,22 @@ def test_conforms(operator: Any, arguments: tuple[Any, ...]) -> None:
         assert (mine.dtype, mine.shape, mine.stride()) == (wanted.dtype, wanted.shape, wanted.stride())
 
 
-def test_another_type_is_a_defect() -> None:
+def test_moments_on_an_accelerator_are_wide() -> None:
+    mode = FakeMode()
+    x = make_fake(meta_of(torch.bfloat16, (2, 6, 5), None, torch.device("cuda", 0)), FakeStorage(mode))
+    with mode:
+        made = OURS[aten.native_group_norm.default](x, None, None, 2, 6, 5, 3, 1e-5)
+    assert [m.dtype for m in made] == [torch.bfloat16, torch.float32, torch.float32]
+
+
+def test_another_type_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     mode = FakeMode()
     wrong = _conforming(aten.relu.default, lambda x: x.double())
+    monkeypatch.setenv("STOKER_STRICT", "1")
     with mode, pytest.raises(AssertionError, match="aten.relu.default gives torch.float32"):
         wrong(mode.from_real(torch.randn(3)))
+    monkeypatch.delenv("STOKER_STRICT")
+    log.clear()
+    with mode:
+        assert wrong(mode.from_real(torch.randn(3))) is NotImplemented
+    assert [e.subject for e in log.events("backend")] == ["aten.relu.default is not decomposed"]

@@ -31,3 +31,12 @@ def test_equal_results_are_different_tensors() -> None:
     a, b, c, d = compile_captured(torch.fx.symbolic_trace(twice), [x])(x)
     assert len({a.data_ptr(), b.data_ptr(), c.data_ptr(), x.data_ptr()}) == 4
     assert d.data_ptr() == x.data_ptr()
+
+
+def test_zeros_without_memory_get_some() -> None:
+    """The gradient of `sgn` is a tensor that eager gives no memory."""
+    for dtype in (torch.float32, torch.complex64):
+        x = torch.ones(5, dtype=dtype, requires_grad=True)
+        (result,) = compile_captured(torch.fx.symbolic_trace(lambda x: (torch.sgn(x),)), [x])(x)
+        (gradient,) = torch.autograd.grad(result, x, torch.ones_like(result))
+        assert gradient.tolist() == [0] * 5
