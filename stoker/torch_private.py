@@ -254,3 +254,6 @@ enable_torch_function = torch.overrides._enable_torch_function
 
 UninitializedTensorMixin = torch.nn.parameter.UninitializedTensorMixin  # type: ignore[attr-defined]
 """The base of parameters and buffers of lazy modules, which have no shape yet. 2.13."""
+
+DisableAutocast = torch._C._DisableAutocast
+"""Inside, no operator casts its arguments. 2.11, 2.13."""

@@ -95,11 +95,14 @@ def _compile(
         written = frozenset(w.index for w in joint.writes)
         if not joint.differentiable:
             module = forward_only(joint)
-            forward = how.forward(module, fake_inputs(module))
+            module.meta.update(graph_module.meta)
+            forward = _as_traced(how.forward(module, fake_inputs(module)))
             entered = grad and any(leaf is not None for leaf in inputs.leaves)
             return inference_call(joint, forward, graph_module, inputs_require_grad=entered), written
         parts = split(joint, how.choose)
-        forward = how.forward(parts.forward, fake_inputs(parts.forward))
+        for part in (parts.forward, parts.backward):
+            part.meta.update(graph_module.meta)
+        forward = _as_traced(how.forward(parts.forward, fake_inputs(parts.forward)))
         compile_backward = lambda module: how.backward(module, fake_inputs(module))  # noqa: E731
         backward = compile_backward(parts.backward)
     as_given = how.gradients_as_given and not any(n.meta["val"].meta.symbolic for n in joint.tangents if n is not None)
@@ -108,6 +111,18 @@ def _compile(
         backward = ByLayout(*world, joint, parts, compile_backward, backward)
     training = Training(joint, parts, graph_module, _random_devices(joint), how.draws_as_eager)
     return training_call(training, forward, backward, as_given=as_given), written
+
+
+def _as_traced(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """A graph has its casts written out. Where autocast is on around it, it must not cast again."""
+    if not any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda")):
+        return forward
+
+    def call(*inputs: Any) -> Any:
+        with torch_private.DisableAutocast():
+            return forward(*inputs)
+
+    return call
 
 
 def aot_eager(graph_module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:

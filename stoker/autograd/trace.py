@@ -50,6 +50,8 @@ class Trace(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-type]
         self.differentiates = False
         """May something in the program require a gradient?"""
         self.places = Places()
+        self.objects: dict[int, Node] = {}
+        """Inputs that are neither tensors nor numbers, such as generators; `inputs` of the joint keep them alive."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -140,6 +142,8 @@ class Trace(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-type]
             self.sizes.offer(value, node)
         elif isinstance(value, torch.SymInt):
             self.sizes.know(value, node)
+        elif not isinstance(value, (int, float, str, torch.Tensor, type(None), *_SYMBOLIC)):
+            self.objects[_identity(value)] = node
         return node
 
     def read(self, tensor: torch.Tensor) -> Node:
@@ -201,7 +205,7 @@ class Trace(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-type]
             return tuple(parts) if isinstance(value, tuple) else parts
         if type(value) is dict:
             return {k: self.to_nodes(v) for k, v in value.items()}
-        return value
+        return self.objects.get(_identity(value), value) if self.objects else value
 
 
 _QUESTIONS = frozenset(
@@ -252,6 +256,11 @@ def _holds_tensor(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return any(_holds_tensor(v) for v in value)
     return isinstance(value, torch.Tensor)
+
+
+def _identity(value: Any) -> int:
+    """What tells an object from others. A generator comes back from C++ in another Python object."""
+    return getattr(value, "_cdata", id(value))
 
 
 def _is_plain(value: Any) -> bool:

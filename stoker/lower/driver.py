@@ -118,6 +118,8 @@ class _Lowering:
             for dimension, size in enumerate(value.meta.sizes):
                 self.know(size, Source(position, dimension))
             return stored
+        if not isinstance(value, (int, float, bool, torch.SymInt)) and node.users:
+            raise CannotLower(f"an input is a {type(value).__name__}, which plans do not take")
         program.inputs.append(None)
         self.know(value, Source(position, None))
         return size_of(value) if isinstance(value, torch.SymInt) else value
