@@ -14,9 +14,10 @@ def _wide(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
-def _kept_type(x: Tensor, weight: Any, bias: Any) -> torch.dtype:
-    """Of the moments that a norm keeps: the input's, or wide where its parameters are, as under autocast."""
-    return _wide(x).dtype if any(p is not None and p.dtype is not x.dtype for p in (weight, bias)) else x.dtype
+def _statistics_type(x: Tensor, *parameters: Any) -> torch.dtype:
+    """Of the moments that a norm keeps: the input's on a CPU whose parameters, if any, are of that type too; wide otherwise."""
+    same = all(p is None or p.dtype is x.dtype for p in parameters)
+    return x.dtype if same and x.device.type == "cpu" else _wide(x).dtype
 
 
 @decompose("native_layer_norm.default")
@@ -30,7 +31,7 @@ def layer_norm(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float) -> tup
         out = out * weight
     if bias is not None:
         out = out + bias
-    kept = wide.dtype if x.device.type == "cuda" else _kept_type(x, weight, bias)
+    kept = _statistics_type(x, weight, bias)
     return out.to(x.dtype).contiguous(), middle.to(kept), scale.to(kept)
 
 
@@ -86,19 +87,8 @@ def batch_norm(
     unbiased = spread * (count / (count - 1)) if count != 1 else spread * float("nan")
     new_mean = (momentum * middle + (1 - momentum) * mean).to(mean.dtype)
     new_variance = (momentum * unbiased + (1 - momentum) * variance).to(variance.dtype)
-    kept = _statistics_type(x, weight, mean)
+    kept = _statistics_type(x, mean if weight is None else weight)
     return out, middle.to(kept), scale.to(kept), new_mean, new_variance
-
-
-def _statistics_type(x: Tensor, weight: Any, mean: Any = None) -> torch.dtype:
-    """The type of saved moments: that of half inputs only if the CPU's parameters are half too."""
-    wide, given = (
-        torch.float32 if x.dtype in (torch.float16, torch.bfloat16) else x.dtype,
-        weight if weight is not None else mean,
-    )
-    if x.device.type != "cpu" or given is not None and given.dtype is torch.float32:
-        return wide
-    return x.dtype
 
 
 def _affine(out: Tensor, weight: Any, bias: Any) -> Tensor:
@@ -115,12 +105,12 @@ def batch_norm_evaluated(x: Tensor, weight: Any, bias: Any, mean: Any, variance:
         if mean is not None or not x.numel():
             return NotImplemented  # type: ignore[return-value]
         out, middle, scale, _ = _normalized(x, weight, bias, rest[-1])
-        kept = _statistics_type(x, weight, mean)
+        kept = _statistics_type(x, mean if weight is None else weight)
         return out, middle.to(kept), scale.to(kept)
     wide = _wide(x)
     scale = torch.rsqrt(variance + rest[-1])
     out = (wide - _per_channel(mean, x.dim())) * _per_channel(scale, x.dim())
-    empty = x.new_zeros((0,), dtype=_statistics_type(x, weight, mean))
+    empty = x.new_zeros((0,), dtype=_statistics_type(x, mean if weight is None else weight))
     return _affine(out, weight, bias).to(x.dtype), empty, empty.clone()
 
 
@@ -170,5 +160,5 @@ def group_norm(
     scale = torch.rsqrt(spread + eps)
     out = ((wide - middle) * scale).view(x.shape)
     out = _affine(out, weight, bias).to(x.dtype)
-    kept = _kept_type(x, weight, bias)
+    kept = _statistics_type(x, weight, bias)
     return out, middle.view(batch, groups).to(kept), scale.view(batch, groups).to(kept)

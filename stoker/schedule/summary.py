@@ -23,10 +23,10 @@ class Summary:
     def of(cls, plan: Plan, declined: Sequence[tuple[str, str]]) -> Summary:
         runs = Counter(step.kernel for step in plan.steps if isinstance(step, Run))
         calls = Counter(_name(step) for step in plan.steps if isinstance(step, Library))
-        reasons = {name.split(".")[1] if "." in name else name: reason for name, reason in declined}
+        reasons = {_packet(name): reason for name, reason in declined}
         return cls(
             tuple((origins, runs[number]) for number, origins in enumerate(plan.origins)),
-            tuple((name, count, reasons.get(name.split(".")[1], "")) for name, count in calls.items()),
+            tuple((name, count, reasons.get(_packet(name), "")) for name, count in calls.items()),
             plan.refusals,
         )
 
@@ -50,6 +50,11 @@ class Summary:
 
 def _name(step: Library) -> str:
     return str(step.operator)
+
+
+def _packet(name: str) -> str:
+    """The operator without its overload: a plan may call another one, with memory for the result."""
+    return ".".join(name.split(".")[:2])
 
 
 def _short(name: str) -> str:

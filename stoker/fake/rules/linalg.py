@@ -37,6 +37,22 @@ def geqrf(a: FakeTensor) -> tuple[Meta, Meta]:
     return _by_columns(a, batch, m, n, m), meta_of(a.meta.dtype, (*batch, min(m, n)), None, a.meta.device)
 
 
+@rule("_linalg_svd.default")
+def svd(a: FakeTensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
+    """U, S and Vh. On the CPU all matrices lie by columns, which torch's own rule says of U alone."""
+    if len(a.meta.sizes) < 2 or a.meta.device.type != "cpu" or not compute_uv:
+        raise Decline
+    *batch, m, n = a.meta.sizes
+    _known(m, n, *batch)
+    k, real = min(m, n), a.meta.dtype.to_real()
+    u, v = (m, n) if full_matrices else (k, k)
+    return (
+        _by_columns(a, batch, m, u, m),
+        meta_of(real, (*batch, k), None, a.meta.device),
+        _by_columns(a, batch, v, n, v),
+    )
+
+
 @rule("linalg_lstsq.default")
 def lstsq(
     a: FakeTensor, b: FakeTensor, rcond: Any = None, *, driver: str | None = None
