@@ -309,9 +309,10 @@ class CompiledGraph : public Node {
     if (plan().inputs[index] == Memory::KEPT) return saved_[kept].unpack(getptr());
     if (input.shell) return input.shell->empty().zero_().set_requires_grad(input.requires_grad);
     if (input.tensor._version() != input.version) {
-      std::ostringstream words;
-      words << OVERWRITTEN << input.tensor.sizes() << " of a compiled graph was overwritten; create_graph=True needs it.";
-      throw std::runtime_error(words.str());
+      // No streams: an extension linked with another C++ library than torch's must not print torch's types.
+      std::string sizes;
+      for (const int64_t size : input.tensor.sizes()) sizes += (sizes.empty() ? "" : ", ") + std::to_string(size);
+      throw std::runtime_error(OVERWRITTEN + ("[" + sizes) + "] of a compiled graph was overwritten; create_graph=True needs it.");
     }
     return input.tensor;
   }

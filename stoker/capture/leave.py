@@ -249,6 +249,8 @@ def _native(s: _Break) -> tuple[Code, str]:
         return _read_cell(s), VALUE_MARK
     if i.name == "LOAD_METHOD" or (i.name == "LOAD_ATTR" and i.flag):
         return [Instruction("LOAD_ATTR", i.value, positions=i.positions)], WITH_NULL
+    if i.name == "LOAD_SUPER_ATTR" and i.flag & 1:
+        return [Instruction("LOAD_SUPER_ATTR", i.value, flag=i.flag & ~1, positions=i.positions)], WITH_NULL
     if i.name == "LOAD_GLOBAL" and i.flag:
         return [Instruction("LOAD_GLOBAL", i.value, positions=i.positions)], WITH_NULL
     return [_copy(i)], VALUE_MARK * results_count(i, jump=False)

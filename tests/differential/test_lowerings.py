@@ -25,6 +25,7 @@ unbind_copy nn.functional.cross_entropy ormqr svd_lowrank nn.functional.fraction
 
 @pytest.fixture(scope="module")
 def tool() -> Any:
+    pytest.importorskip("expecttest")
     spec = importlib.util.spec_from_file_location("sweep_lowerings", TOOL)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -19,6 +19,7 @@ SAMPLES = {"float32": 2, "float64": 1, "complex64": 1, "bfloat16": 1, "int64": 1
 
 @pytest.fixture(scope="module")
 def tool() -> Any:
+    pytest.importorskip("expecttest")
     spec = importlib.util.spec_from_file_location("sweep_operators", TOOL)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

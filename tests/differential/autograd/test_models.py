@@ -12,6 +12,7 @@ import torch
 import stoker
 from stoker.autograd import aot, run_eagerly
 from stoker.decompose import table
+from stoker.fake.matmul import NEEDED
 
 from .programs import capture
 
@@ -145,4 +146,7 @@ def test_t5_of_changing_lengths() -> None:
             call(x, y).backward()
             seen += [p.grad for p in model.parameters() if p.grad is not None]
     half = len(seen) // 2
-    assert half > 0 and all(torch.equal(a, b) for a, b in zip(seen[half:], seen[:half], strict=True))
+    assert half > 0
+    # Before torch 2.13, products of symbolic size are taken apart, and may round otherwise.
+    exact = {} if NEEDED else {"rtol": 0, "atol": 0}
+    torch.testing.assert_close(seen[half:], seen[:half], **exact)
