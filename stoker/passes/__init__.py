@@ -1,4 +1,5 @@
-"""Passes over functional ATen graphs. Each says what to change and leaves the graph as it is: the lowering follows their advice.
+"""From a graph to a better graph.
 
-`prune` (what is needed), `dedupe` (what is the same).
+`attention` works on captured graphs; the others on functional ATen graphs, in this order: `fold`, `pack`, `freeze` (inference),
+then `dedupe` and `prune`, which only answer questions. Each says at its top what it takes and gives.
 """
