@@ -34,14 +34,19 @@ def _tanh_cdf(x: Any) -> Any:
     return _scaled(_more(ops.tanh(argument), 1.0), 0.5)
 
 
-def _normal_cdf(x: Any) -> Any:
-    return ops.normal_cdf(x)
+def _tanh_gelu(x: Any) -> Any:
+    return ops.mul(x, _tanh_cdf(x))
+
+
+def _normal_gelu(x: Any) -> Any:
+    """x times the distribution below it: what lies above is what x lacks."""
+    return ops.sub(ops.relu(x), ops.mul(ops.abs(x), ops.normal_tail(x)))
 
 
 @lower("gelu.default")
 def gelu(builder: Builder, out: Result, x: Tensor, *, approximate: str = "none") -> Tensor:
-    below = _tanh_cdf if approximate == "tanh" else _normal_cdf
-    return elementwise(builder, out, [x], lambda v: ops.mul(v, below(v)), cost=ELEMENTWISE["normal_cdf"].cost + 1)
+    function = _tanh_gelu if approximate == "tanh" else _normal_gelu
+    return elementwise(builder, out, [x], function, cost=ELEMENTWISE["normal_tail"].cost + 3)
 
 
 @lower("gelu_backward.default")
@@ -52,7 +57,10 @@ def gelu_backward(builder: Builder, out: Result, gradient: Tensor, x: Tensor, *,
 
 def _normal_slope(x: Any) -> Any:
     density = _scaled(ops.decay(_scaled(ops.mul(x, x), -0.5)), 1 / math.sqrt(2 * math.pi))
-    return ops.add(ops.normal_cdf(x), ops.mul(x, density))
+    tail = ops.normal_tail(x)
+    negative = ops.lt(x, ops.constant(0.0, x.dtype))
+    below = ops.where(negative, tail, _more(ops.neg(tail), 1.0))
+    return ops.add(below, ops.mul(x, density))
 
 
 def _tanh_slope(x: Any) -> Any:

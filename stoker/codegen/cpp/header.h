@@ -253,8 +253,8 @@ inline float erf_of(float x) {
 }
 inline double erf_of(double x) { return std::erf(x); }
 
-// The normal distribution below x, to 1e-7: 2^q(|x|) on one side, what is left of 1 on the other. Past 6 it is 0 or 1.
-inline float normal_cdf_of(float x) {
+// The normal distribution below -|x|, to 1e-7: 2^q(|x|). Past 6 it is 0.
+inline float normal_tail_of(float x) {
   const float t = std::fabs(x);
   float q = 1.7128026286172826e-07f;
   q = fma(q, t, -4.233776962792035e-06f);
@@ -275,10 +275,9 @@ inline float normal_cdf_of(float x) {
   p = fma(p, r, 0.6931472420692444f);
   p = fma(p, r, 1.0000001192092896f);
   const float scale = bit_cast<float>((bit_cast<int32_t>(shifted) << 23) + 0x3F800000);
-  const float tail = t > 6.0f ? 0.0f : p * scale;
-  return x < 0.0f ? tail : 1.0f - tail;
+  return t > 6.0f ? 0.0f : p * scale;
 }
-inline double normal_cdf_of(double x) { return 0.5 * (1.0 + std::erf(x * 0.70710678118654752440)); }
+inline double normal_tail_of(double x) { return 0.5 * std::erfc(std::fabs(x) * 0.70710678118654752440); }
 
 inline float log_of(float x) {
   const bool tiny = x < 1.17549435e-38f;

@@ -64,7 +64,7 @@ _OPERATIONS: dict[str, str] = {
 }
 _CALLED = """
 exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma sigmoid
-decay normal_cdf
+decay normal_tail
 """
 OPERATIONS: dict[str, str] = _OPERATIONS | {name: name + "_of({0})" for name in _CALLED.split()}
 
