@@ -67,7 +67,7 @@ HALF = math.log(2) / 2 * 1.002
 FITS: dict[str, tuple[Function, float, float, int, Function]] = {
     "exp, expm1": (exp_slope, -HALF, HALF, 5, np.abs),
     "2^r": (np.exp2, -0.501, 0.501, 5, np.ones_like),
-    "log2 of the normal distribution": (log2_normal, 0, 6, 9, lambda t: np.maximum(erfc(t / math.sqrt(2)), 1e-3)),
+    "log2 of the normal distribution": (log2_normal, 0, 6, 7, lambda t: np.maximum(erfc(t / math.sqrt(2)), 1e-3)),
     "tanh near 0": (tanh_rest, 0, 0.36, 4, lambda s: s),
     "erf near 0": (erf_rest, 0, 0.8649, 6, np.ones_like),
     "log erfc": (lambda t: np.log(erfc(t)), 0.9, 3.95, 7, erfc),

@@ -253,19 +253,17 @@ inline float erf_of(float x) {
 }
 inline double erf_of(double x) { return std::erf(x); }
 
-// The normal distribution below -|x|, to 1e-7: 2^q(|x|). Past 6 it is 0.
+// The normal distribution below -|x|, to 2e-7: 2^q(|x|). Past 6 it is 0.
 inline float normal_tail_of(float x) {
   const float t = std::fabs(x);
-  float q = 1.7128026286172826e-07f;
-  q = fma(q, t, -4.233776962792035e-06f);
-  q = fma(q, t, 4.135698691243306e-05f);
-  q = fma(q, t, -0.00017381527868565172f);
-  q = fma(q, t, -0.0001886971585918218f);
-  q = fma(q, t, 0.007142414804548025f);
-  q = fma(q, t, -0.052552465349435806f);
-  q = fma(q, t, -0.45919010043144226f);
-  q = fma(q, t, -1.1511073112487793f);
-  q = fma(q, t, -0.9999999403953552f);
+  float q = 1.3109115570841823e-07f;
+  q = fma(q, t, 2.8794491299777292e-05f);
+  q = fma(q, t, -0.000726579106412828f);
+  q = fma(q, t, 0.00791677925735712f);
+  q = fma(q, t, -0.053130991756916046f);
+  q = fma(q, t, -0.4589895009994507f);
+  q = fma(q, t, -1.1511322259902954f);
+  q = fma(q, t, -0.999999463558197f);
   const float shifted = q + WHOLE;
   const float r = q - (shifted - WHOLE);
   float p = 0.0013410307001322508f;
