@@ -12,6 +12,7 @@ from stoker.lower.builder import Builder
 from stoker.lower.operand import broadcast_index, require_supported
 from stoker.lower.registry import Decline, Result, lower
 from stoker.lower.view import dimension
+from stoker.shape.expr import Expr
 
 
 @lower("index.Tensor", "_unsafe_index.Tensor")
@@ -48,7 +49,36 @@ def gather(builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, s
     dim = dimension(dim, len(x.sizes))
 
     def element(at: Index) -> Any:
-        chosen = ops.indirect(ops.to_dtype(places.at(at), torch.int64), x.sizes[dim])
-        return x.at((*at[:dim], chosen, *at[dim + 1 :]))
+        return x.at((*at[:dim], counted_from_0(places, at, x.sizes[dim]), *at[dim + 1 :]))
 
     return builder.compute(out, element, [x, places], cost=4)
+
+
+def counted_from_0(places: Tensor, at: Index, size: Expr) -> Any:
+    """An index for operators that refuse negative ones: such a one is as far out of range as one can be."""
+    value = ops.to_dtype(places.at(at), torch.int64)
+    negative = ops.lt(value, ops.constant(0, torch.int64))
+    return ops.indirect(ops.where(negative, ops.index(size, torch.int64), value), size)
+
+
+@lower("index_select.default")
+def index_select(builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor) -> Tensor:
+    require_supported(x.dtype)
+    if not x.sizes or not places.sizes:
+        raise Decline("a tensor without dimensions")
+    dim = dimension(dim, len(x.sizes))
+
+    def element(at: Index) -> Any:
+        return x.at((*at[:dim], counted_from_0(places, (at[dim],), x.sizes[dim]), *at[dim + 1 :]))
+
+    return builder.compute(out, element, [x, places], cost=4)
+
+
+@lower("embedding.default")
+def embedding(builder: Builder, out: Result, weight: Tensor, places: Tensor, *rest: Any, **options: Any) -> Tensor:
+    require_supported(weight.dtype)
+
+    def element(at: Index) -> Any:
+        return weight.at((counted_from_0(places, at[:-1], weight.sizes[0]), at[-1]))
+
+    return builder.compute(out, element, [weight, places], cost=4)

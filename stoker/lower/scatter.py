@@ -11,6 +11,7 @@ from stoker.loop.handler import ops
 from stoker.loop.layout import Sizes
 from stoker.loop.view import Index, Stored, Tensor
 from stoker.lower.builder import Builder
+from stoker.lower.index import counted_from_0
 from stoker.lower.operand import broadcast_index, compute_dtype, is_tensor, number, require_supported
 from stoker.lower.registry import Decline, Result, lower
 from stoker.lower.view import dimension
@@ -39,7 +40,7 @@ def _along(builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, s
     base = builder.copy(x, _accumulating(out, combine))
 
     def place(at: Index) -> Index:
-        return (*at[:dim], _chosen(places, at, x.sizes[dim]), *at[dim + 1 :])
+        return (*at[:dim], counted_from_0(places, at, x.sizes[dim]), *at[dim + 1 :])
 
     def value(at: Index) -> Any:
         return source.at(at) if is_tensor(source) else number(source, out.dtype)
@@ -106,11 +107,12 @@ def index_rows(
     if alpha != 1 and out.dtype in (torch.bool, *_HALF):
         raise Decline("a product that is rounded")
     combine = "add" if "index_add" in builder.origin else "set"
+    index_of = _chosen if "index_fill" in builder.origin else counted_from_0
     base = builder.copy(x, _accumulating(out, combine))
 
     def place(at: Index) -> Index:
         chosen = (at[dim],) if places.sizes else ()
-        return (*at[:dim], _chosen(places, chosen, x.sizes[dim]), *at[dim + 1 :])
+        return (*at[:dim], index_of(places, chosen, x.sizes[dim]), *at[dim + 1 :])
 
     def value(at: Index) -> Any:
         made = ops.to_dtype(_value(source, at, sizes, out.dtype), out.dtype)
