@@ -1,15 +1,18 @@
 """Attention written by hand becomes `scaled_dot_product_attention`, which never holds the matrix of scores.
 
 In:  a captured graph (torch's functions and methods, before autograd) that needs no gradient: the operator has no second one.
-Out: a graph with attention as one operator, or the same if there is none. The form: matmul(softmax(matmul(q, k transposed) [* or / number] [+ mask]), v), with dropout of
-     nothing and conversions of type between, and nobody else reading the scores.
+Out: a graph with attention as one operator, or the same if there is none. The form:
+     matmul(softmax(matmul(q, k transposed) [* or / number] [+ mask]), v), with dropout of nothing and conversions of type
+     between, and nobody else reading the scores.
 
-A row whose mask is -inf everywhere is NaN in the program as written, and 0 here, as in PyTorch's own operator.
+Two things must hold besides. Nothing is written between the two products, because the operator reads q, k and mask where the
+second one stood. And a mask is finite: where a row is -inf everywhere the program has NaN, and the operator 0.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +21,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch.fx import GraphModule, Node
+
+from stoker import torch_private
 
 _MATMUL = {torch.matmul, torch.bmm, operator.matmul, "matmul", "bmm", "__matmul__"}
 _SOFTMAX = {torch.softmax, F.softmax, "softmax"}
@@ -155,7 +160,7 @@ def _tensor_and_mask(add: Node) -> tuple[Node, Node] | None:
 
 def _assembled(scores: Any, value: Any, scale: float, mask: Node | None, end: Node) -> _Form | None:
     """Check that the shapes and types are those that the operator takes without changing what the program means."""
-    if not _is(scores, _MATMUL) or len(scores.args) != 2 or not _alone(scores):
+    if not _is(scores, _MATMUL) or len(scores.args) != 2 or not _alone(scores) or _written_between(scores, end):
         return None
     query, turned = scores.args
     key = _transposed(turned)
@@ -168,12 +173,49 @@ def _assembled(scores: Any, value: Any, scale: float, mask: Node | None, end: No
         return None
     if mask is not None:
         m, target = _value(mask), (*q.shape[:3], k.shape[2])
-        if m.dtype != q.dtype or m.dim() > 4:
+        if m.dtype != q.dtype or m.dim() > 4 or not _is_finite(mask):
             return None
         wide = (1,) * (4 - m.dim()) + tuple(m.shape)
         if any(a not in (1, b) for a, b in zip(wide, target)):
             return None
     return _Form(query, key, value, scale, mask)
+
+
+def _written_between(start: Node, end: Node) -> bool:
+    """May a node between these two write to memory?"""
+    node = start.next
+    while node is not end:
+        if node.op not in ("placeholder", "get_attr") and not _only_reads(node):
+            return True
+        node = node.next
+    return False
+
+
+def _only_reads(node: Node) -> bool:
+    """A function or method of torch or Python's operators that does not write, by its name and options."""
+    if _in_place(node) or node.kwargs.get("out") is not None or node.kwargs.get("inplace") or node.op == "call_module":
+        return False
+    if node.op == "call_method":
+        return node.target not in ("__setitem__", "set_", "resize_")
+    if isinstance(node.target, torch_private.OpOverload):
+        return not node.target._schema.is_mutable
+    name, home = getattr(node.target, "__name__", ""), getattr(node.target, "__module__", None) or "torch"
+    in_place = len(node.args) > 3 and node.target in (F.dropout,) and node.args[3]
+    return (
+        home.split(".")[0] in ("torch", "_operator", "math")
+        and not name.endswith("_")
+        and name != "setitem"
+        and not in_place
+    )
+
+
+def _is_finite(mask: Node) -> bool:
+    """Is a mask made of finite numbers: a choice between two of them, seen through views?"""
+    while _is(mask, {"expand", "unsqueeze", "view", "contiguous", operator.getitem}):
+        mask = mask.args[0]  # type: ignore[assignment]
+    if not _is(mask, {torch.where}) or len(mask.args) != 3:
+        return False
+    return all(_is(v, {torch.zeros}) or (isinstance(v, (int, float)) and math.isfinite(v)) for v in mask.args[1:])
 
 
 def _transposed(node: Any) -> Node | None:

@@ -16,7 +16,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from stoker import torch_private
-from stoker.passes.dedupe import is_random
+from stoker.autograd.walk import ancestors, is_random
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def freeze(module: GraphModule, weights: Collection[str], worth: Callable[[Node]
     ]
     if not kept:
         return None
-    needed = _ancestors(kept)
+    needed = ancestors(kept)
     watched = tuple(i for i, n in enumerate(inputs) if n in needed)
     return Frozen(_rest(module, kept), _prepare(module, needed, kept), watched)
 
@@ -51,23 +51,12 @@ def fixed_nodes(graph: Graph, weights: Collection[str]) -> set[Node]:
         if node.op == "placeholder":
             known = node.name in weights
         elif node.op == "call_function":
-            known = bool(node.all_input_nodes) and not is_random(node.target) and fixed.issuperset(node.all_input_nodes)
+            known = bool(node.all_input_nodes) and not is_random(node) and fixed.issuperset(node.all_input_nodes)
         else:
             known = node.op == "get_attr"
         if known:
             fixed.add(node)
     return fixed
-
-
-def _ancestors(nodes: list[Node]) -> set[Node]:
-    found: set[Node] = set()
-    pending = list(nodes)
-    while pending:
-        node = pending.pop()
-        if node not in found:
-            found.add(node)
-            pending.extend(node.all_input_nodes)
-    return found
 
 
 def _rest(module: GraphModule, kept: list[Node]) -> GraphModule:
@@ -79,24 +68,12 @@ def _rest(module: GraphModule, kept: list[Node]) -> GraphModule:
     for node in kept:
         copied[node] = graph.placeholder(f"kept_{node.name}")
         copied[node].meta = dict(node.meta)
-    wanted = _ancestors_until(next(n for n in module.graph.nodes if n.op == "output"), set(copied))
+    wanted = ancestors([n for n in module.graph.nodes if n.op == "output" or is_random(n)], frozenset(copied))
     for node in module.graph.nodes:
-        if node not in copied and (node in wanted or is_random(node.target)):
+        if node not in copied and node in wanted:
             copied[node] = graph.node_copy(node, copied.__getitem__)
             copied[node].meta = dict(node.meta)
     return torch_private.LazyGraphModule(module, graph, "Rest")
-
-
-def _ancestors_until(node: Node, stop: set[Node]) -> set[Node]:
-    found: set[Node] = set()
-    pending = [node]
-    while pending:
-        node = pending.pop()
-        if node not in found:
-            found.add(node)
-            if node not in stop:
-                pending.extend(node.all_input_nodes)
-    return found
 
 
 def _prepare(module: GraphModule, needed: set[Node], kept: list[Node]) -> GraphModule:
