@@ -1,16 +1,19 @@
 """Every architecture of transformers and timm that can be built small: captured in one graph, equal to eager?
 
-    python tools/sweep_models.py [--only NAME ...] [--family transformers|timm] [--backend eager]
+    python tools/sweep_models.py [--only NAME ...] [--family transformers|timm] [--backend eager] [--train] [--jobs N]
 
-Writes docs/coverage/models.md and docs/coverage/models.json. A model that cannot be built or run small in eager is not
-counted. Nothing is downloaded: models come from configs, with random weights.
+Writes docs/coverage/models.md and docs/coverage/models.json: a section for each family, back end, and inference or training.
+A model that cannot be built or run small in eager is not counted. Nothing is downloaded: models come from configs, with
+random weights.
 """
 
 from __future__ import annotations
 
 import argparse
 import copy
+import functools
 import json
+import multiprocessing
 import os
 import signal
 import time
@@ -109,17 +112,36 @@ def flat(value: Any, found: list[torch.Tensor]) -> list[torch.Tensor]:
     return found
 
 
-def judge(model: torch.nn.Module, inputs: dict[str, Any], backend: str) -> dict[str, Any]:
-    """Capture once, call twice, compare."""
+def results_of(model: torch.nn.Module, inputs: dict[str, Any], train: bool) -> tuple[Any, list[torch.Tensor]]:
+    """What a call returns, and, in training, the gradients of its parameters."""
+    torch.manual_seed(1)
+    if not train:
+        with torch.no_grad():
+            return model(**inputs), []
+    out = model(**inputs)
+    sum(t.float().square().mean() for t in flat(out, []) if t.requires_grad).backward()  # type: ignore[union-attr]
+    return out, [p.grad for p in model.parameters() if p.grad is not None]
+
+
+def close(expected: torch.Tensor, found: torch.Tensor, reach: float) -> bool:
+    """Equal but for rounding, which is measured by the largest element: sums of many terms may cancel."""
+    if expected.shape != found.shape or expected.dtype != found.dtype:
+        return False
+    if not expected.is_floating_point() or not expected.numel():
+        return torch.equal(expected, found)
+    largest = float(expected.detach().nan_to_num(0, 0, 0).abs().amax())
+    return torch.allclose(expected, found, rtol=10 * reach, atol=reach * max(largest, 1.0), equal_nan=True)
+
+
+def judge(model: torch.nn.Module, inputs: dict[str, Any], backend: str, train: bool) -> dict[str, Any]:
+    """Capture once, compare what comes out and its gradients."""
     import stoker
     from stoker import log
     from stoker.backends import look_up
 
-    model.eval()
-    torch.manual_seed(1)
-    with torch.no_grad():
-        expected = model(**inputs)
+    model.train(train)
     compiled = copy.deepcopy(model)
+    expected, expected_gradients = results_of(model, inputs, train)
     graphs: list[Any] = []
     run = look_up(backend)[1]
 
@@ -130,44 +152,49 @@ def judge(model: torch.nn.Module, inputs: dict[str, Any], backend: str) -> dict[
     log.clear()
     stoker.compile(compiled, backend=recording)
     started = time.perf_counter()
-    with torch.no_grad():
-        torch.manual_seed(1)
-        found = compiled(**inputs)
+    found, gradients = results_of(compiled, inputs, train)
     seconds = time.perf_counter() - started
     pairs = list(zip(flat(expected, []), flat(found, []), strict=True))
-    equal = all(torch.equal(a, b) or torch.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True) for a, b in pairs)
-    breaks = [e.reason for e in log.events("break")] + [e.reason for e in log.events("skip")]
+    equal = type(expected) is type(found) and all(close(a, b, 1e-5) for a, b in pairs)
+    equal = equal and all(close(a, b, 1e-4) for a, b in zip(expected_gradients, gradients, strict=True))
     return {
         "graphs": len(graphs),
-        "equal": bool(equal and type(expected) is type(found)),
+        "equal": equal,
         "seconds": round(seconds, 2),
-        "reasons": list(dict.fromkeys(breaks))[:3],
+        "reasons": list(dict.fromkeys(e.reason for kind in ("break", "skip", "backend") for e in log.events(kind)))[:3],
     }
 
 
-def sweep(family: str, names: list[str], build: Any, backend: str, limit_seconds: int) -> dict[str, Any]:
-    results: dict[str, Any] = {}
-    for name in names:
-        signal.signal(signal.SIGALRM, _alarm)
-        signal.alarm(limit_seconds)
-        try:
-            model, inputs = build(name)
-            model.eval()
-            with torch.no_grad():
-                model(**inputs)
-        except Exception as error:
-            results[name] = {"unbuilt": f"{type(error).__name__}: {str(error)[:100]}"}
-            continue
-        finally:
-            signal.alarm(0)
-        signal.alarm(limit_seconds)
-        try:
-            results[name] = judge(model, inputs, backend)
-        except Exception as error:
-            results[name] = {"graphs": 0, "equal": False, "reasons": [f"{type(error).__name__}: {str(error)[:300]}"]}
-        finally:
-            signal.alarm(0)
-        print(family, name, json.dumps(results[name])[:300], flush=True)
+def one(name: str, *, build: Any, backend: str, train: bool, limit_seconds: int) -> dict[str, Any]:
+    """The result of one model."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    signal.signal(signal.SIGALRM, _alarm)
+    signal.alarm(limit_seconds)
+    try:
+        model, inputs = build(name)
+        model.train(train)
+        results_of(copy.deepcopy(model), inputs, train)
+    except Exception as error:
+        return {"unbuilt": f"{type(error).__name__}: {str(error)[:100]}"}
+    finally:
+        signal.alarm(0)
+    signal.alarm(limit_seconds)
+    try:
+        return judge(model, inputs, backend, train)
+    except Exception as error:
+        return {"graphs": 0, "equal": False, "reasons": [f"{type(error).__name__}: {str(error)[:300]}"]}
+    finally:
+        signal.alarm(0)
+
+
+def sweep(names: list[str], judged: Any, jobs: int) -> dict[str, Any]:
+    """The results of many models, some at once, each in a process of its own."""
+    with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:
+        results = {}
+        for name, answer in [(name, pool.apply_async(judged, (name,))) for name in names]:
+            results[name] = answer.get()
+            print(name, json.dumps(results[name])[:300], flush=True)
     return results
 
 
@@ -175,7 +202,8 @@ def render(data: dict[str, dict[str, Any]]) -> str:
     lines = [
         "# Models",
         "",
-        'Written by `python tools/sweep_models.py`. Small configurations, random weights, inference, `backend="eager"`.',
+        "Written by `python tools/sweep_models.py`. Small configurations, random weights. A model is equal if what it returns,",
+        "and in training its gradients, are eager's but for rounding.",
         "",
     ]
     for family, results in data.items():
@@ -201,31 +229,39 @@ def _kind(result: dict[str, Any]) -> str:
     return "one graph" if result["graphs"] <= 1 and not result["reasons"] else "breaks"
 
 
+def names_of(family: str, every: int) -> tuple[list[str], Any]:
+    """The models of a family, and what builds one."""
+    if family == "transformers":
+        import transformers
+        from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
+
+        transformers.logging.set_verbosity_error()
+        return sorted(MODEL_MAPPING_NAMES), transformers_model
+    stub_torchvision()
+    import timm
+
+    return timm.list_models()[::every], timm_model
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--family", choices=["transformers", "timm"])
     parser.add_argument("--backend", default="eager")
+    parser.add_argument("--train", action="store_true", help="gradients, too")
     parser.add_argument("--limit", type=int, default=60)
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--every", type=int, default=1, help="take every n-th timm model")
     arguments = parser.parse_args()
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
     data: dict[str, Any] = json.loads(DATA.read_text()) if DATA.exists() else {}
-    if arguments.family in (None, "transformers"):
-        import transformers
-        from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES
-
-        transformers.logging.set_verbosity_error()
-        names = arguments.only or sorted(MODEL_MAPPING_NAMES)
-        found = sweep("transformers", names, transformers_model, arguments.backend, arguments.limit)
-        data["transformers"] = {**data.get("transformers", {}), **found}
-    if arguments.family in (None, "timm"):
-        stub_torchvision()
-        import timm
-
-        names = arguments.only or timm.list_models()[:: arguments.every]
-        data["timm"] = {**data.get("timm", {}), **sweep("timm", names, timm_model, arguments.backend, arguments.limit)}
+    for family in [arguments.family] if arguments.family else ["transformers", "timm"]:
+        names, build = names_of(family, arguments.every)
+        section = f"{family}, {'training' if arguments.train else 'inference'}, back end {arguments.backend}"
+        judged = functools.partial(
+            one, build=build, backend=arguments.backend, train=arguments.train, limit_seconds=arguments.limit
+        )
+        found = sweep(arguments.only or names, judged, arguments.jobs)
+        data[section] = {**data.get(section, {}), **found}
     DATA.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n")
     PAGE.write_text(render(data))
 
