@@ -62,8 +62,33 @@ def total(x: Any, y: Any, w: Any, b: Any) -> Any:
     return x.sum()
 
 
+def transpose(x: Any, y: Any, w: Any, b: Any) -> Any:
+    return x.t().contiguous()
+
+
+def transpose_each(x: Any, y: Any, w: Any, b: Any) -> Any:
+    return x.view(-1, 128, COLUMNS).transpose(1, 2).contiguous()
+
+
+def transpose_add(x: Any, y: Any, w: Any, b: Any) -> Any:
+    return x.t() + x.view(COLUMNS, -1)
+
+
+def heads_first(x: Any, y: Any, w: Any, b: Any) -> Any:
+    return x.view(-1, 64, COLUMNS // 64, 64).transpose(1, 2).contiguous()
+
+
+def channels_last(x: Any, y: Any, w: Any, b: Any) -> Any:
+    return x.view(-1, 64, 64, COLUMNS // 64).permute(0, 2, 3, 1).contiguous()
+
+
+def channels_first(x: Any, y: Any, w: Any, b: Any) -> Any:
+    return x.view(-1, 64, COLUMNS // 64, 64).permute(0, 3, 1, 2).contiguous()
+
+
 CASES: dict[Callable[..., Any], int] = {
     softmax: 2, layer_norm: 2, gelu: 2, gelu_tanh: 2, silu: 2, rms_norm: 2, rotary: 2, cross_entropy: 1, column_sum: 1, total: 1,
+    transpose: 2, transpose_each: 2, transpose_add: 3, heads_first: 2, channels_last: 2, channels_first: 2,
 }  # fmt: skip
 """Program to the number of (4096 x 1024) tensors it reads and writes."""
 

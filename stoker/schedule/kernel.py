@@ -269,7 +269,7 @@ def _canonical(draft: Draft, phases: list[Phase], kept: frozenset[str], dtypes: 
     merged: dict[Any, Expr] = {**change_outer, **change_inner}
     sizes: dict[Symbol, Symbol] = {}
     buffers: dict[str, int] = {}
-    across = [i for p in phases if p.across for _, i in p.lines]
+    across = [i for p in phases if p.across or not inner for _, i in p.lines]
     shape = shape_of(outer, inner, [with_expressions(i, lambda e: substitute(e, merged)) for i in across])
     if shape is Shape.COLUMNS and any(i.op == "indirect" for p in phases if not p.across for _, i in p.lines):
         shape = Shape.ROWS  # a computed index is a variable of one outer point, not of a strip

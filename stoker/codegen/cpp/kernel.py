@@ -1,7 +1,8 @@
 """A kernel as a C++ function.
 
-Three shapes, chosen by how memory is walked:
+The shapes, chosen by how memory is walked:
   plain    no inner loops: outer loops in parallel, the last one as vectors
+  crosswise  plain, but operands walk along different loops: two loops run in square tiles (`crosswise.py`)
   rows     inner loops walk along memory: threads take outer points, vectors run inside the reduction
   columns  the last outer loop walks along memory: threads take strips of it, vectors hold neighbouring outer points, and what
            outlives a phase is an array over the strip
@@ -18,6 +19,7 @@ import torch
 
 from stoker.codegen.cpp.ahead import AHEAD, requests
 from stoker.codegen.cpp.cost import cost
+from stoker.codegen.cpp.crosswise import emit_crosswise
 from stoker.codegen.cpp.expression import expression
 from stoker.codegen.cpp.operation import TYPES, literal, operation
 from stoker.codegen.cpp.reduction import Accumulator, accumulator
@@ -98,6 +100,8 @@ class _Emitter:
                     emit_scan(self)
                 case Shape.PLAIN:
                     self.plain()
+                case Shape.CROSSWISE:
+                    emit_crosswise(self)
                 case Shape.ROWS:
                     self.rows()
                 case Shape.COLUMNS:

@@ -8,7 +8,9 @@ from stoker.codegen.cpp.kernel import emit
 from stoker.codegen.cpp.tiles import USUAL, Tiles
 from stoker.schedule.plan import Plan
 
-HEADER = (Path(__file__).parent / "header.h").read_text()
+HEADERS = ("header.h", "tile.h")
+"""What generated sources begin with, in order."""
+HEADER = "\n".join((Path(__file__).parent / name).read_text() for name in HEADERS)
 
 
 KERNELS_PER_UNIT = 8
