@@ -1,8 +1,9 @@
-"""Fit the polynomials of stoker/codegen/cpp/header.h: weighted minimax by Lawson's iteration.
+"""Fit the polynomials of stoker/codegen/cpp/math.h.
 
     python tools/fit_math.py
 
-Prints the largest weighted error and the coefficients, lowest degree first, rounded to float.
+For float: weighted minimax by Lawson's iteration; prints the largest weighted error and the coefficients, lowest degree first,
+rounded to float. For both types (`Fits` of math.h): Chebyshev fits in many digits, highest degree first.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import mpmath as mp
 import numpy as np
 
 Function = Callable[[np.ndarray], np.ndarray]
@@ -74,7 +76,43 @@ FITS: dict[str, tuple[Function, float, float, int, Function]] = {
     "log": (log_rest, math.sqrt(0.5) - 1, math.sqrt(2) - 1, 8, lambda f: f * f),
 }
 
+
+def _rest(function: Callable[[mp.mpf], mp.mpf]) -> Callable[[mp.mpf], mp.mpf]:
+    """(f(x) / x - 1) / s with s = x^2"""
+
+    def of(s: mp.mpf) -> mp.mpf:
+        x = mp.sqrt(max(s, mp.mpf(10) ** -12))
+        return (function(x) / x - 1) / x**2
+
+    return of
+
+
+def _cos_rest(s: mp.mpf) -> mp.mpf:
+    """(cos(x) - 1 + s / 2) / s^2 with s = x^2"""
+    s = max(s, mp.mpf(10) ** -9)
+    return (mp.cos(mp.sqrt(s)) - 1 + s / 2) / s**2
+
+
+def _exp_rest(r: mp.mpf) -> mp.mpf:
+    """(e^r - 1 - r) / r^2"""
+    return (mp.expm1(r) - r) / r**2 if abs(r) > 1e-8 else mp.mpf(1) / 2 + r / 6
+
+
+LONG_FITS: dict[str, tuple[Callable[[mp.mpf], mp.mpf], float, float, tuple[int, ...]]] = {
+    "asin": (_rest(mp.asin), 0, 0.2501, (5, 12)),
+    "atan": (_rest(mp.atan), 0, math.tan(math.pi / 8) ** 2 * 1.001, (4, 10)),
+    "sin": (_rest(mp.sin), 0, (math.pi / 4) ** 2 * 1.001, (3, 6)),
+    "cos": (_cos_rest, 0, (math.pi / 4) ** 2 * 1.001, (2, 6)),
+    "exp": (_exp_rest, -HALF, HALF, (9,)),
+}
+"""Function, interval, degrees."""
+
 if __name__ == "__main__":
+    mp.mp.dps = 40
+    for name, (function, low, high, degrees) in LONG_FITS.items():
+        for degree in degrees:
+            terms, off = mp.chebyfit(function, [mp.mpf(low), mp.mpf(high)], degree + 1, error=True)
+            print(f"{name}, degree {degree}: error {mp.nstr(off, 3)}, {[float(c) for c in terms]}")
     for name, fit in FITS.items():
         found, error = minimax(*fit)
         print(f"{name}: error {error:.3g}, {[float(np.float32(c)) for c in found]}")

@@ -106,3 +106,41 @@ def _runs(function: Callable[..., Any], a: torch.Tensor, b: torch.Tensor) -> boo
 def test_numbers_in_half_precision_are_rounded_as_eager_does(dtype: torch.dtype, scalar: Any, program: Any) -> None:
     x = torch.randn(4096, generator=torch.Generator().manual_seed(0)).to(dtype)
     torch.testing.assert_close(stoker.compile(program)(x, scalar), program(x, scalar), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_functions_are_near_to_eager(dtype: torch.dtype) -> None:
+    """Vector versions, also of functions that the compiler would like to join; tests/unit/codegen/test_math.py has every value."""
+    x = torch.cat([torch.linspace(-20, 20, 1001), torch.tensor([1e6, -1e12, float("inf"), float("nan"), -0.0])]).to(
+        dtype
+    )
+    names = [
+        "sin",
+        "cos",
+        "tan",
+        "atan",
+        "exp",
+        "exp2",
+        "log2",
+        "log10",
+        "log1p",
+        "expm1",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asin",
+        "acos",
+        "asinh",
+        "erf",
+        "erfc",
+    ]
+    functions = [lambda a, b, n=n: getattr(torch, n)(a) for n in names]
+    functions += [
+        lambda a, b: a.sin() * b + a.cos(),
+        torch.atan2,
+        lambda a, b: a.abs().pow(b),
+        lambda a, b: a.abs().pow(1.5),
+    ]
+    for found, function in zip(compiled(functions, x, x.flip(0))(x, x.flip(0)), functions, strict=True):
+        few = 4 * torch.finfo(dtype).eps
+        torch.testing.assert_close(found, function(x, x.flip(0)), rtol=few, atol=few, equal_nan=True)
