@@ -42,8 +42,8 @@ def fastest(plan: Plan, layouts: Mapping[str, Layout], builds: Sequence[Sequence
 
 def _best(step: Run, layouts: Mapping[str, Layout], addresses: Sequence[int]) -> int:
     """Rounds are interleaved, so that a change of the machine's speed meets all builds."""
-    memory = [_filled(layouts[buffer]) for buffer in step.buffers]
-    pointers = (ctypes.c_void_p * len(memory))(*(m.data_ptr() for m in memory))
+    memory = {buffer: _filled(layouts[buffer]) for buffer in step.buffers}
+    pointers = (ctypes.c_void_p * len(step.buffers))(*(memory[b].data_ptr() for b in step.buffers))
     kernels = [ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(address) for address in addresses]
     shortest = [float("inf")] * len(kernels)
     for _ in range(ROUNDS):

@@ -51,6 +51,9 @@ class Kernel:
     scratch: tuple[torch.dtype, ...]
     sizes: int
     """How many size arguments it takes: n0, n1, ..."""
+    shared: frozenset[int] = frozenset()
+    """Arguments that may be the memory of another one, too. An element there is read only by the iteration that writes it, and
+    before it does: each iteration must run once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,8 @@ In:  the steps of a plan, without memory.
 Out: the steps with allocations and frees, and an arena: one block of memory in which temporaries have offsets decided here.
 
 Outputs come from torch's allocator, because they outlive the call; so do results that a library call allocates itself. A
-library operator that can write into given memory is asked to, so that its result may live in the arena.
+library operator that can write into given memory is asked to, so that its result may live in the arena. A result that is
+written over a buffer that dies there (`stoker.schedule.overwrite`) is that buffer: they have one name here.
 
 Requirement, held by tests/unit/schedule/test_memory.py: two buffers that are alive at the same step never overlap.
 """
@@ -17,9 +18,10 @@ from dataclasses import dataclass, replace
 import torch
 
 from stoker.loop.layout import Layout, is_dense
-from stoker.loop.node import tensors_in
+from stoker.loop.node import Extern, Node, tensors_in
 from stoker.loop.view import Stored
 from stoker.schedule.kernel import Kernel
+from stoker.schedule.overwrite import Lives, overwrite
 from stoker.schedule.step import Allocate, Free, Library, Run, Step
 from stoker.shape.expr import Expr, constant
 
@@ -49,38 +51,56 @@ class Life:
     size_bytes: Expr
 
 
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Steps with memory, the kernels they call, and which results were written over which buffers."""
+
+    steps: tuple[Step, ...]
+    kernels: tuple[Kernel, ...]
+    arena: Arena
+    over: tuple[tuple[str, str], ...]
+
+
 def place(
     steps: Sequence[Step], kernels: Sequence[Kernel], layouts: dict[str, Layout], outside: set[str], outputs: set[str]
-) -> tuple[tuple[Step, ...], Arena]:
+) -> Placed:
     """Decide where each buffer lives."""
     shared = _shared(steps)
-    steps = [_given_memory(s, layouts, outputs, shared) for s in steps]
-    uses = [_uses(s, kernels) for s in steps]
+    steps = [_given_memory(s, layouts, shared) for s in steps]
+    changed = overwrite(steps, kernels, layouts, _lives(steps, shared), outside, outputs)
+    steps, kernels = changed.steps, changed.kernels
+    lives = _lives(steps, shared)
+    own = {r for s in steps if isinstance(s, Library) for r in s.results if r is not None}
+    apart = outside | outputs | own | lives.sharing
+    temporary = [Life(n, f, lives.last[n], _bytes(layouts[n])) for n, f in lives.first.items() if n not in apart]
+    arena = _arranged(temporary, layouts)
+    inside = {life.buffer for life in temporary}
+    made = _with_allocations(steps, lives, layouts, outside | own | inside, outside | outputs | inside)
+    made += [Allocate(n, layouts[n]) for n in sorted(outputs) if n not in lives.first and n not in outside]
+    return Placed(tuple(made), kernels, arena, changed.over)
+
+
+def _lives(steps: Sequence[Step], shared: dict[str, set[str]]) -> Lives:
+    """When each buffer is used. A buffer that another shares lives as long as that one."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}
-    for position, (reads, writes) in enumerate(uses):
-        for name in (*reads, *writes):
+    for position, step in enumerate(steps):
+        for name in _uses(step):
             first.setdefault(name, position)
             for base in shared.get(name, {name}):
                 last[base] = position
-    own = {r for s in steps if isinstance(s, Library) for r in s.results if r is not None}
-    based = {b for bases in shared.values() for b in bases}
-    temporary = [n for n in first if n not in outside | outputs | own | based]
-    lives = [Life(n, first[n], last[n], _bytes(layouts[n])) for n in temporary]
-    arena = _arranged(lives, layouts)
-    return _with_allocations(steps, uses, first, last, layouts, outside, outputs, own, set(temporary)), arena
+    return Lives(first, last, {b for bases in shared.values() for b in bases})
 
 
-def _uses(step: Step, kernels: Sequence[Kernel]) -> tuple[list[str], list[str]]:
-    """The buffers a step reads, and those it writes."""
+def _uses(step: Step) -> list[str]:
+    """The buffers a step reads and writes."""
     match step:
         case Run():
-            written = kernels[step.kernel].written
-            return list(step.buffers), [b for n, b in enumerate(step.buffers) if n in written]
+            return list(step.buffers)
         case Library():
             read = [t.buffer for t in tensors_in((step.arguments, [v for _, v in step.keywords]))]
-            return read, [r for r in step.results if r is not None]
-    return [], []
+            return read + [r for r in step.results if r is not None]
+    return []
 
 
 def _shared(steps: Sequence[Step]) -> dict[str, set[str]]:
@@ -94,7 +114,7 @@ def _shared(steps: Sequence[Step]) -> dict[str, set[str]]:
     return shared
 
 
-def _given_memory(step: Step, layouts: dict[str, Layout], outputs: set[str], shared: dict[str, set[str]]) -> Step:
+def _given_memory(step: Step, layouts: dict[str, Layout], shared: dict[str, set[str]]) -> Step:
     """A library call that writes into memory of the plan, where the operator can."""
     if not isinstance(step, Library) or step.operator not in _WRITING or step.several:
         return step
@@ -107,6 +127,12 @@ def _given_memory(step: Step, layouts: dict[str, Layout], outputs: set[str], sha
     target = Stored(name, layout.dtype, layout.device, layout.sizes, layout.strides)
     keywords = (*step.keywords, ("out", target))
     return replace(step, operator=_WRITING[step.operator], keywords=keywords, results=(), layouts=())
+
+
+def made_by_library(nodes: Sequence[Node]) -> set[str]:
+    """Buffers that library calls allocate themselves."""
+    calls = [n for n in nodes if isinstance(n, Extern) and n.operator not in _WRITING]
+    return {name for call in calls for name in call.writes if name is not None}
 
 
 def _bytes(layout: Layout) -> Expr:
@@ -146,27 +172,20 @@ def _arranged(lives: list[Life], layouts: dict[str, Layout]) -> Arena:
 
 
 def _with_allocations(
-    steps: Sequence[Step],
-    uses: Sequence[tuple[list[str], list[str]]],
-    first: dict[str, int],
-    last: dict[str, int],
-    layouts: dict[str, Layout],
-    outside: set[str],
-    outputs: set[str],
-    own: set[str],
-    temporary: set[str],
-) -> tuple[Step, ...]:
-    """Allocate what is neither in the arena nor made by a library call; free library results after their last use."""
+    steps: Sequence[Step], lives: Lives, layouts: dict[str, Layout], present: set[str], staying: set[str]
+) -> list[Step]:
+    """Allocate buffers that are not `present` before their first use; free those that are not `staying` after their last."""
+    born: dict[int, list[str]] = {}
     dying: dict[int, list[str]] = {}
-    for name, position in last.items():
-        if name not in outside | outputs | temporary:
+    for name, position in lives.first.items():
+        if name not in present:
+            born.setdefault(position, []).append(name)
+    for name, position in lives.last.items():
+        if name not in staying:
             dying.setdefault(position, []).append(name)
     result: list[Step] = []
     for position, step in enumerate(steps):
-        for name in dict.fromkeys((*uses[position][0], *uses[position][1])):
-            if first[name] == position and name not in outside | own | temporary:
-                result.append(Allocate(name, layouts[name]))
+        result += [Allocate(name, layouts[name]) for name in born.get(position, ())]
         result.append(step)
         result += [Free(name) for name in dying.get(position, ())]
-    result += [Allocate(name, layouts[name]) for name in sorted(outputs) if name not in first and name not in outside]
-    return tuple(result)
+    return result

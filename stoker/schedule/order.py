@@ -1,50 +1,205 @@
 """The order in which groups run.
 
-Any order that respects dependencies is right. The original order is near what eager does, and keeps memory low: a group runs at
-the place of its last member, once all it depends on has run.
+Any order that respects dependencies is right. A few are tried, and the one that needs the least memory at its peak is kept;
+the program's own order wins unless another is clearly better, because it is near what eager does.
+
+    program   a group runs at the place of its last member, once all it depends on has run
+    early     a group runs at the place of its first member, once all it depends on has run
+    late      a group runs just before the first that needs it
+    greedy    among the groups that are ready, the one that frees most, less what it makes
+
+Requirements, held by tests/unit/schedule/test_order.py:
+  1. A group runs after those it depends on; random numbers are drawn in the order of the program.
+  2. The estimated peak of the order kept is at most that of the program's own.
 """
 
 from __future__ import annotations
 
-from stoker.loop.node import Extern
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from stoker.loop.node import Extern, reads, tensors_in
 from stoker.schedule.draft import Draft
-from stoker.schedule.score import Groups
+from stoker.schedule.score import Groups, estimate_bytes
+
+CLEARLY = 0.98
+"""Another order than the program's must have a peak of at most this share of its peak."""
 
 
-def order(groups: Groups) -> list[Draft | Extern]:
-    """Groups, each after those it depends on; among those ready, the one that stands first in the program."""
-    done: list[Draft | Extern] = []
-    finished: set[int] = set()
+@dataclass(frozen=True, slots=True)
+class Ordered:
+    """Groups in the order they run. Peaks are estimates in bytes, of what the groups make and someone still needs: the most in
+    the arena at once, which is there for the whole call, and the most outside of it at once."""
 
-    def visit(number: int) -> None:
+    items: tuple[Draft | Extern, ...]
+    name: str
+    peak_bytes: int
+    program_peak_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What flows between groups."""
+
+    before: dict[int, set[int]]
+    """For each group, those it waits for; groups stand in the order of their last members."""
+    after: dict[int, set[int]]
+    made: dict[int, tuple[str, ...]]
+    """For each group, the buffers it makes that someone else needs."""
+    read: dict[int, tuple[str, ...]]
+    """For each group, the buffers of other groups that it reads and that may die."""
+    readers: dict[str, set[int]]
+    bytes_of: dict[str, int]
+    apart: set[str]
+    """Buffers outside the arena."""
+
+
+def order(groups: Groups, apart: set[str]) -> Ordered:
+    """The best of a few orders; `apart` are the buffers that will not be in the arena."""
+    flow = flow_of(groups, apart)
+    own = _by_key(flow, flow.before)
+    tried = {
+        "program": own,
+        "early": _by_key(flow, sorted(flow.before, key=lambda n: _positions(groups, n)[0])),
+        "late": _by_key(flow, [n for n in flow.before if not flow.after[n]]),
+        "greedy": _greedy(flow),
+    }
+    peaks = {name: peak_bytes(flow, sequence) for name, sequence in tried.items()}
+    best = min(peaks, key=peaks.__getitem__)
+    if peaks[best] > CLEARLY * peaks["program"]:
+        best = "program"
+    return Ordered(tuple(groups.drafts[n] for n in tried[best]), best, peaks[best], peaks["program"])
+
+
+def flow_of(groups: Groups, apart: set[str]) -> Flow:
+    """Which group waits for which, and what memory that means."""
+    program = groups.program
+    numbers = sorted(groups.drafts, key=lambda n: _positions(groups, n)[-1])
+    before: dict[int, set[int]] = {n: set() for n in numbers}
+    read: dict[int, dict[str, None]] = {n: {} for n in numbers}
+    writers: dict[str, list[int]] = {}
+    drawn: int | None = None
+    for position, node in enumerate(program.nodes):
+        group = groups.group_of[position]
+        for name in reads(node):
+            found = writers.get(name, ())
+            before[group].update(found)
+            if found:
+                read[group][name] = None
+        if isinstance(node, Extern) and node.random:
+            before[group].update(() if drawn is None else (drawn,))
+            drawn = group
+        for written in node.writes:
+            if written is not None:
+                writers.setdefault(written, []).append(group)
+    return _flow(groups, before, read, writers, apart)
+
+
+def _flow(
+    groups: Groups,
+    before: dict[int, set[int]],
+    read: dict[int, dict[str, None]],
+    writers: dict[str, list[int]],
+    apart: set[str],
+) -> Flow:
+    """The other direction, and sizes. A buffer that one group writes and reads alone is not counted."""
+    after: dict[int, set[int]] = {n: set() for n in before}
+    for number, earlier in before.items():
+        earlier.discard(number)
+        for other in earlier:
+            after[other].add(number)
+    staying = {t.buffer for t in tensors_in(groups.program.outputs)}
+    readers: dict[str, set[int]] = {}
+    for number, names in read.items():
+        for name in names:
+            readers.setdefault(name, set()).add(number)
+    made: dict[int, list[str]] = {n: [] for n in before}
+    bytes_of: dict[str, int] = {}
+    for name, (maker, *_) in writers.items():
+        if name in staying or readers.get(name, set()) - {maker}:
+            bytes_of[name] = estimate_bytes(groups.program, name)
+            made[maker].append(name)
+    dying = {n: tuple(name for name in names if name in bytes_of and name not in staying) for n, names in read.items()}
+    return Flow(before, after, {n: tuple(m) for n, m in made.items()}, dying, readers, bytes_of, apart)
+
+
+def peak_bytes(flow: Flow, sequence: Sequence[int]) -> int:
+    """The most in the arena at once, and the most outside of it. What a group reads lives while it runs."""
+    left = {name: len(readers) for name, readers in flow.readers.items()}
+    present, highest = [0, 0], [0, 0]
+    for number in sequence:
+        for name in flow.made[number]:
+            present[name in flow.apart] += flow.bytes_of[name]
+        highest = [max(a, b) for a, b in zip(highest, present)]
+        for name in flow.read[number]:
+            left[name] -= 1
+            if not left[name]:
+                present[name in flow.apart] -= flow.bytes_of[name]
+    return sum(highest)
+
+
+def _by_key(flow: Flow, numbers: Iterable[int]) -> list[int]:
+    """Groups as they come, each after those it depends on."""
+    rank = {n: place for place, n in enumerate(flow.before)}
+    done: dict[int, None] = {}
+    for number in numbers:
         stack = [number]
         while stack:
             top = stack[-1]
-            if top in finished:
-                stack.pop()
-                continue
-            waiting = [n for n in _bits(groups.before[top]) if n not in finished]
+            waiting = [n for n in flow.before[top] if n not in done] if top not in done else []
             if waiting:
-                stack.extend(sorted(waiting, reverse=True))
+                stack.extend(sorted(waiting, key=rank.__getitem__, reverse=True))
                 continue
-            finished.add(top)
-            done.append(groups.drafts[top])
+            done[top] = None
             stack.pop()
+    return list(done)
 
-    for number in sorted(groups.drafts, key=lambda n: _last_position(groups, n)):
-        visit(number)
+
+@dataclass(slots=True)
+class _Ready:
+    """The groups that may run, best first. An entry whose gain is out of date is passed over."""
+
+    heap: list[tuple[int, int, int]] = field(default_factory=list)
+    gains: dict[int, int] = field(default_factory=dict)
+
+
+def _greedy(flow: Flow) -> list[int]:
+    """Run what frees most, less what it makes; the program's order decides among equals."""
+    rank = {n: place for place, n in enumerate(flow.before)}
+    waiting = {n: len(earlier) for n, earlier in flow.before.items()}
+    readers = {name: set(found) for name, found in flow.readers.items()}
+    ready = _Ready()
+
+    def offer(number: int) -> None:
+        freed = sum(flow.bytes_of[name] for name in flow.read[number] if len(readers[name]) == 1)
+        ready.gains[number] = freed - sum(flow.bytes_of[name] for name in flow.made[number])
+        heapq.heappush(ready.heap, (-ready.gains[number], rank[number], number))
+
+    for number, count in waiting.items():
+        if not count:
+            offer(number)
+    done: list[int] = []
+    while ready.heap:
+        negative, _, number = heapq.heappop(ready.heap)
+        if ready.gains.get(number) != -negative:
+            continue
+        del ready.gains[number]
+        done.append(number)
+        for name in flow.read[number]:
+            readers[name].discard(number)
+            if len(readers[name]) == 1:
+                (last,) = readers[name]
+                if last in ready.gains:
+                    offer(last)
+        for follower in flow.after[number]:
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                offer(follower)
     return done
 
 
-def _last_position(groups: Groups, number: int) -> int:
+def _positions(groups: Groups, number: int) -> tuple[int, int]:
+    """Where a group's first and last members stand in the program."""
     item = groups.drafts[number]
-    return max(item.positions) if isinstance(item, Draft) else number
-
-
-def _bits(mask: int) -> list[int]:
-    found = []
-    while mask:
-        low = mask & -mask
-        found.append(low.bit_length() - 1)
-        mask ^= low
-    return found
+    return (min(item.positions), max(item.positions)) if isinstance(item, Draft) else (number, number)

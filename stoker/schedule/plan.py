@@ -16,7 +16,7 @@ from stoker.loop.node import Extern, Program, Source, reads, tensors_in
 from stoker.loop.text import argument_text
 from stoker.schedule.draft import Draft
 from stoker.schedule.kernel import Kernel, build, kernel_text
-from stoker.schedule.memory import Arena, place
+from stoker.schedule.memory import Arena, made_by_library, place
 from stoker.schedule.order import order
 from stoker.schedule.score import Groups, group
 from stoker.schedule.step import Library, Run, Step, step_text
@@ -38,18 +38,23 @@ class Plan:
     """For each kernel, the operators it stands for."""
     refusals: tuple[tuple[str, str, str], ...] = ()
     """Kernels that were not joined: the operators of both, and why."""
+    over: tuple[tuple[str, str], ...] = ()
+    """Results that were written over buffers, and these: both are one buffer in the steps."""
+    order: tuple[str, int, int] = ("program", 0, 0)
+    """The order chosen, the bytes it is estimated to need at its peak, and those of the program's own order."""
 
 
 def make_plan(program: Program) -> Plan:
     """Group, order, and write down the steps."""
     groups = group(program)
-    sequence = order(groups)
+    outputs = {t.buffer for t in tensors_in(program.outputs)}
+    ordered = order(groups, outputs | made_by_library(program.nodes))
     wanted = _needed_later(program, groups)
     steps: list[Step] = []
     kernels: dict[Kernel, int] = {}
     origins: list[tuple[str, ...]] = []
     dtypes = {name: layout.dtype for name, layout in program.layouts.items()}
-    for item in sequence:
+    for item in ordered.items:
         if isinstance(item, Extern):
             steps.append(_library(item, program))
             continue
@@ -61,18 +66,19 @@ def make_plan(program: Program) -> Plan:
             origins.append(call.origins)
         steps.append(Run(kernels[call.kernel], call.buffers, call.sizes))
     outside = {n for n in program.inputs if n} | set(program.constants)
-    outputs = {t.buffer for t in tensors_in(program.outputs)}
-    placed, arena = place(steps, tuple(kernels), program.layouts, outside, outputs)
+    placed = place(steps, tuple(kernels), program.layouts, outside, outputs)
     return Plan(
         tuple(program.inputs),
         tuple(program.constants.items()),
         tuple(program.symbols.items()),
-        tuple(kernels),
-        placed,
+        placed.kernels,
+        placed.steps,
         tuple(program.outputs),
-        arena,
+        placed.arena,
         tuple(origins),
         _refusals(groups),
+        placed.over,
+        (ordered.name, ordered.peak_bytes, ordered.program_peak_bytes),
     )
 
 
@@ -117,5 +123,6 @@ def plan_text(plan: Plan) -> str:
         lines.append(step_text(step))
     for name, offset, _ in plan.arena.offsets:
         lines.append(f"{name} lies at byte {offset} of the arena")
+    lines += [f"{result} was written over {below}" for result, below in plan.over]
     lines.append("return " + ", ".join(argument_text(o) for o in plan.outputs))
     return "\n".join(lines)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from stoker.schedule.plan import Plan
 from stoker.schedule.step import Library, Run
+from stoker.shape.expr import text
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,8 @@ class Summary:
     calls: tuple[tuple[str, int, str], ...]
     """(operator, how often, why it is not a kernel)"""
     refusals: tuple[tuple[str, str, str], ...]
+    memory: tuple[str, ...] = ()
+    """What was decided about memory, in words."""
 
     @classmethod
     def of(cls, plan: Plan, declined: Sequence[tuple[str, str]]) -> Summary:
@@ -28,6 +31,7 @@ class Summary:
             tuple((origins, runs[number]) for number, origins in enumerate(plan.origins)),
             tuple((name, count, reasons.get(_packet(name), "")) for name, count in calls.items()),
             plan.refusals,
+            _memory(plan),
         )
 
     @property
@@ -44,8 +48,21 @@ class Summary:
         """The report, a line each."""
         found = [f"kernel, {runs}x: {', '.join(map(_short, origins))}" for origins, runs in self.kernels]
         found += [f"library, {count}x: {_short(name)}{f' ({why})' if why else ''}" for name, count, why in self.calls]
+        found += [f"memory: {words}" for words in self.memory]
         found += [f"not fused: {_words(a)} and {_words(b)}: {why}" for a, b, why in self.refusals]
         return found
+
+
+def _memory(plan: Plan) -> tuple[str, ...]:
+    found = []
+    if plan.arena.offsets:
+        found.append(f"{len(plan.arena.offsets)} temporaries in an arena of {text(plan.arena.size_bytes)} bytes")
+    if plan.over:
+        found.append(f"{len(plan.over)} results written over buffers that die there")
+    name, peak, own = plan.order
+    if name != "program":
+        found.append(f"order {name!r}: about {peak:,} bytes at the peak, {own:,} in the program's order")
+    return tuple(found)
 
 
 def _name(step: Library) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,9 +10,11 @@ import torch
 from torch.nn.functional import gelu, pad
 
 import stoker
+from stoker.codegen.cpp.kernel import emit
 from stoker.pipeline import Record
 from stoker.schedule.tile import Shape
 from tests.stages.conftest import Agree
+from tests.unit.schedule.plans import planned
 
 DTYPES = [
     torch.float32,
@@ -93,3 +96,11 @@ def test_sizes_that_change() -> None:
         for found, wanted in zip(compiled(x, y), (x.transpose(1, 2) + y, x.permute(2, 0, 1).contiguous())):
             torch.testing.assert_close(found, wanted, rtol=0, atol=0)
             assert found.stride() == wanted.stride()
+
+
+def test_nothing_moves_over_shared_memory_early() -> None:
+    """A value that is only moved is written first, unless its target is memory that the kernel also reads."""
+    plan = planned(lambda x: (x.t().contiguous(),), torch.randn(100, 200))
+    (kernel,) = plan.kernels
+    assert "transpose_away(a0" in emit("k", kernel)
+    assert "transpose_away(a0" not in emit("k", replace(kernel, shared=kernel.written))

@@ -36,3 +36,14 @@ def test_a_library_call_says_why() -> None:
     explanation = stoker.explain(lambda x: torch.linalg.qr(x)[0] + 1, torch.randn(4, 4))
     (summary,) = explanation.compiled
     assert ("aten.linalg_qr.default", 1, "it has no lowering") in summary.calls
+
+
+def test_memory_is_told() -> None:
+    with torch.no_grad():
+        explanation = stoker.explain(lambda x: torch.relu(x @ x) @ x, torch.randn(8, 8))
+    (summary,) = explanation.compiled
+    assert summary.memory == (
+        "1 temporaries in an arena of 256 bytes",
+        "1 results written over buffers that die there",
+    )
+    assert "memory: 1 temporaries" in str(explanation)

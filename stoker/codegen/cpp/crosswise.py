@@ -69,7 +69,8 @@ def _sorted(kernel: Kernel) -> _Tiled:
         if i.op == "load" and tiled.crosses(i) and len(users[number]) == 1:
             (user,) = users[number]
             if instructions[user].op == "store" and _walks(instructions[user], loop, last):
-                moved[number] = user
+                if int(instructions[user].data[0][1:]) not in kernel.shared:  # others may read there before it
+                    moved[number] = user
     taken = {*moved, *moved.values()}
     moves = tuple((instructions[a], instructions[b]) for a, b in moved.items())
     return replace(tiled, moves=moves, lines=tuple(line for line in phase.lines if line[0] not in taken))

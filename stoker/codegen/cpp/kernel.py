@@ -90,7 +90,8 @@ class _Emitter:
             for position, dtype in enumerate(self.kernel.arguments):
                 const = "" if position in self.kernel.written else "const "
                 kind = f"{const}{TYPES[dtype]}*"
-                out.line(f"{kind} __restrict a{position} = static_cast<{kind}>(arguments[{position}]);")
+                alone = "" if position in self.kernel.shared else "__restrict "
+                out.line(f"{kind} {alone}a{position} = static_cast<{kind}>(arguments[{position}]);")
             for position in range(self.kernel.sizes):
                 out.line(f"const int64_t n{position} = sizes[{position}];")
             match self.kernel.shape:
