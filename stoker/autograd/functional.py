@@ -21,7 +21,7 @@ from stoker.autograd.alias import equal_sizes
 from stoker.autograd.inverse import View
 from stoker.fake import FakeTensor
 from stoker.fake.foreign import tensors_in
-from stoker.fake.meta import Meta
+from stoker.fake.meta import Meta, is_dense, memory_order
 from stoker.fake.write import functional_form
 
 if TYPE_CHECKING:
@@ -133,9 +133,12 @@ def run_on_copies(func: Any, written: tuple[int, ...], *args: Any, **kwargs: Any
 
 
 def _copy(value: Any) -> Any:
+    """A copy that lies in memory as the original does, gaps included."""
     if isinstance(value, (list, tuple)):
         return [_copy(v) for v in value]
-    return aten.clone.default(value)
+    return aten.empty_strided.default(
+        value.size(), value.stride(), dtype=value.dtype, layout=value.layout, device=value.device
+    ).copy_(value)
 
 
 def _by_copies(
@@ -206,6 +209,41 @@ def _alike(a: FakeTensor, b: FakeTensor) -> bool:
     if a.meta.dtype is not b.meta.dtype or a.meta.device != b.meta.device:
         return False
     return equal_sizes(a.meta.sizes, b.meta.sizes) and equal_sizes(a.meta.strides, b.meta.strides)
+
+
+@_rewrites(
+    "bernoulli_.float",
+    "uniform_.default",
+    "exponential_.default",
+    "geometric_.default",
+    "cauchy_.default",
+    "log_normal_.default",
+    "random_.default",
+    "random_.to",
+    "random_.from",
+)
+def _drawn(trace: Trace, func: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+    """Numbers are drawn in the order in which the target lies in memory, functional forms may draw in that of dimensions."""
+    target = trace.to_fakes(target)
+    order = memory_order(target.meta.sizes, target.meta.strides)
+    if order == tuple(range(len(order))):
+        return call(trace, func, (target, *args), kwargs)
+    refuse_overlap(func, (target,), {})
+    fresh = trace.call(aten.new_empty.default, (target, [target.meta.sizes[d] for d in order]), {})
+    drawn = trace.call(functional_form(func), (fresh, *args), kwargs)
+    back = trace.call(aten.permute.default, (drawn, [order.index(d) for d in range(len(order))]), {})
+    write(trace, target, trace.read(back))
+    return trace.mode.propagate(func, (target, *args), kwargs)
+
+
+@_rewrites("normal_.default")
+def _drawn_normal(trace: Trace, func: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+    """On the CPU, other numbers are drawn for tensors with gaps: it must run on such a tensor."""
+    target = trace.to_fakes(target)
+    if is_dense(target.meta.sizes, target.meta.strides):
+        return call(trace, func, (target, *args), kwargs)
+    refuse_overlap(func, (target,), {})
+    return _by_copies(trace, func, (target, *args), kwargs, [target])
 
 
 @_rewrites("native_batch_norm.default")

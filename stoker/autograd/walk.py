@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch.fx import Node
@@ -35,8 +36,12 @@ def descendants(nodes: Iterable[Node]) -> set[Node]:
 
 def is_random(node: Node) -> bool:
     """Does it draw random numbers? Then it runs exactly once, also if nobody reads the result."""
-    target = node.args[0] if node.args and isinstance(node.args[0], torch._ops.OpOverload) else node.target
-    return isinstance(target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in target.tags
+    return draws(node.args[0] if node.args and isinstance(node.args[0], torch._ops.OpOverload) else node.target)
+
+
+def draws(operator: Any) -> bool:
+    """Does an operator draw from a generator?"""
+    return isinstance(operator, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in operator.tags
 
 
 def has_effect(node: Node) -> bool:

@@ -239,6 +239,11 @@ def _broadcast_strides(shape: tuple[Size, ...], sizes: tuple[Size, ...], strides
     return padded
 
 
+def memory_order(sizes: tuple[Size, ...], strides: tuple[Size, ...]) -> tuple[int, ...]:
+    """Dimensions from the slowest in memory to the fastest."""
+    return _sorted_dimensions(sizes, [list(strides)])[::-1]
+
+
 def _sorted_dimensions(shape: tuple[Size, ...], aligned: list[list[Size]]) -> tuple[int, ...]:
     """Dimensions from the fastest to the slowest; an insertion sort, because the order is only partial."""
     order = list(range(len(shape) - 1, -1, -1))

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from stoker.autograd.walk import draws
 from stoker.loop.body import Recorder
 from stoker.loop.handler import ops, using
 from stoker.loop.index import Dimension, Dimensions, ranges_of, simplify
@@ -19,7 +20,6 @@ from stoker.loop.layout import Layout, Sizes, contiguous, is_dense
 from stoker.loop.node import Extern, Loops, Program
 from stoker.loop.view import Computed, Index, Stored, Tensor, cost_of, reads_of
 from stoker.lower.registry import Result
-from stoker.passes.dedupe import is_random
 from stoker.shape.expr import constant, symbol
 
 SUPPORTED = frozenset(
@@ -194,7 +194,7 @@ class Builder:
 
 def _may_draw(operator: Any) -> bool:
     """Does a call draw random numbers? A function that is not an operator might."""
-    return is_random(operator) or not isinstance(operator, torch._ops.OpOverload)
+    return draws(operator) or not isinstance(operator, torch._ops.OpOverload)
 
 
 def _loop_index(dimensions: Dimensions) -> Index:

@@ -176,11 +176,18 @@ class _Lowering:
         else:
             builder.program.declined.append((builder.origin, "it has no lowering"))
         if target is run_on_copies:
-            return builder.call(target, arguments, keywords, out)
+            return builder.call(target, [self._as_in_eager(a) for a in arguments], keywords, out)
         if not isinstance(target, torch._ops.OpOverload):
             raise CannotLower(f"{target} is not an ATen operator")
         shares = any(r.alias_info is not None for r in target._schema.returns)
         return builder.call(target, arguments, keywords, out, aliases=shares)
+
+    def _as_in_eager(self, value: Any) -> Any:
+        """An argument of an operator that we know nothing of: it may depend on how a tensor lies in memory."""
+        gaps = isinstance(value, Computed) and not is_dense(value.sizes, value.strides)
+        return (
+            self._with_strides(value, Result(value.dtype, value.device, value.sizes, value.strides)) if gaps else value
+        )
 
     def settle(self, node: GraphNode, value: Any) -> Any:
         """Store what is too costly to compute at each use, or too large."""

@@ -7,15 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch.fx import Graph, Node
 
-_RANDOM = torch.Tag.nondeterministic_seeded
-
-
-def is_random(target: Any) -> bool:
-    """Does an operator draw from a generator?"""
-    return _RANDOM in getattr(target, "tags", ())
+from stoker.autograd.walk import is_random
 
 
 def dedupe(graph: Graph) -> dict[Node, Node]:
@@ -23,7 +17,7 @@ def dedupe(graph: Graph) -> dict[Node, Node]:
     same: dict[Node, Node] = {}
     first: dict[Any, Node] = {}
     for node in graph.nodes:
-        if node.op == "call_function" and not is_random(node.target):
+        if node.op == "call_function" and not is_random(node):
             key = (node.target, _key(node.args, same), _key(node.kwargs, same))
             found = first.setdefault(key, node)
             if found is not node:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from torch.fx import Graph, Node
 
-from stoker.passes.dedupe import is_random
+from stoker.autograd.walk import is_random
 
 
 def prune(graph: Graph) -> frozenset[Node]:
     """The nodes to keep; inputs are kept always."""
     needed: set[Node] = {n for n in graph.nodes if n.op == "placeholder"}
-    pending = [n for n in graph.nodes if n.op == "output" or is_random(n.target)]
+    pending = [n for n in graph.nodes if n.op == "output" or is_random(n)]
     while pending:
         node = pending.pop()
         if node not in needed:
