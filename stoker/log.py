@@ -16,7 +16,7 @@ logger = logging.getLogger("stoker")
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened. `kind`: captured, break, skip, recompile, limit, backend, compiled."""
+    """One thing that happened. `kind`: captured, break, skip, recompile, limit, backend, improved, compiled."""
 
     kind: str
     subject: str

@@ -38,6 +38,8 @@ from stoker.passes.attention import fuse_attention
 from stoker.passes.fold import fold
 from stoker.passes.freeze import freeze, is_view, preparer
 from stoker.passes.pack import PACKS, pack
+from stoker.passes.precompute import precompute
+from stoker.passes.simplify import simplify
 from stoker.runtime.build import NoCompiler, compiler, cores, load_all
 from stoker.runtime.tune import choose_linear
 from stoker.schedule.plan import Plan, make_plan
@@ -90,6 +92,7 @@ def decompositions() -> Any:
 def _compile_inference(module: GraphModule, fakes: list[Any], *, weights: frozenset[str], options: Options) -> Compiled:
     """Compile an inference graph. What weights alone determine, and is worth it, is kept between calls."""
     compile_rest = functools.partial(compile_graph, inference=True, options=options)
+    improve(module)
     whole = copy.deepcopy(module.graph)
     if options.freezing:
         fold(module, weights)
@@ -106,6 +109,20 @@ def _compile_inference(module: GraphModule, fakes: list[Any], *, weights: frozen
     )
 
 
+def improve(module: GraphModule) -> None:
+    """The passes for every graph, in place; an event says what they did."""
+    held = simplify(module.graph)
+    if count := precompute(module):
+        held["it depends on no input"] = count
+    if held:
+        words = ", ".join(f"{reason} ({count})" for reason, count in held.items())
+        log.record(log.Event("improved", f"{held.total()} operators are gone", _location(module), words, dict(held)))
+
+
+def _location(module: GraphModule) -> str:
+    return str(module.meta.get("location", "?"))
+
+
 def compile_graph(
     graph_module: GraphModule,
     fake_inputs: list[Any],
@@ -119,13 +136,15 @@ def compile_graph(
     try:
         return _compiled(graph_module, record, options or Options(), inference=inference)
     except (CannotLower, NoCompiler) as reason:
-        location = str(graph_module.meta.get("location", "?"))
-        log.record(log.Event("backend", "a graph runs through ATen", location, str(reason)), level=logging.WARNING)
+        words = ("backend", "a graph runs through ATen", _location(graph_module), str(reason))
+        log.record(log.Event(*words), level=logging.WARNING)
         return graph_module.forward  # type: ignore[no-any-return]
 
 
 def _compiled(graph_module: GraphModule, record: Record, options: Options, *, inference: bool) -> Compiled:
     compiler()
+    with record.stage("passes"):
+        improve(graph_module)
     with record.stage("lower"):
         program = lower_graph(graph_module, inference=inference, wide=options.precision == "fused")
         record.products["program"] = program
@@ -141,7 +160,7 @@ def _compiled(graph_module: GraphModule, record: Record, options: Options, *, in
         record.products["chosen"] = chosen
         kernels = [builds[build][number] for number, build in enumerate(chosen)]
     made = Summary.of(plan, program.declined)
-    log.record(log.Event("compiled", made.headline, str(graph_module.meta.get("location", "?")), data=made))
+    log.record(log.Event("compiled", made.headline, _location(graph_module), data=made))
     record.products["host"] = host_program(plan, kernels)
     with record.stage("encode"):
         return executor(plan, program.layouts, [_address(k) for k in kernels])  # type: ignore[no-any-return]

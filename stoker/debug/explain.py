@@ -56,9 +56,8 @@ class Explanation:
         for summary in self.compiled:
             lines.append(f"compiled: {summary.headline}")
             lines += [f"  {text}" for text in summary.lines()]
-        told = [
-            e for e in self.happened if e.kind in ("skip", "recompile", "limit", "defect", "backend", "as captured")
-        ]
+        kinds = ("improved", "skip", "recompile", "limit", "defect", "backend", "as captured")
+        told = [e for e in self.happened if e.kind in kinds]
         lines += [f"{e.kind}: {e.subject} ({e.location}): {e.reason}" for e in told]
         return "\n".join(lines)
 

@@ -1,15 +1,21 @@
 """Which nodes of a graph compute the same?
 
-A graph is functional, so a call is known by its operator and arguments; calls that draw random numbers are all different.
+A graph is functional, so a call is known by its operator and arguments; calls that draw random numbers are all different. Sums and
+products are the same in either order, unless the order decides how the result lies in memory.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch.fx import Graph, Node
 
 from stoker.autograd.walk import is_random
+from stoker.passes.simplify import alike
+
+aten = torch.ops.aten
+_EITHER_WAY = frozenset({aten.add.Tensor, aten.mul.Tensor, aten.eq.Tensor, aten.ne.Tensor})
 
 
 def dedupe(graph: Graph) -> dict[Node, Node]:
@@ -18,8 +24,11 @@ def dedupe(graph: Graph) -> dict[Node, Node]:
     first: dict[Any, Node] = {}
     for node in graph.nodes:
         if node.op == "call_function" and not is_random(node):
-            key = (node.target, _key(node.args, same), _key(node.kwargs, same))
-            found = first.setdefault(key, node)
+            args, kwargs = _key(node.args, same), _key(node.kwargs, same)
+            found = first.setdefault((node.target, args, kwargs), node)
+            if found is node and node.target in _EITHER_WAY and not node.kwargs and len(args) == 2:
+                turned = first.get((node.target, args[::-1], kwargs), node)
+                found = turned if alike(turned, node) else node
             if found is not node:
                 same[node] = found
     return same
