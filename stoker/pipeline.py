@@ -13,7 +13,7 @@ import functools
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,7 +34,7 @@ from stoker.lower.driver import CannotLower, lower_graph
 from stoker.lower.extern import LIBRARY
 from stoker.lower.registry import LOWERINGS
 from stoker.options import Options
-from stoker.passes.attention import fuse_attention
+from stoker.passes.attention import INFERENCE_BYTES, TRAINING_BYTES, fuse_attention
 from stoker.passes.fold import fold
 from stoker.passes.freeze import freeze, is_view, preparer
 from stoker.passes.pack import PACKS, pack
@@ -69,15 +69,18 @@ def compile_captured(graph_module: GraphModule, example_inputs: list[Any], optio
     backward = forward
     if not torch.is_grad_enabled():
         weights = frozenset(n.name for n in graph_module.graph.nodes if n.meta.get("is_weight"))
-        graph_module = fuse_attention(graph_module)
         forward = functools.partial(_compile_inference, weights=weights, options=options)
+    fused = fuse_attention(graph_module, TRAINING_BYTES if torch.is_grad_enabled() else INFERENCE_BYTES)
+    if fused is not graph_module:
+        _tell(graph_module, {"attention is one operator": len(graph_module.graph.nodes) - len(fused.graph.nodes)})
     return aot(
-        graph_module,
+        fused,
         example_inputs,
         forward_compiler=forward,
         backward_compiler=backward,
         decompositions=decompositions(),
         memory_budget=options.memory_budget,
+        captured=graph_module,
     )
 
 
@@ -95,7 +98,7 @@ def _compile_inference(module: GraphModule, fakes: list[Any], *, weights: frozen
     improve(module)
     whole = copy.deepcopy(module.graph)
     if options.freezing:
-        fold(module, weights)
+        _tell(module, {"it is part of a convolution": fold(module, weights)})
     pack(module, weights, functools.partial(choose_linear, thorough=options.autotune))
     worth = (lambda node: not is_view(node)) if options.freezing else (lambda node: node.target in PACKS)
     frozen = freeze(module, weights, worth)
@@ -114,9 +117,14 @@ def improve(module: GraphModule) -> None:
     held = simplify(module.graph)
     if count := precompute(module):
         held["it depends on no input"] = count
-    if held:
-        words = ", ".join(f"{reason} ({count})" for reason, count in held.items())
-        log.record(log.Event("improved", f"{held.total()} operators are gone", _location(module), words, dict(held)))
+    _tell(module, held)
+
+
+def _tell(module: GraphModule, gone: Mapping[str, int]) -> None:
+    """An event that says how many operators a pass has taken out of a graph, and why."""
+    if total := sum(gone.values()):
+        words = ", ".join(f"{reason} ({count})" for reason, count in gone.items() if count)
+        log.record(log.Event("improved", f"{total} operators are gone", _location(module), words, dict(gone)))
 
 
 def _location(module: GraphModule) -> str:

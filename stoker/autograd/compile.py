@@ -6,7 +6,7 @@ Out: a callable with the captured program's own inputs and outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +42,7 @@ def aot(
     memory_budget: float = 1.0,
     draws_as_eager: bool = True,
     gradients_as_given: bool = False,
+    captured: Callable[..., Any] | None = None,
 ) -> Callable[..., tuple[Any, ...]]:
     """Compile a captured program for training, or for inference when nothing in it requires a gradient.
 
@@ -49,6 +50,7 @@ def aot(
     run the captured program again, and are refused where that would draw other numbers than the first call did.
     Gradients that lie in memory otherwise than traced are copied; with `gradients_as_given` the backward is traced, and
     compiled, once more for them. That needs a backward compiler whose callables are boxed.
+    Where the graph is no longer the program as captured, that is given as `captured`: gradients of gradients are its.
     """
     how = _How(
         forward_compiler,
@@ -57,6 +59,7 @@ def aot(
         decompositions,
         draws_as_eager,
         gradients_as_given,
+        {} if captured is None else {graph_module: captured},
     )
     try:
         call, written = _compile(graph_module, example_inputs, how)
@@ -79,6 +82,8 @@ class _How:
     decompositions: Decompositions | None
     draws_as_eager: bool
     gradients_as_given: bool
+    captured: Mapping[GraphModule, Callable[..., Any]]
+    """For graphs that are not the program as captured: that program."""
 
     def compile(self, graph_module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
         return _compile(graph_module, example_inputs, self)[0]
@@ -109,7 +114,8 @@ def _compile(
     if as_given:
         world = (graph_module, inputs.anew(), how.decompositions)
         backward = ByLayout(*world, joint, parts, compile_backward, backward)
-    training = Training(joint, parts, graph_module, _random_devices(joint), how.draws_as_eager)
+    captured = how.captured.get(graph_module, graph_module)
+    training = Training(joint, parts, captured, _random_devices(joint), how.draws_as_eager)
     return training_call(training, forward, backward, as_given=as_given), written
 
 

@@ -94,13 +94,12 @@ def captured(program: Callable[..., Any]) -> torch.fx.GraphModule:
 @pytest.mark.parametrize("program", FOUND, ids=lambda p: p.__name__)
 def test_found(program: Callable[..., Any]) -> None:
     module = captured(program)
-    fused = fuse_attention(module)
+    fused = fuse_attention(module, 0)
     targets = [n.target for n in fused.graph.nodes]
     assert F.scaled_dot_product_attention in targets
     assert not any(str(getattr(t, "__name__", t)) == "softmax" for t in targets)
     assert F.scaled_dot_product_attention not in [n.target for n in module.graph.nodes]
-    with torch.no_grad():
-        expected, result = program(Q, K, V), stoker.compile(program)(Q, K, V)
+    expected, result = program(Q, K, V), fused(Q, K, V)[0]
     torch.testing.assert_close(result, expected)
     assert result.stride() == expected.stride()
 
@@ -108,15 +107,90 @@ def test_found(program: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("program", LEFT, ids=lambda p: p.__name__)
 def test_left_alone(program: Callable[..., Any]) -> None:
     module = captured(program)
-    assert fuse_attention(module) is module
+    assert fuse_attention(module, 0) is module
     if program is not drops:
         with torch.no_grad():
             torch.testing.assert_close(stoker.compile(program)(Q, K, V), program(Q, K, V))
 
 
-def test_gradients_keep_their_gradients() -> None:
-    q = Q.clone().requires_grad_()
-    (first,) = torch.autograd.grad(stoker.compile(scaled)(q, K, V).square().sum(), q, create_graph=True)
-    (expected,) = torch.autograd.grad(scaled(q, K, V).square().sum(), q, create_graph=True)
-    torch.testing.assert_close(first, expected)
-    torch.testing.assert_close(*(torch.autograd.grad(g.sum(), q)[0] for g in (first, expected)))
+def timm_block(x: Any, weight: Any, bias: Any, dropout: float = 0.0) -> Any:
+    """Attention of an image model, as timm writes it."""
+    batch, tokens, width = x.shape
+    qkv = F.linear(x, weight, bias).reshape(batch, tokens, 3, 2, width // 2).permute(2, 0, 3, 1, 4)
+    q, k, v = qkv.unbind(0)
+    attention = ((q * (width // 2) ** -0.5) @ k.transpose(-2, -1)).softmax(dim=-1)
+    attention = F.dropout(attention, dropout, training=True)
+    return (attention @ v).transpose(1, 2).reshape(batch, tokens, width)
+
+
+def language_block(x: Any, weight: Any, bias: Any) -> Any:
+    """Attention of a language model, as transformers writes it: heads in groups, a mask of numbers, weights in float32."""
+    batch, tokens, width = x.shape
+    q, k, v = F.linear(x, weight, bias).view(batch, tokens, 3, 2, width // 2).transpose(1, 3).unbind(2)
+    k, v = (
+        t[:, :1, None].expand(batch, 1, 2, tokens, width // 2).reshape(batch, 2, tokens, width // 2) for t in (k, v)
+    )
+    seen = torch.arange(tokens)[:, None] >= torch.arange(tokens)
+    mask = torch.where(seen, 0.0, torch.finfo(x.dtype).min)[None, None]
+    scores = torch.matmul(q, k.transpose(2, 3)) * (width // 2) ** -0.5 + mask
+    weights = F.softmax(scores, dim=-1, dtype=torch.float32).to(q.dtype)
+    weights = F.dropout(weights, p=0.0, training=True)
+    return torch.matmul(weights, v).transpose(1, 2).contiguous().view(batch, tokens, width)
+
+
+def trained(function: Callable[..., Any], inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    given = [x.clone().requires_grad_() for x in inputs]
+    torch.manual_seed(3)
+    out = function(*given)
+    (out * torch.linspace(-1, 1, out.numel()).view(out.shape)).sum().backward()
+    return [out.detach(), *(x.grad for x in given)]  # type: ignore[misc]
+
+
+def calls(explanation: Any) -> set[str]:
+    return {name for summary in explanation.compiled for name, *_ in summary.calls}
+
+
+FLASH = "aten._scaled_dot_product_flash_attention_for_cpu"
+
+
+@pytest.mark.parametrize("tokens", [40, 520])
+@pytest.mark.parametrize("block", [timm_block, language_block])
+def test_training(block: Callable[..., Any], tokens: int) -> None:
+    """Long sequences are fused, with gradients; short ones are not."""
+    inputs = [torch.randn(1, tokens, 16), torch.randn(48, 16) / 4, torch.randn(48)]
+    stoker.reset()
+    told = stoker.explain(block, inputs[0].requires_grad_(), *inputs[1:])
+    assert any(name.startswith(FLASH) for name in calls(told)) == (tokens == 520)
+    assert ("attention is one operator" in str(told)) == (tokens == 520)
+    inputs[0] = inputs[0].detach()
+    for mine, eager in zip(trained(stoker.compile(block), inputs), trained(block, inputs), strict=True):
+        torch.testing.assert_close(mine, eager, rtol=1e-4, atol=1e-4)
+
+
+def test_dropout_draws_what_eager_draws() -> None:
+    inputs = [torch.randn(1, 520, 16), torch.randn(48, 16) / 4, torch.randn(48)]
+    program = lambda *given: timm_block(*given, dropout=0.3)  # noqa: E731
+    for mine, eager in zip(trained(stoker.compile(program), inputs), trained(program, inputs), strict=True):
+        torch.testing.assert_close(mine, eager, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("tokens", [40, 200])
+def test_inference(tokens: int) -> None:
+    q, k, v = (torch.randn(1, 2, tokens, 16) for _ in range(3))
+    with torch.no_grad():
+        stoker.reset()
+        told = calls(stoker.explain(scaled, q, k, v))
+        assert any(name.startswith(FLASH) for name in told) == (tokens == 200)
+        torch.testing.assert_close(stoker.compile(scaled)(q, k, v), scaled(q, k, v))
+
+
+@pytest.mark.parametrize("tokens", [8, 520])
+def test_gradients_keep_their_gradients(tokens: int) -> None:
+    """Fused or not: a second gradient is that of the program as captured."""
+    q, k = (torch.randn(1, 1, tokens, 4) for _ in range(2))
+    q.requires_grad_()
+    (first,) = torch.autograd.grad(stoker.compile(scaled)(q, k, k).square().sum(), q, create_graph=True)
+    (expected,) = torch.autograd.grad(scaled(q, k, k).square().sum(), q, create_graph=True)
+    torch.testing.assert_close(first, expected, rtol=1e-4, atol=1e-4)
+    seconds = [torch.autograd.grad(g.sum(), q)[0] for g in (first, expected)]
+    torch.testing.assert_close(*seconds, rtol=1e-4, atol=1e-4)
