@@ -165,6 +165,8 @@ class _Lowering:
         builder.origin = target.__name__ if target is run_on_copies else str(target)
         builder.operands = torch.fx.node.map_arg(node.args, lambda n: n.meta["val"])
         builder.used_in_loops = all(user.target in LOWERINGS for user in node.users)
+        read = {user.args[1] for user in node.users if user.target is operator.getitem and user.users}
+        builder.unread = frozenset(range(len(out))) - read if isinstance(out, list) else frozenset()
         function = LOWERINGS.get(target)
         if function is not None and out is not None:
             try:

@@ -1,84 +1,107 @@
-"""Pooling: windows over images. Small windows are written out element by element, so that they vectorize along the image (or along
-its channels, where those are fastest) and fuse with what stands before and behind; others are library calls."""
+"""Pooling: windows over images of one, two or three dimensions.
+
+Small windows are written out element by element, so that they vectorize along the image (or along its channels, where those are
+fastest) and fuse with what stands before and behind. The elements of large ones are a reduction, and so are those of windows of
+different sizes along channels, where a condition holds for all or none. Gradients gather: an element of the image reads the windows
+that hold it; where that measured slower than ATen's kernels it is declined.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from stoker.loop.handler import ops
+from stoker.loop.layout import contiguous
 from stoker.loop.view import Computed, Index, Tensor
+from stoker.lower.axis import Adaptive, Axis, Sliding
 from stoker.lower.builder import Builder
 from stoker.lower.conv import channels_last, is_channels_last
-from stoker.lower.move import all_of, at_least, less
+from stoker.lower.move import all_of
 from stoker.lower.operand import compute_dtype, number, require_supported
 from stoker.lower.registry import Decline, Result, find, lower
-from stoker.shape.expr import Expr, constant, maximum, minimum
+from stoker.shape.expr import Expr, constant
 
-LARGEST_WINDOW = 16
+LARGEST_WINDOW = 25
 """Elements of a window that are written out."""
 LARGEST_BODY = 80
 """Additions in a window beyond which what is pooled is stored first."""
 
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """One window per element of the result, over the last two dimensions."""
-
-    size: tuple[int, int]
-    stride: tuple[int, int]
-    padding: tuple[int, int] = (0, 0)
-    dilation: tuple[int, int] = (1, 1)
-
-    def start(self, at: Index) -> tuple[Expr, Expr]:
-        """Its first row and column, which may lie in the padding."""
-        h, w = (i * s - p for i, s, p in zip(at[-2:], self.stride, self.padding))
-        return h, w
-
-    def places(self, at: Index, image: tuple[Expr, Expr], always_inside: bool) -> Iterator[tuple[Index, Any]]:
-        """The index of each element, and the condition that it lies in the image (None if it always does)."""
-        start = self.start(at)
-        for offsets in itertools.product(*map(range, self.size)):
-            place = tuple(s + o * d for s, o, d in zip(start, offsets, self.dilation))
-            if always_inside:
-                yield (*at[:-2], *place), None
-                continue
-            tests = [at_least(i, constant(0)) for i, p in zip(place, self.padding) if p]
-            tests += [less(i, size) for i, size in zip(place, image)]
-            yield (*at[:-2], *place), all_of(tests)
-
-    def inside(self, image: tuple[Expr, Expr], out: tuple[Expr, Expr]) -> bool:
-        """Do all windows lie within the image?"""
-        if any(self.padding) or any(s.value is None for s in (*image, *out)):
-            return False
-        reach = ((o.value - 1) * s + (k - 1) * d for o, s, k, d in zip(out, self.stride, self.size, self.dilation))  # type: ignore[operator]
-        return all(r < s.value for r, s in zip(reach, image))  # type: ignore[operator]
+Axes = Sequence[Axis]
 
 
 def _filled(given: Any, defaults: list[Any]) -> list[Any]:
     return [*given, *defaults[len(given) :]]
 
 
-def _pair(value: Any, default: tuple[int, int] | None = None) -> tuple[int, int]:
+def _each(value: Any, rank: int, default: list[int] | None = None) -> list[int]:
+    """A number for each dimension of the image."""
     given = [value] if isinstance(value, int) else list(value)
     if not given and default is not None:
         return default
     if not all(isinstance(v, int) for v in given):
         raise Decline("the window's size depends on symbols")
-    return (given[0], given[-1])
+    return given * rank if len(given) == 1 else given
 
 
-def _pooled(builder: Builder, x: Tensor, window: Window) -> Tensor:
-    elements = window.size[0] * window.size[1]
-    if elements > LARGEST_WINDOW:
-        raise Decline("a large window")
-    if isinstance(x, Computed) and x.cost * elements > LARGEST_BODY:
-        return builder.store(x)
-    return x
+def _sliding(
+    image: Sequence[Expr], out: Sequence[Expr], kernel: Any, stride: Any, padding: Any, dilation: Any = 1
+) -> list[Sliding]:
+    rank = len(image)
+    size = _each(kernel, rank)
+    numbers = (size, _each(stride, rank, size), _each(padding, rank), _each(dilation, rank))
+    return [Sliding(*given) for given in zip(image, out, *numbers)]
+
+
+def _adaptive(image: Sequence[Expr], out: Sequence[Expr]) -> list[Adaptive]:
+    if any(not s.value for s in (*image, *out)):
+        raise Decline("the sizes of windows depend on symbols")
+    return [Adaptive(i.value, o.value) for i, o in zip(image, out)]  # type: ignore[arg-type]
+
+
+def _rank(builder: Builder) -> int:
+    """Dimensions of the image, by the operator's name."""
+    return next(int(d) for d in "123" if f"{d}d" in builder.origin)
+
+
+def _elements(axes: Axes) -> int:
+    return math.prod(axis.most for axis in axes)
+
+
+def _values(x: Tensor, axes: Axes, at: Index, otherwise: float | None) -> Iterator[tuple[Index, Any]]:
+    """The elements of a window, where they lie and what they are: `otherwise` outside of the image, or the nearest inside if that
+    is None."""
+    lead, windows = at[: len(at) - len(axes)], at[len(at) - len(axes) :]
+    for numbers in itertools.product(*(range(axis.most) for axis in axes)):
+        offsets = tuple(map(constant, numbers))
+        if otherwise is None:
+            place = (*lead, *(axis.nearest(w, o) for axis, w, o in zip(axes, windows, offsets)))
+            yield place, x.at(place)
+        else:
+            place, tests = _place(axes, lead, windows, offsets)
+            yield place, _read(x, place, tests, otherwise)
+
+
+def _place(axes: Axes, lead: Index, windows: Index, offsets: Index) -> tuple[Index, list[Any]]:
+    found = [axis.element(w, o) for axis, w, o in zip(axes, windows, offsets)]
+    return (*lead, *(place for place, _ in found)), [test for _, tests in found for test in tests]
+
+
+def _read(x: Tensor, place: Index, tests: list[Any], otherwise: Any) -> Any:
+    if not tests:
+        return x.at(place)
+    return ops.masked(all_of(tests), lambda: x.at(place), number(otherwise, x.dtype))
+
+
+def _at_hand(builder: Builder, x: Tensor, elements: int) -> Tensor:
+    """What is pooled, stored if computing it for each window would cost too much."""
+    costly = isinstance(x, Computed) and x.cost * elements > LARGEST_BODY
+    return builder.store(x) if costly or elements > LARGEST_WINDOW else x
 
 
 def _laid(builder: Builder, out: Result, x: Tensor) -> Result:
@@ -86,107 +109,248 @@ def _laid(builder: Builder, out: Result, x: Tensor) -> Result:
     return replace(out, strides=channels_last(out.sizes)) if builder.free_layout and is_channels_last(x) else out
 
 
-def _library(builder: Builder, out: Any, x: Tensor, rest: Any, options: Any) -> Any:
+def _library(builder: Builder, out: Any, x: Tensor, rest: Any, options: Any, reason: str) -> Any:
     """A library call that keeps the order of its input."""
     if not builder.free_layout or not is_channels_last(x):
-        raise Decline("a library call")
+        raise Decline(reason)
     name = builder.origin.removeprefix("aten.")
     keep = [replace(r, strides=channels_last(r.sizes)) for r in (out if isinstance(out, list) else [out])]
     return builder.call(find(name), (x, *rest), options, keep if isinstance(out, list) else keep[0])
 
 
-@lower("avg_pool2d.default")
-def avg_pool(
-    builder: Builder, out: Result, x: Tensor, kernel: Any, stride: Any = (), *rest: Any, **options: Any
-) -> Any:
-    padding, ceil, include, divisor = _filled(rest, [0, False, True, None])
-    size = _pair(kernel)
-    window = Window(size, _pair(stride, size), _pair(padding))
-    if options or ceil or not out.dtype.is_floating_point or size[0] * size[1] > LARGEST_WINDOW:
-        return _library(builder, out, x, (kernel, stride, *rest), options)
-    require_supported(out.dtype)
-    x = _pooled(builder, x, window)
-    image, dtype = (x.sizes[-2], x.sizes[-1]), compute_dtype(out.dtype)
-    always = window.inside(image, (out.sizes[-2], out.sizes[-1]))
-    whole = divisor if divisor is not None else size[0] * size[1]
-    counted = divisor is None and not include and any(window.padding)
+def _totals(builder: Builder, out: Result, x: Tensor, axes: Axes) -> Computed:
+    """The sums of windows, in the type computed with."""
+    wide = replace(_laid(builder, out, x), dtype=compute_dtype(out.dtype))
+    uneven = not all(axis.even for axis in axes)
+    if _elements(axes) > LARGEST_WINDOW or (uneven and is_channels_last(x)):
+        sums = _reduced(builder, wide, x, axes, "sum", 0)
+        return builder.compute(wide, sums.at, [sums])
 
     def element(at: Index) -> Any:
         total = None
-        for place, condition in window.places(at, image, always):
-            value = ops.to_dtype(_read(x, place, condition, 0), dtype)
+        for _, value in _values(x, axes, at, 0):
+            value = ops.to_dtype(value, wide.dtype)
             total = value if total is None else ops.add(total, value)
-        count = _inside_count(window, at, image) if counted else whole
-        return ops.to_dtype(ops.div(total, number(count, dtype)), out.dtype)
+        return total
 
-    return builder.compute(_laid(builder, out, x), element, [x], cost=4 * size[0] * size[1])
-
-
-def _read(x: Tensor, place: Index, condition: Any, otherwise: Any) -> Any:
-    if condition is None:
-        return x.at(place)
-    return ops.masked(condition, lambda: x.at(place), number(otherwise, x.dtype))
+    return builder.compute(wide, element, [x], cost=4 * _elements(axes))
 
 
-def _inside_count(window: Window, at: Index, image: tuple[Expr, Expr]) -> Expr:
-    total = constant(1)
-    for start, size, end in zip(window.start(at), window.size, image):
-        total = total * (minimum(start + size, end) - maximum(start, constant(0)))
-    return total
+def _reduced(builder: Builder, out: Result, x: Tensor, axes: Axes, kind: str, otherwise: Any) -> Tensor:
+    """A large window as a reduction of its elements."""
+    rank = len(axes)
+
+    def element(outer: Index, inner: Index) -> Any:
+        place, tests = _place(axes, outer[:-rank], outer[-rank:], inner)
+        return ops.to_dtype(_read(x, place, tests, otherwise), out.dtype)
+
+    over = tuple(constant(axis.most) for axis in axes)
+    return builder.reduce(out, out.sizes, out.strides, over, kind, element)
 
 
-@lower("max_pool2d_with_indices.default")
+@lower("avg_pool2d.default", "avg_pool3d.default")
+def avg_pool(
+    builder: Builder, out: Result, x: Tensor, kernel: Any, stride: Any = (), *rest: Any, **options: Any
+) -> Any:
+    padding, _, include, divisor = _filled(rest, [0, False, True, None])
+    rank = _rank(builder)
+    if options or not out.dtype.is_floating_point:
+        return _library(builder, out, x, (kernel, stride, *rest), options, "means of whole numbers")
+    if rank == 3 and compute_dtype(out.dtype) is not out.dtype:
+        raise Decline("eager has no half precision here: the library raises the right error")
+    require_supported(out.dtype)
+    axes = _sliding(x.sizes[-rank:], out.sizes[-rank:], kernel, stride, padding)
+    x = _at_hand(builder, x, _elements(axes))
+    totals = _totals(builder, out, x, axes)
+
+    def element(at: Index) -> Any:
+        count = _divisor(axes, at, divisor, include)
+        return ops.to_dtype(ops.div(totals.at(at), number(count, totals.dtype)), out.dtype)
+
+    return builder.compute(_laid(builder, out, x), element, [totals], cost=4)
+
+
+def _divisor(axes: Sequence[Sliding], window: Index, divisor: Any, include: bool) -> Any:
+    """What the sum of a window is divided by."""
+    if divisor is not None:
+        return divisor
+    return math.prod(axis.count(w, padded=include) for axis, w in zip(axes, window[-len(axes) :]))  # type: ignore[arg-type]
+
+
+@lower("_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default")
+def adaptive_avg_pool(builder: Builder, out: Result, x: Tensor, size: Any) -> Any:
+    rank = _rank(builder)
+    if not out.dtype.is_floating_point:
+        return _library(builder, out, x, (size,), {}, "means of whole numbers")
+    require_supported(out.dtype)
+    axes = _adaptive(x.sizes[-rank:], out.sizes[-rank:])
+    x = _at_hand(builder, x, _elements(axes))
+    totals = _totals(builder, out, x, axes)
+
+    def element(at: Index) -> Any:
+        mean = totals.at(at)
+        for axis, window in zip(axes, at[-rank:]):
+            mean = ops.div(mean, number(axis.count(window), totals.dtype))
+        return ops.to_dtype(mean, out.dtype)
+
+    return builder.compute(_laid(builder, out, x), element, [totals], cost=4 * rank)
+
+
+@lower("max_pool2d_with_indices.default", "max_pool3d_with_indices.default")
 def max_pool(
     builder: Builder, out: list[Result], x: Tensor, kernel: Any, stride: Any = (), *rest: Any, **options: Any
 ) -> Any:
     padding, dilation, _ = _filled(rest, [0, 1, False])
-    size = _pair(kernel)
-    window = Window(size, _pair(stride, size), _pair(padding), _pair(dilation))
-    spread = any(d != 1 for d in window.dilation) and any(window.padding)
-    if options or spread or not x.dtype.is_floating_point or size[0] * size[1] > LARGEST_WINDOW:
-        return _library(builder, out, x, (kernel, stride, *rest), options)
+    rank = _rank(builder)
+    axes = _sliding(x.sizes[-rank:], out[0].sizes[-rank:], kernel, stride, padding, dilation)
+    spread = any(axis.dilation != 1 for axis in axes) and any(axis.padding for axis in axes)
+    if options or spread or not x.dtype.is_floating_point:
+        return _library(
+            builder, out, x, (kernel, stride, *rest), options, "a window spread over padding, or of integers"
+        )
+    return _largest(builder, out, x, axes, lambda: (kernel, stride, *rest))
+
+
+@lower("adaptive_max_pool2d.default", "adaptive_max_pool3d.default")
+def adaptive_max_pool(builder: Builder, out: list[Result], x: Tensor, size: Any) -> Any:
+    rank = _rank(builder)
+    if not x.dtype.is_floating_point:
+        raise Decline("maxima of whole numbers")
+    return _largest(builder, out, x, _adaptive(x.sizes[-rank:], out[0].sizes[-rank:]), lambda: (size,))
+
+
+def _largest(
+    builder: Builder, out: list[Result], x: Tensor, axes: Axes, arguments: Callable[[], tuple[Any, ...]]
+) -> Any:
+    """The largest elements of windows, and where they lie in their image."""
     require_supported(x.dtype)
-    x = _pooled(builder, x, window)
-    image = (x.sizes[-2], x.sizes[-1])
-    always = window.inside(image, (out[0].sizes[-2], out[0].sizes[-1]))
+    dtype, elements = compute_dtype(x.dtype), _elements(axes)
+    if elements > LARGEST_WINDOW:
+        if 1 not in builder.unread:
+            return _library(builder, out, x, arguments(), {}, "the places of the largest elements of large windows")
+        x = builder.store(x)
+        if not is_channels_last(x):
+            return [_one_by_one(builder, out[0], x, axes), None]
+        result = _laid(builder, out[0], x)
+        top = _reduced(builder, replace(result, dtype=dtype), x, axes, "max", float("-inf"))
+        return [builder.compute(result, lambda at: ops.to_dtype(top.at(at), result.dtype), [top]), None]
+    x = _at_hand(builder, x, elements)
+    image = x.sizes[len(x.sizes) - len(axes) :]
+    nearest = is_channels_last(x)  # an element that is met twice is met in the same order
 
     def best(at: Index) -> tuple[Any, Any]:
-        """The largest value, and where it lies in its image: the first of equals, the last that is no number."""
-        dtype = compute_dtype(x.dtype)
-        first = tuple(maximum(s, constant(0)) for s in window.start(at))
-        top, where = number(float("-inf"), dtype), ops.index(first[0] * image[1] + first[1], torch.int64)
-        for place, condition in window.places(at, image, always):
-            value = ops.to_dtype(_read(x, place, condition, float("-inf")), dtype)
+        """The largest value and its place: the first of equals, the last that is no number."""
+        first = [axis.first(w) for axis, w in zip(axes, at[len(at) - len(axes) :])]
+        top, where = number(float("-inf"), dtype), ops.index(position(first, image), torch.int64)
+        for place, value in _values(x, axes, at, None if nearest else float("-inf")):
+            value = ops.to_dtype(value, dtype)
             newer = ops.bitwise_or(ops.gt(value, top), ops.isnan(value))
             top = ops.where(newer, value, top)
-            where = ops.where(newer, ops.index(place[-2] * image[1] + place[-1], torch.int64), where)
+            where = ops.where(newer, ops.index(position(place[-len(axes) :], image), torch.int64), where)
         return top, where
 
-    cost = 6 * size[0] * size[1]
+    laid = [_laid(builder, result, x) for result in out]
     return [
-        builder.compute(_laid(builder, out[0], x), lambda at: ops.to_dtype(best(at)[0], out[0].dtype), [x], cost),
-        builder.compute(_laid(builder, out[1], x), lambda at: best(at)[1], [x], cost),
+        builder.compute(laid[0], lambda at: ops.to_dtype(best(at)[0], out[0].dtype), [x], 6 * elements),
+        builder.compute(laid[1], lambda at: best(at)[1], [x], 6 * elements),
     ]
 
 
-@lower("_adaptive_avg_pool2d.default")
-def adaptive_avg_pool(builder: Builder, out: Result, x: Tensor, size: Any) -> Any:
-    """Where the image is a multiple of the result, the windows are equal and do not overlap."""
-    sizes = [(i.value, o.value) for i, o in zip(x.sizes[-2:], out.sizes[-2:])]
-    if any(not i or not o or i % o for i, o in sizes) or not out.dtype.is_floating_point:
-        return _library(builder, out, x, (size,), {})
-    window = Window(*((sizes[0][0] // sizes[0][1], sizes[1][0] // sizes[1][1]),) * 2)  # type: ignore[operator, arg-type]
-    if window.size[0] * window.size[1] > LARGEST_WINDOW:
-        return _library(builder, out, x, (size,), {})
-    x = _pooled(builder, x, window)
-    dtype = compute_dtype(out.dtype)
+def _one_by_one(builder: Builder, out: Result, x: Tensor, axes: Axes) -> Tensor:
+    """The largest elements of large windows: along the last dimension, then of those along the one before, ..."""
+    for d in reversed(range(len(axes))):
+        dim = len(x.sizes) - len(axes) + d
+        sizes = (*x.sizes[:dim], out.sizes[dim], *x.sizes[dim + 1 :])
+        between = out if d == 0 else replace(out, sizes=sizes, strides=contiguous(sizes))
+        x = builder.store(_largest_along(builder, between, x, axes[d], dim))
+    return x
+
+
+def _largest_along(builder: Builder, out: Result, x: Tensor, axis: Axis, dim: int) -> Tensor:
+    dtype = compute_dtype(x.dtype)
 
     def element(at: Index) -> Any:
-        total = None
-        for place, _ in window.places(at, (x.sizes[-2], x.sizes[-1]), always_inside=True):
-            value = ops.to_dtype(x.at(place), dtype)
-            total = value if total is None else ops.add(total, value)
-        mean = ops.div(ops.div(total, number(window.size[0], dtype)), number(window.size[1], dtype))
-        return ops.to_dtype(mean, out.dtype)
+        top = None
+        for offset in map(constant, range(axis.most)):
+            place, tests = axis.element(at[dim], offset)
+            value = ops.to_dtype(_read(x, (*at[:dim], place, *at[dim + 1 :]), tests, float("-inf")), dtype)
+            top = value if top is None else ops.maximum(top, value)
+        return ops.to_dtype(top, out.dtype)
 
-    return builder.compute(_laid(builder, out, x), element, [x], cost=2 * window.size[0] * window.size[1])
+    return builder.compute(out, element, [x], cost=2 * axis.most)
+
+
+def position(place: Sequence[Expr], sizes: Sequence[Expr]) -> Expr:
+    """The number of an element in its image."""
+    found = constant(0)
+    for i, size in zip(place, sizes):
+        found = found * size + i
+    return found
+
+
+def gathered(axes: Axes, at: Index, read: Callable[[Index], Any], nothing: Any) -> Any:
+    """The sum of what an element of the image gets from each window that holds it."""
+    lead, image = at[: len(at) - len(axes)], at[len(at) - len(axes) :]
+    total = None
+    for numbers in itertools.product(*(range(axis.most_holding) for axis in axes)):
+        found = [axis.holding(i, n) for axis, i, n in zip(axes, image, numbers)]
+        window = (*lead, *(w for w, _ in found))
+        tests = [test for _, several in found for test in several]
+        value = ops.masked(all_of(tests), lambda w=window: read(w), nothing) if tests else read(window)
+        total = value if total is None else ops.add(total, value)
+    return total
+
+
+def few_holding(axes: Axes) -> int:
+    """How many windows hold an element, if that is few enough to write out."""
+    count = math.prod(axis.most_holding for axis in axes)
+    if count > LARGEST_WINDOW:
+        raise Decline("windows that overlap much")
+    return count
+
+
+def _gradient(builder: Builder, out: Result, gradient: Tensor, axes: Axes, read: Callable[[Index], Any]) -> Computed:
+    """A gradient by gathering; `read` is what one window gives, in the type computed with."""
+    dtype, count = compute_dtype(out.dtype), few_holding(axes)
+
+    def element(at: Index) -> Any:
+        return ops.to_dtype(gathered(axes, at, read, number(0, dtype)), out.dtype)
+
+    return builder.compute(out, element, [gradient], cost=5 * count)
+
+
+@lower("avg_pool2d_backward.default", "avg_pool3d_backward.default")
+def avg_pool_backward(
+    builder: Builder, out: Result, gradient: Tensor, x: Tensor, kernel: Any, stride: Any = (), *rest: Any
+) -> Any:
+    padding, _, include, divisor = _filled(rest, [0, False, True, None])
+    rank = _rank(builder)
+    require_supported(out.dtype)
+    axes = _sliding(x.sizes[-rank:], gradient.sizes[-rank:], kernel, stride, padding)
+    if is_channels_last(x) and any(axis.most_holding > 1 for axis in axes):
+        raise Decline("windows that overlap, channels fastest: ATen's kernel is faster")
+    given, dtype = builder.store(gradient), compute_dtype(out.dtype)
+
+    def read(window: Index) -> Any:
+        count = number(_divisor(axes, window, divisor, include), dtype)
+        return ops.div(ops.to_dtype(given.at(window), dtype), count)
+
+    return _gradient(builder, out, given, axes, read)
+
+
+@lower("_adaptive_avg_pool2d_backward.default", "_adaptive_avg_pool3d_backward.default")
+def adaptive_avg_pool_backward(builder: Builder, out: Result, gradient: Tensor, x: Tensor) -> Any:
+    rank = _rank(builder)
+    require_supported(out.dtype)
+    axes = _adaptive(x.sizes[-rank:], gradient.sizes[-rank:])
+    if not is_channels_last(x) or not all(axis.even for axis in axes):
+        raise Decline("only along channels, and in equal windows, is gathering faster than ATen's kernel")
+    given, dtype = builder.store(gradient), compute_dtype(out.dtype)
+
+    def read(window: Index) -> Any:
+        value = ops.to_dtype(given.at(window), dtype)
+        for axis, w in zip(axes, window[-rank:]):
+            value = ops.div(value, number(axis.count(w), dtype))
+        return value
+
+    return _gradient(builder, out, given, axes, read)

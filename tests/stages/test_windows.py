@@ -8,6 +8,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import stoker
+from stoker import log
+
 DTYPES = [torch.float32, torch.bfloat16, torch.float64]
 LAYOUTS = [torch.contiguous_format, torch.channels_last]
 
@@ -32,9 +35,83 @@ def test_pooling(agree: Any, dtype: torch.dtype, layout: Any) -> None:
     agree(programs, [_image(dtype, layout)], exact=False)
 
 
-def test_a_large_window_is_a_library_call(agree: Any) -> None:
-    (record,) = agree([lambda x: F.avg_pool2d(x, 7)], [_image(torch.float32, LAYOUTS[0])], lowered=False, exact=False)
-    assert record.products["program"].declined == [("aten.avg_pool2d.default", "a library call")]
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_large_and_uneven_windows(agree: Any, dtype: torch.dtype, layout: Any) -> None:
+    programs = [
+        lambda x: F.avg_pool2d(x, 7), lambda x: F.avg_pool2d(x * 2, (6, 8), (1, 2), (3, 4), count_include_pad=False),
+        lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True), lambda x: F.avg_pool2d(x, 2, 2, ceil_mode=True, count_include_pad=False),
+        lambda x: F.max_pool2d(x, 7, 1, 3) + 1, lambda x: F.max_pool2d(x, (6, 9)), lambda x: F.adaptive_avg_pool2d(x, (3, 4)),
+        lambda x: F.adaptive_avg_pool2d(x, (1, 2)), lambda x: F.adaptive_avg_pool2d(x, (9, 13)), lambda x: F.adaptive_max_pool2d(x, (3, 4)),
+        lambda x: F.adaptive_max_pool2d(x[0], (5, 9), return_indices=True), lambda x: F.adaptive_avg_pool1d(x[0], 4),
+        lambda x: F.avg_pool1d(x[0], 3, 2, 1), lambda x: F.max_pool1d(x[0].relu(), 3, 2, 1),
+    ]  # fmt: skip
+    agree(programs, [_image(dtype, layout)], exact=False)
+
+
+def test_places_in_a_large_window_are_the_librarys(agree: Any) -> None:
+    """Of several that are no number eager names the last, of equals the first: no reduction does."""
+    program = lambda x: F.max_pool2d(x, 6, return_indices=True)  # noqa: E731
+    (record,) = agree([program], [_image(torch.float32, LAYOUTS[0])], lowered=False, exact=False)
+    ((name, reason),) = record.products["program"].declined
+    assert name == "aten.max_pool2d_with_indices.default" and "places" in reason
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_volumes(agree: Any, dtype: torch.dtype) -> None:
+    programs = [
+        lambda x: F.max_pool3d(x, 2, return_indices=True), lambda x: F.max_pool3d(x, (2, 3, 3), 2, 1), lambda x: F.avg_pool3d(x, 2),
+        lambda x: F.avg_pool3d(x, 3, 1, 1, count_include_pad=False), lambda x: F.avg_pool3d(x, (4, 3, 4)),
+        lambda x: F.adaptive_avg_pool3d(x, (2, 3, 4)), lambda x: F.adaptive_max_pool3d(x, (2, 3, 4), return_indices=True),
+    ]  # fmt: skip
+    if dtype is torch.bfloat16:  # eager has no averages of these, or rounds each addition
+        programs = [p for n, p in enumerate(programs) if n not in (2, 3, 4, 5)]
+    torch.manual_seed(1)
+    agree(programs, [torch.randn(2, 3, 4, 7, 9).to(dtype)], exact=False)
+
+
+GRADIENTS = [
+    lambda x: F.max_pool2d(x, 3, 2, 1), lambda x: F.max_pool2d(x, 2), lambda x: F.max_pool2d(x, 3, 1, ceil_mode=True), lambda x: F.max_pool2d(x[0], (2, 3), 3),
+    lambda x: F.avg_pool2d(x, 2), lambda x: F.avg_pool2d(x, 3, 1, 1), lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True),
+    lambda x: F.avg_pool2d(x, (3, 2), 2, (1, 0), divisor_override=5), lambda x: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+    lambda x: F.avg_pool2d(x, 7), lambda x: F.adaptive_avg_pool2d(x, (3, 4)), lambda x: F.adaptive_avg_pool2d(x, (9, 13)),
+    lambda x: F.adaptive_max_pool2d(x, (3, 4)), lambda x: F.avg_pool1d(x[0], 3, 2, 1),
+]  # fmt: skip
+VOLUMES = [
+    lambda x: F.avg_pool3d(x, 2, 1), lambda x: F.max_pool3d(x, (2, 3, 3), 2, 1), lambda x: F.adaptive_avg_pool3d(x, (3, 3, 4)),
+    lambda x: F.adaptive_max_pool3d(x, (6, 6, 8)),
+]  # fmt: skip
+
+
+SCATTERED = ("max_pool", "adaptive_", "windows that overlap")
+"""Gradients that ATen's kernels compute faster."""
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_gradients_of_pooling(dtype: torch.dtype, layout: Any) -> None:
+    x = torch.randn(2, 8, 7, 9).to(dtype).to(memory_format=layout)
+    volumes = VOLUMES if layout is torch.contiguous_format and dtype is not torch.bfloat16 else []
+    for number, program in enumerate([*GRADIENTS, *volumes]):
+        found, expected = _trained(program, x)
+        torch.testing.assert_close(found, expected, msg=lambda m, n=number: f"program {n}: {m}")
+        assert found.stride() == expected.stride()
+
+
+def _trained(program: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """A gradient by the compiled program and by eager; only some gradients may be left to the library."""
+    results = []
+    stoker.reset()
+    for function in (stoker.compile(program, dynamic=False), program):
+        given = x.detach().clone().requires_grad_()
+        y = function(given)
+        y.backward(torch.linspace(-1, 1, y.numel()).view(y.shape).to(y.dtype))
+        results.append(given.grad)
+    summaries = [e.data for e in log.events("compiled")]
+    left = [f"{name} {why}" for summary in summaries for name, _, why in summary.calls]
+    assert [words for words in left if not ("backward" in words and any(s in words for s in SCATTERED))] == []
+    log.clear()
+    return results[0], results[1]  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.int64], ids=str)
