@@ -12,7 +12,7 @@ import torch
 
 from stoker.loop.body import Instruction
 from stoker.loop.node import Extern, Loops, Program, reads
-from stoker.loop.op import COMBINES, ELEMENTWISE, REDUCTIONS, SCANS
+from stoker.loop.op import COMBINES, ELEMENTWISE, MOMENTS, REDUCTIONS, SCANS
 from stoker.loop.text import node_text
 from stoker.shape.expr import Expr, Symbol, free_symbols
 
@@ -56,7 +56,7 @@ def _problem(body: Sequence[Instruction], number: int, instruction: Instruction,
             return f"its index uses unknown symbols {unknown}"
     operation = ELEMENTWISE.get(instruction.op)
     if operation is None:
-        return _structural_problem(instruction)
+        return _structural_problem(instruction, types)
     if len(types) != operation.arity:
         return f"{instruction.op} takes {operation.arity} arguments"
     if instruction.op == "where":
@@ -64,10 +64,14 @@ def _problem(body: Sequence[Instruction], number: int, instruction: Instruction,
     return "" if len(set(types)) == 1 else f"{instruction.op} of different types {types}"
 
 
-def _structural_problem(instruction: Instruction) -> str:
+def _structural_problem(instruction: Instruction, types: list[torch.dtype]) -> str:
     match instruction.op:
-        case "reduce":
-            return "" if instruction.data in REDUCTIONS else f"there is no reduction {instruction.data}"
+        case "reduce" if instruction.data not in REDUCTIONS:
+            return f"there is no reduction {instruction.data}"
+        case "reduce" if instruction.data in MOMENTS and not types[0].is_floating_point:
+            return f"{instruction.data} of {types[0]}"
+        case "reduce" if instruction.data == "xor_sum" and types[0].is_floating_point:
+            return f"{instruction.data} of {types[0]}"
         case "scan":
             return "" if instruction.data in SCANS else f"there is no scan {instruction.data}"
         case "store":

@@ -228,6 +228,20 @@ class Grid:
                 result = getattr(torch, "a" + kind)(rows, -1)
             case "any" | "all":
                 result = getattr(torch, kind)(rows, -1)
+            case "xor_sum":
+                result = _exclusive_or(rows)
+            case "mean":
+                result = rows.mean(-1)
+            case "moment":
+                result = (rows - rows.mean(-1, keepdim=True)).square().sum(-1)
             case _:
                 result = getattr(torch, kind)(rows.to(torch.uint8) if rows.dtype is torch.bool else rows, -1)
         return result.reshape([*outer, *[1] * len(self.node.inner)])  # type: ignore[no-any-return]
+
+
+def _exclusive_or(rows: torch.Tensor) -> torch.Tensor:
+    """Of all elements in a row, halving it until one is left."""
+    while rows.shape[-1] > 1:
+        half = rows.shape[-1] // 2
+        rows = torch.cat([rows[..., :half] ^ rows[..., half : 2 * half], rows[..., 2 * half :]], -1)
+    return rows[..., 0] if rows.shape[-1] else rows.new_zeros(rows.shape[:-1])

@@ -134,7 +134,11 @@ _LOGIC: dict[str, Elementwise] = {
 
 ELEMENTWISE: dict[str, Elementwise] = _ARITHMETIC | _FUNCTIONS | _LOGIC
 
-REDUCTIONS: tuple[str, ...] = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
+REDUCTIONS: tuple[str, ...] = (
+    "sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "xor_sum", "mean", "moment",
+)  # fmt: skip
+MOMENTS: tuple[str, ...] = ("mean", "moment")
+"""Of floating-point values, found in one pass over memory: the mean, and the sum of squared distances from it."""
 SCANS: tuple[str, ...] = ("sum", "prod", "max", "min", "argmax", "argmin", "logaddexp")
 """Running reductions. Of equal extremes argmax and argmin name the latest, as cummax and cummin do."""
 COMBINES: tuple[str | None, ...] = (None, "set", "add", "mul", "max", "min")

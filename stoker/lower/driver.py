@@ -24,6 +24,7 @@ from stoker.lower import (  # noqa: F401  (they fill the table)
     compound,
     conv,
     index,
+    moments,
     move,
     pad,
     pointwise,

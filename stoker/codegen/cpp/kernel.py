@@ -21,6 +21,18 @@ from stoker.codegen.cpp.ahead import AHEAD, requests
 from stoker.codegen.cpp.cost import cost
 from stoker.codegen.cpp.crosswise import emit_crosswise
 from stoker.codegen.cpp.expression import expression
+from stoker.codegen.cpp.moments import (
+    PIECE,
+    Measured,
+    add,
+    distances,
+    finish_row,
+    measured,
+    start_row,
+    strip_moments,
+    sums,
+)
+from stoker.codegen.cpp.moments import clauses as joining
 from stoker.codegen.cpp.operation import TYPES, literal, operation
 from stoker.codegen.cpp.reduction import Accumulator, accumulator
 from stoker.codegen.cpp.scan import emit_scan, scan_step, scans
@@ -29,6 +41,7 @@ from stoker.codegen.cpp.tiles import USUAL, Tiles
 from stoker.codegen.writer import Writer
 from stoker.loop.body import Instruction
 from stoker.loop.index import Dimension, count, ranges_of
+from stoker.loop.op import MOMENTS
 from stoker.schedule.kernel import Kernel, Phase
 from stoker.schedule.tile import Shape, position_in
 from stoker.shape.expr import Expr, symbol, text
@@ -45,7 +58,7 @@ STRIP_CHUNK = 256
 
 Reductions = list[tuple[int, Accumulator, Instruction]]
 _JOIN = {
-    "+": "{0} += {1};", "*": "{0} *= {1};", "|": "{0} |= {1};", "&": "{0} &= {1};",
+    "+": "{0} += {1};", "*": "{0} *= {1};", "|": "{0} |= {1};", "&": "{0} &= {1};", "^": "{0} ^= {1};",
     "max": "{0} = {0} < {1} ? {1} : {0};", "min": "{0} = {0} > {1} ? {1} : {0};",
 }  # fmt: skip
 
@@ -213,24 +226,32 @@ class _Emitter:
 
     def accumulators(self, phase: Phase) -> Reductions:
         return [
-            (n, accumulator(i.data, i.dtype, self.types[i.arguments[0]]), i) for n, i in phase.lines if i.op == "reduce"
+            (n, accumulator(i.data, i.dtype, self.types[i.arguments[0]]), i)
+            for n, i in phase.lines
+            if i.op == "reduce" and i.data not in MOMENTS
         ]
 
     def across(self, phase: Phase, *, threads: bool) -> None:
         """The inner loops of one phase."""
-        reductions = self.accumulators(phase)
+        reductions, moments = self.accumulators(phase), measured(phase)
         for n, form, _ in reductions:
             for suffix, kind, start in form.variables:
                 self.out.line(f"{kind} v{n}_acc{suffix} = {start};")
+        if moments is not None:
+            start_row(self, moments)
         ordered = any(not form.clause for _, form, _ in reductions)
         simd = self.vectorizable(phase) and not ordered
         *outside, last = self.kernel.inner
         clauses = _clauses(reductions)
         chunk = SHARED_CHUNK if threads else self.tiles.chunk
         chunked = not outside and simd and (last.size.value is None or last.size.value > 2 * chunk)
-        if threads and not ordered and (chunked or outside):
-            self.parallel("parallel for", clauses)
-        if chunked:
+        if threads and not ordered and (chunked or outside or moments is not None):
+            self.parallel("parallel for", clauses + joining(moments))
+        if moments is not None:
+            with self.loops(tuple(outside)):
+                self.chunks(phase, last, reductions, SHARED_CHUNK if threads else PIECE, moments)
+            finish_row(self, moments)
+        elif chunked:
             self.chunks(phase, last, reductions, chunk)
         else:
             self.ask(phase, "0", self.expr(last.size))
@@ -249,23 +270,29 @@ class _Emitter:
                 with self.out.block(f"for (int64_t {name} = {start}; {name} < {end}; {name} += {step})"):
                     self.out.line(f"__builtin_prefetch({buffer} + ({self.expr(place)}));")
 
-    def chunks(self, phase: Phase, last: Dimension, reductions: Reductions, chunk: int) -> None:
+    def chunks(
+        self, phase: Phase, last: Dimension, reductions: Reductions, chunk: int, moments: Measured | None = None
+    ) -> None:
         """A long inner loop in pieces, each reduced on its own: sums of sums lose fewer digits, and threads take pieces."""
         out, size = self.out, self.expr(last.size)
         whole = last.size.value is not None and last.size.value % chunk == 0
+        parts = [r for r in reductions if r[1].clause]
         with out.block(f"for (int64_t chunk = 0; chunk < {size}; chunk += {chunk})"):
             end = f"chunk + {chunk}" if whole else f"minimum<int64_t>(chunk + {chunk}, {size})"
             out.line(f"const int64_t chunk_end = {end};")
             self.ask(phase, "chunk", "chunk_end")
-            for n, form, _ in reductions:
+            for n, form, _ in parts:
                 for suffix, kind, start in form.variables:
                     out.line(f"{kind} v{n}_part{suffix} = {start};")
-            self.simd(True, _clauses(reductions, "part"))
+            self.simd(len(parts) == len(reductions), _clauses(parts, "part") + sums(self, moments))
             with out.block(self.head(last, "chunk", "chunk_end")):
-                self.lines(phase, accumulator="part")
-            for n, form, _ in reductions:
+                self.lines(phase if moments is None else moments.rest, accumulator="part")
+                add(self, moments)
+            for n, form, _ in parts:
                 for sign, suffix in form.clause:
                     out.line(_JOIN[sign].format(f"v{n}_acc{suffix}", f"v{n}_part{suffix}"))
+            if moments is not None:
+                distances(self, moments, last)
 
     def columns(self) -> None:
         *lead, last = self.kernel.outer
@@ -293,10 +320,21 @@ class _Emitter:
 
     def strip_across(self, phase: Phase, last: Dimension, reductions: Reductions) -> None:
         """The inner loops around a strip. Long ones run in pieces, as in `chunks`."""
-        out, name = self.out, text(last.symbol)
+        out = self.out
         for n, form, i in reductions:
             self.fill(n, "acc", form)
             out.line(f"{TYPES[i.dtype]} v{n}_all[{self.tiles.strip}];")
+        moments = measured(phase)
+        if moments is not None:
+            strip_moments(self, moments, last)
+        else:
+            self.strip_loops(phase, last, reductions)
+        for n, form, _ in reductions:
+            result = form.result.replace("{0}_nan", f"v{n}_acc_nan[k]").replace("{0}", f"v{n}_acc[k]")
+            out.line(f"for (int64_t k = 0; k < {self.tiles.strip}; ++k) v{n}_all[k] = {result};")
+
+    def strip_loops(self, phase: Phase, last: Dimension, reductions: Reductions) -> None:
+        out, name = self.out, text(last.symbol)
         first, *rest = self.kernel.inner
         long = first.size.value is None or first.size.value > 2 * STRIP_CHUNK
         pieces = reductions and long and all(form.clause for _, form, _ in reductions)
@@ -318,9 +356,6 @@ class _Emitter:
                     for sign, suffix in form.clause:
                         words = _JOIN[sign].format(f"v{n}_acc{suffix}[k]", f"v{n}_part{suffix}[k]")
                         out.line(f"for (int64_t k = 0; k < {self.tiles.strip}; ++k) {words}")
-        for n, form, _ in reductions:
-            result = form.result.replace("{0}_nan", f"v{n}_acc_nan[k]").replace("{0}", f"v{n}_acc[k]")
-            out.line(f"for (int64_t k = 0; k < {self.tiles.strip}; ++k) v{n}_all[k] = {result};")
 
     def fill(self, number: int, name: str, form: Accumulator) -> None:
         """The arrays of a reduction over a strip, at their start."""
@@ -386,6 +421,7 @@ class _Emitter:
 
     def combine(self, number: int, i: Instruction, value: str, strip: str, name: str) -> None:
         form = accumulator(i.data, i.dtype, self.types[i.arguments[0]])
+        name = name if form.clause else "acc"
         position = self.expr(position_in(self.kernel.inner))
         for words in form.combine:
             words = words.replace("{0}_nan", f"v{number}_{name}_nan{strip}").replace(

@@ -32,6 +32,9 @@ def accumulator(kind: str, dtype: torch.dtype, value: torch.dtype) -> Accumulato
             return Accumulator((("", t, "0"),), ("{0} += {v};",), "{0}", (("+", ""),))
         case "prod":
             return Accumulator((("", t, "1"),), ("{0} *= {v};",), "{0}", (("*", ""),))
+        case "xor_sum":
+            kept = "int32_t" if value is torch.bool else t
+            return Accumulator((("", kept, "0"),), (f"{{0}} ^= {kept}({{v}});",), f"{t}({{0}})", (("^", ""),))
         case "any":
             return Accumulator((("", "int32_t", "0"),), ("{0} |= int32_t({v});",), "bool({0})", (("|", ""),))
         case "all":

@@ -8,7 +8,7 @@ from stoker.codegen.cpp.kernel import emit
 from stoker.codegen.cpp.tiles import USUAL, Tiles
 from stoker.schedule.plan import Plan
 
-HEADERS = ("header.h", "math.h", "tile.h")
+HEADERS = ("header.h", "math.h", "tile.h", "moments.h")
 """What generated sources begin with, in order."""
 HEADER = "\n".join((Path(__file__).parent / name).read_text() for name in HEADERS)
 
