@@ -183,3 +183,23 @@ def log_sigmoid_backward(gradient: Tensor, x: Tensor, buffer: Tensor) -> Tensor:
 def glu(x: Tensor, dim: int = -1) -> Tensor:
     a, b = torch.chunk(x, 2, dim)
     return a * torch.sigmoid(b)
+
+
+@decompose("glu_backward.default")
+@in_float
+def glu_backward(gradient: Tensor, x: Tensor, dim: int) -> Tensor:
+    value, gate = x.chunk(2, dim)
+    opened = torch.sigmoid(gate)
+    return torch.cat([opened * gradient, (1 - opened) * opened * gradient * value], dim)
+
+
+@decompose("mish_backward.default")
+@in_float
+def mish_backward(gradient: Tensor, x: Tensor) -> Tensor:
+    bent = torch.tanh(torch.nn.functional.softplus(x))
+    return gradient * (bent + x * torch.sigmoid(x) * (1 - bent * bent))
+
+
+@decompose("celu.default")
+def celu(x: Tensor, alpha: Any = 1.0) -> Tensor:
+    return torch.ops.aten.elu.default(x, alpha, 1.0, 1.0 / alpha) if alpha else NotImplemented

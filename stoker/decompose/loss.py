@@ -115,3 +115,35 @@ def nll_loss_backward(
     share = gradient / total if reduction == MEAN else gradient
     values = (-weights * share).unsqueeze(dim)
     return torch.scatter(torch.zeros_like(x, memory_format=torch.contiguous_format), dim, safe.unsqueeze(dim), values)
+
+
+@decompose("huber_loss_backward.default")
+@in_float
+def huber_loss_backward(gradient: Tensor, x: Tensor, target: Tensor, reduction: int, delta: float) -> Tensor:
+    away, share = x - target, _share(gradient, x, reduction)
+    return torch.where(away <= -delta, -delta * share, torch.where(away >= delta, delta * share, away * share))
+
+
+@decompose("soft_margin_loss.default")
+@in_float
+def soft_margin_loss(x: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
+    return _reduced(torch.log(1 + torch.exp(-target * x)), reduction)
+
+
+@decompose("soft_margin_loss_backward.default")
+@in_float
+def soft_margin_loss_backward(gradient: Tensor, x: Tensor, target: Tensor, reduction: int) -> Tensor:
+    raised = torch.exp(-target * x)
+    return -target * (raised / (raised + 1)) * _share(gradient, x, reduction)
+
+
+@decompose("binary_cross_entropy_with_logits.default")
+@in_float
+def binary_cross_entropy_with_logits(
+    x: Tensor, target: Tensor, weight: Tensor | None = None, positive: Tensor | None = None, reduction: int = MEAN
+) -> Tensor:
+    log = torch.nn.functional.logsigmoid(x)
+    if positive is not None:
+        log = ((positive - 1) * target + 1) * log
+    loss = (1 - target) * x - log
+    return _reduced(loss if weight is None else loss * weight, reduction)

@@ -162,3 +162,36 @@ def group_norm(
     out = _affine(out, weight, bias).to(x.dtype)
     kept = _statistics_type(x, weight, bias)
     return out, middle.view(batch, groups).to(kept), scale.view(batch, groups).to(kept)
+
+
+@decompose("native_group_norm_backward.default")
+def group_norm_backward(
+    gradient: Tensor,
+    x: Tensor,
+    mean: Tensor,
+    scale: Tensor,
+    weight: Any,
+    batch: Any,
+    channels: Any,
+    rest: Any,
+    groups: int,
+    mask: list[bool],
+) -> tuple[Any, Any, Any]:
+    if x.numel() == 0:
+        return NotImplemented  # type: ignore[return-value]
+    shape = (batch, groups, channels // groups, rest)
+    upstream = _wide(gradient).contiguous().view(shape)
+    middle, spread = (_wide(s).view(batch, groups, 1, 1) for s in (mean, scale))
+    normal = (_wide(x).contiguous().view(shape) - middle) * spread
+    dx = dw = db = None
+    if mask[0]:
+        scaled = upstream if weight is None else upstream * weight.view(1, groups, channels // groups, 1)
+        count = channels // groups * rest
+        total, along = torch.sum(scaled, [2, 3], True), torch.sum(scaled * normal, [2, 3], True)
+        dx = (spread * (scaled - (total + normal * along) / count)).view(x.shape).to(x.dtype)
+    kept = x.dtype if weight is None else weight.dtype
+    if mask[1]:
+        dw = torch.sum(upstream * normal, [0, 3]).view(channels).to(kept)
+    if mask[2]:
+        db = torch.sum(upstream, [0, 3]).view(channels).to(kept)
+    return dx, dw, db

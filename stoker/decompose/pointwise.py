@@ -82,16 +82,6 @@ def logit(x: Tensor, eps: float | None = None) -> Tensor:
     return torch.log(x / (1 - x))
 
 
-@decompose("xlogy.Tensor")
-@in_float
-def xlogy(x: Tensor, y: Tensor) -> Tensor:
-    if not x.is_floating_point() or x.dtype is not y.dtype:
-        return NotImplemented
-    return torch.where(
-        torch.isnan(y), y, torch.where(x == 0, torch.zeros((), dtype=x.dtype, device=x.device), x * y.log())
-    )
-
-
 @decompose("zeros_like.default")
 def zeros_like(x: Tensor, **options: Any) -> Tensor:
     return torch.ops.aten.full_like.default(x, 0, **options)
@@ -135,3 +125,89 @@ def new_full(x: Tensor, size: Any, value: Any, *, dtype: Any = None, device: Any
 @decompose("fill.Scalar")
 def fill(x: Tensor, value: Any) -> Tensor:
     return torch.ops.aten.full_like.default(x, value)
+
+
+@decompose("logit_backward.default")
+@in_float
+def logit_backward(gradient: Tensor, x: Tensor, eps: float | None = None) -> Tensor:
+    low = 0.0 if eps is None else eps
+    outside = torch.full((), math.nan if eps is None else 0.0, dtype=x.dtype, device=x.device)
+    return torch.where((x >= low) & (x <= 1 - low), gradient / (x * (1 - x)), outside)
+
+
+def _floating(*operands: Any) -> torch.dtype:
+    """The type in which operands that may be whole numbers are computed."""
+    common = torch.result_type(*operands)
+    return common if common.is_floating_point else torch.get_default_dtype()
+
+
+def _times_log(x: Any, y: Any, log: Any) -> Tensor:
+    """x log(y), which is 0 where x is 0 and no number where y is none."""
+    dtype = _floating(x, y)
+    device = next(t.device for t in (x, y) if isinstance(t, Tensor))
+    wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+    x, y = (torch.as_tensor(t, dtype=wide, device=device) if not isinstance(t, Tensor) else t.to(wide) for t in (x, y))
+    zero = torch.zeros((), dtype=wide, device=device)
+    return torch.where(torch.isnan(y), y, torch.where(x == 0, zero, x * log(y))).to(dtype)
+
+
+@decompose("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self")
+def xlogy(x: Any, y: Any) -> Tensor:
+    return _times_log(x, y, torch.log)
+
+
+@decompose("special_xlog1py.default")
+def xlog1py(x: Tensor, y: Tensor) -> Tensor:
+    return _times_log(x, y, torch.log1p)
+
+
+@decompose("special_entr.default")
+def entropy(x: Tensor) -> Tensor:
+    dtype = _floating(x, x)
+    wide = x.to(torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype)
+    below, zero = (torch.full((), v, dtype=wide.dtype, device=x.device) for v in (-math.inf, 0.0))
+    at_most = torch.where(wide == 0, zero, below)
+    return torch.where(torch.isnan(wide), wide, torch.where(wide > 0, -wide * torch.log(wide), at_most)).to(dtype)
+
+
+@decompose("sinc.default")
+def sinc(x: Tensor) -> Tensor:
+    if x.is_complex():
+        return NotImplemented
+    dtype = _floating(x, x)
+    wide = x.to(torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype)
+    angle = wide * math.pi
+    one = torch.ones((), dtype=wide.dtype, device=x.device)
+    return torch.where(wide == 0, one, torch.sin(angle) / angle).to(dtype)
+
+
+@decompose("angle.default")
+def angle(x: Tensor) -> Tensor:
+    if x.is_complex():
+        return NotImplemented
+    dtype = _floating(x, x)
+    turned, straight = (torch.full((), v, dtype=dtype, device=x.device) for v in (math.pi, 0.0))
+    found = torch.where(x < 0, turned, straight)
+    return torch.where(torch.isnan(x), x, found) if x.is_floating_point() else found
+
+
+@decompose("sgn.default")
+def sgn(x: Tensor) -> Tensor:
+    return NotImplemented if x.is_complex() else torch.sign(x)
+
+
+@decompose("addr.default")
+@in_float
+def addr(x: Tensor, rows: Tensor, columns: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    if not x.is_floating_point() or not x.dtype is rows.dtype is columns.dtype:
+        return NotImplemented
+    product = rows.unsqueeze(1) * columns
+    product = product if alpha == 1 else product * alpha
+    if beta == 0:
+        return product
+    return (x if beta == 1 else x * beta) + product
+
+
+@decompose("zero.default")
+def zero(x: Tensor) -> Tensor:
+    return torch.ops.aten.full_like.default(x, 0)

@@ -120,3 +120,18 @@ def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
         return total
     kept = [s for i, s in enumerate(total.shape) if i not in {d % x.dim() for d in dims}]
     return total.view(kept)
+
+
+@decompose("_safe_softmax.default")
+def safe_softmax(x: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    """A row of -inf alone is a row of zeros."""
+    if not x.dim():
+        return NotImplemented
+    weights = torch.softmax(x, dim, dtype=dtype)
+    nothing = torch.all(x == float("-inf"), dim, keepdim=True)
+    return torch.where(nothing, torch.zeros((), dtype=weights.dtype, device=x.device), weights)
+
+
+@decompose("trace.default")
+def trace(x: Tensor) -> Tensor:
+    return NotImplemented if x.is_complex() else x.diagonal().sum()

@@ -52,3 +52,29 @@ def as_strided_scatter(
     index = place.expand(sizes).reshape(-1)
     values = source.to(base.dtype).expand(sizes).reshape(-1)
     return base.reshape(-1).index_put([index], values).view(base.shape)
+
+
+@decompose("rot90.default")
+def rot90(x: Tensor, times: int = 1, dims: list[int] = (0, 1)) -> Tensor:  # type: ignore[assignment]
+    a, b = dims
+    match times % 4:
+        case 1:
+            return x.flip(b).transpose(a, b)
+        case 2:
+            return x.flip(a, b)
+        case 3:
+            return x.flip(a).transpose(a, b)
+    return x.clone()
+
+
+@decompose("narrow_copy.default")
+def narrow_copy(x: Tensor, dim: int, start: int, length: int) -> Tensor:
+    return x.narrow(dim, start, length).clone()
+
+
+@decompose("linalg_cross.default")
+def cross(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
+    if x.is_complex():
+        return NotImplemented
+    x, y = torch.broadcast_tensors(x, y)
+    return x.roll(-1, dim) * y.roll(-2, dim) - x.roll(-2, dim) * y.roll(-1, dim)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -100,6 +101,14 @@ def logaddexp(a: Any, b: Any) -> Any:
     same = ops.bitwise_and(ops.eq(a, b), ops.isinf(a))
     away = ops.neg(ops.abs(ops.sub(a, b)))
     return ops.where(same, a, ops.add(ops.maximum(a, b), ops.log1p(ops.exp(away))))
+
+
+@_formula("logaddexp2.default", cost=50)
+def logaddexp2(a: Any, b: Any) -> Any:
+    same = ops.bitwise_and(ops.eq(a, b), ops.isinf(a))
+    away = ops.neg(ops.abs(ops.sub(a, b)))
+    beyond = ops.mul(ops.log1p(ops.exp2(away)), _like(a, 1 / math.log(2)))
+    return ops.where(same, a, ops.add(ops.maximum(a, b), beyond))
 
 
 @_formula("copysign.Tensor")

@@ -33,6 +33,8 @@ from stoker.lower import (  # noqa: F401  (they fill the table)
     resize,
     scan,
     scatter,
+    search,
+    unfold,
     view,
     window,
 )

@@ -12,7 +12,7 @@ from stoker.loop.handler import ops
 from stoker.loop.layout import Layout
 from stoker.loop.view import Computed, Index, Stored, Tensor
 from stoker.lower.builder import Builder
-from stoker.lower.operand import is_tensor, number, require_supported
+from stoker.lower.operand import broadcast_index, is_tensor, number, require_supported
 from stoker.lower.registry import Decline, Result, lower
 from stoker.lower.view import dimension, slice_start
 from stoker.shape.expr import Expr, as_expr, constant
@@ -104,6 +104,17 @@ def pad(builder: Builder, out: Result, x: Tensor, amounts: list[Any], value: Any
         return ops.masked(all_of(tests), lambda: x.at(inside), number(value, out.dtype))
 
     return builder.compute(out, element, [x], cost=4)
+
+
+@lower("copy.default")
+def copy_over(builder: Builder, out: Result, target: Tensor, source: Tensor, non_blocking: bool = False) -> Computed:
+    """The source as the target is: its type and strides."""
+    require_supported(out.dtype, source.dtype)
+
+    def element(at: Index) -> Any:
+        return ops.to_dtype(source.at(broadcast_index(at, source.sizes, out.sizes)), out.dtype)
+
+    return builder.compute(out, element, [source])
 
 
 @lower("flip.default")

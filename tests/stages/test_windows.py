@@ -139,3 +139,57 @@ def test_upsampling(agree: Any, dtype: torch.dtype) -> None:
         lambda x: F.interpolate(x, scale_factor=3, mode="nearest-exact"), lambda x: F.interpolate(x[0], scale_factor=2) + 1,
     ]  # fmt: skip
     agree(programs, [_image(dtype, LAYOUTS[0])])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_interpolation(agree: Any, dtype: torch.dtype, layout: Any) -> None:
+    x = _image(dtype, layout).nan_to_num(0, 1, -1)
+    programs = [
+        lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), lambda x: F.interpolate(x, size=(14, 4), mode="bilinear"),
+        lambda x: F.interpolate(x, size=(13, 20), mode="bilinear", align_corners=True), lambda x: F.interpolate(x, scale_factor=3, mode="bicubic"),
+        lambda x: F.interpolate(x, size=(1, 20), mode="bilinear", align_corners=True), lambda x: F.interpolate(x, (9, 30), mode="bicubic", align_corners=True),
+        lambda x: F.interpolate(x.relu() * 2, scale_factor=2, mode="bilinear") + 1,
+    ]  # fmt: skip
+    if dtype is torch.bfloat16:  # eager rounds the weights of cubic interpolation
+        programs = [p for n, p in enumerate(programs) if n not in (3, 5)]
+    agree(programs, [x], exact=False)
+    if layout is torch.contiguous_format and dtype is not torch.bfloat16:  # eager rounds each step there
+        agree([lambda x: F.interpolate(x[None], size=(5, 9, 12), mode="trilinear")], [x], exact=False)
+
+
+def test_interpolation_of_changing_sizes() -> None:
+    program = lambda x: F.interpolate(x, scale_factor=2, mode="bilinear") + 1  # noqa: E731
+    compiled = stoker.compile(program, dynamic=True)
+    log.clear()
+    for height, width in ((5, 6), (7, 11), (16, 3)):
+        x = torch.randn(2, 3, height, width)
+        torch.testing.assert_close(compiled(x), program(x))
+    assert [call for e in log.events("compiled") for call in e.data.calls] == []
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_unfolding(agree: Any, dtype: torch.dtype) -> None:
+    x = _image(dtype, LAYOUTS[0]).nan_to_num(0, 1, -1)
+    aten = torch.ops.aten
+    programs = [
+        lambda x: F.unfold(x, 3), lambda x: F.unfold(x[0], (2, 3), dilation=2, padding=(1, 2), stride=(1, 2)), lambda x: x.unfold(3, 4, 2) * 2,
+        lambda x: x.exp().unfold(1, 3, 1).sum(-1), lambda x: F.fold(x[0].reshape(8, 63), (8, 10), 2), lambda x: F.fold(x[0, :, :5].flatten(1), (10, 18), 2, stride=2),
+        lambda x: F.fold(x[0].reshape(8, 63), (12, 18), 2, stride=2, padding=(1, 0))[:, 1:], lambda x: F.fold(x[0, :, :4, :6].flatten(1), (5, 9), (2, 4)),
+        lambda x: aten.unfold_backward(x, [2, 8, 16], 2, 9, 2), lambda x: aten.unfold_backward(x, [2, 25, 7], 1, 9, 2),
+        lambda x: torch.unfold_copy(x, 2, 3, 2),
+    ]  # fmt: skip
+    if dtype is torch.bfloat16:  # eager rounds each addition of a gradient
+        programs = [p for n, p in enumerate(programs) if n not in (8, 9)]
+    agree(programs, [x], exact=False)
+
+
+def test_searching(agree: Any) -> None:
+    x = torch.tensor([[-3.0, -1.0, 0.0, float("nan"), 0.5], [1.0, 7.0, float("inf"), float("-inf"), 2.0]])
+    bounds, rows = torch.tensor([-1.0, 0.0, 0.0, 1.0, 2.0, 5.0, 5.0]), torch.tensor([[-1.0, 0.0, 2.0], [0.0, 1.0, 1.0]])
+    programs = [
+        lambda x, b, r: torch.bucketize(x, b), lambda x, b, r: torch.bucketize(x, b, right=True, out_int32=True), lambda x, b, r: torch.bucketize(x * 2, b[:1]),
+        lambda x, b, r: torch.searchsorted(r, x), lambda x, b, r: torch.searchsorted(r, x, side="right"), lambda x, b, r: torch.bucketize(x, b[:0]),
+        lambda x, b, r: torch.bucketize(x.nan_to_num().clamp(-9, 9).long(), b.long()), lambda x, b, r: torch.bucketize(x.bfloat16(), b.bfloat16()),
+    ]  # fmt: skip
+    agree(programs, [x, bounds, rows])
