@@ -9,7 +9,7 @@ import torch
 
 from stoker.loop.handler import ops
 from stoker.loop.view import Index, Tensor
-from stoker.lower import scatter, view  # noqa: F401  (their lowerings are looked up)
+from stoker.lower import scatter, unfold, view  # noqa: F401  (their lowerings are looked up)
 from stoker.lower.builder import Builder
 from stoker.lower.operand import number, require_supported
 from stoker.lower.registry import LOWERINGS, Decline, Result, find, lower
@@ -99,7 +99,7 @@ def eye(builder: Builder, out: Result, *arguments: Any, **options: Any) -> Tenso
 _COPIES = """
 alias.default as_strided.default diagonal.default expand.default permute.default select.int slice.Tensor squeeze.default
 squeeze.dim squeeze.dims t.default transpose.int unsqueeze.default view.default split.Tensor split_with_sizes.default unbind.int
-detach.default
+detach.default unfold.default
 """
 
 
