@@ -3,7 +3,8 @@
     python tools/sweep_lowerings.py [--dtype float32,bool] [--samples 6] [--operators add,nn.functional.gelu] [--workers 2]
 
 For each sample, laid out densely, transposed, with gaps, or expanded: results, what was written to inputs, and gradients, of
-the function and of its in-place form. The answer is eager's in float64. A result passes if it is as near to the answer as its
+the function and of its in-place form. Programs are compiled with `fullgraph=True`; one that breaks is run once more without, and
+counted apart. The answer is eager's in float64. A result passes if it is as near to the answer as its
 type allows, or nearly as near as eager's; results that are not floating point are eager's. Samples of one operator are one
 program, so that the C++ compiler runs once; integers and truth values run as inference, which has code of its own.
 tests/differential/test_lowerings.py runs a part of it.
@@ -19,6 +20,7 @@ import importlib
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -35,6 +37,7 @@ sys.path[:0] = [str(Path(__file__).parent)]
 sweep = importlib.import_module("sweep_operators")
 torch = importlib.import_module("torch")  # after it: it sets what torch reads when it loads
 pipeline = importlib.import_module("stoker.pipeline")
+GraphBreakError = importlib.import_module("stoker.errors").GraphBreakError
 stoker, autograd, log = sweep.stoker, sweep.autograd, sweep.log
 
 DTYPES = ("float32", "int64", "bool", "bfloat16", "float16")
@@ -252,8 +255,15 @@ class _Noting(dict[Any, Any]):
         return found
 
 
-def outcomes(function: Any, samples: list[Any], in_place: bool, watch: Watch, inference: bool) -> list[str]:
-    """For each sample: '' if it passes, 'skip' if eager refuses it, else what went wrong."""
+APART = ("after a break: ", "as captured: ")
+"""How outcomes begin that are right, but not of a program compiled in one graph."""
+
+
+def outcomes(
+    function: Any, samples: list[Any], in_place: bool, watch: Watch, inference: bool, broken: str = ""
+) -> list[str]:
+    """For each sample: '' if it passes in one graph, 'skip' if eager refuses it, one of `APART` with the reason, else what went
+    wrong. A program that does not capture as one graph runs once more, with breaks: `broken` then says why."""
 
     def program(given: Any) -> Any:
         return [function(*args, **kwargs) for args, kwargs in given]
@@ -266,22 +276,34 @@ def outcomes(function: Any, samples: list[Any], in_place: bool, watch: Watch, in
     log.clear()
     with torch.no_grad() if inference else contextlib.nullcontext():
         try:
-            found = run(stoker.compile(program, backend=watch, dynamic=False), taken, in_place)
+            compiled = stoker.compile(program, backend=watch, dynamic=False, fullgraph=not broken)
+            found = run(compiled, taken, in_place)
+        except GraphBreakError as problem:
+            stoker.reset()
+            return outcomes(function, samples, in_place, watch, inference, _why_broken(problem))
         except Exception as problem:  # noqa: BLE001 the sweep reports whatever fails
             stoker.reset()
             if len(taken) > 1:
-                alone = [outcomes(function, [sample], in_place, watch, inference) for sample in taken]
+                alone = [outcomes(function, [sample], in_place, watch, inference, broken) for sample in taken]
                 return skipped + list(itertools.chain.from_iterable(alone))
             cause = problem.__cause__ or problem
             return [*skipped, f"{type(cause).__name__}: {' '.join(str(cause).split())[:160]}"]
     through_aten = [e.reason for e in log.events("backend")]
+    captured = [e.reason for e in log.events("as captured")]
+    right = f"after a break: {broken}" if broken else f"as captured: {captured[0]}" if captured else ""
     stoker.reset()
     if through_aten:
         return [*skipped, *[f"through ATen: {through_aten[0]}"] * len(taken)]
     return skipped + [
-        judge(a, b, functools.cache(functools.partial(answer, program, s, in_place, b.seeds)))
+        judge(a, b, functools.cache(functools.partial(answer, program, s, in_place, b.seeds))) or right
         for a, b, s in zip(found, expected, taken)
     ]
+
+
+def _why_broken(problem: Any) -> str:
+    """The reason of a break, on one line."""
+    words = f"{problem.reason.construct}: {problem.reason.reason}"
+    return re.sub(r"_\d+`", "`", " ".join(words.split()))[:160]
 
 
 def _eager_takes(program: Any, sample: Any, in_place: bool) -> bool:
@@ -303,7 +325,8 @@ def sweep_one(op: Any, dtype: torch.dtype, samples: int, watch: Watch) -> dict[s
         if function is not None:
             chosen = given if not in_place else given[: (samples + 1) // 2]
             for reason in outcomes(function, chosen, in_place, watch, not dtype.is_floating_point):
-                count[("in place: " if in_place and reason not in ("", "skip") else "") + reason] += 1
+                wrong = in_place and reason not in ("", "skip") and not reason.startswith(APART)
+                count[("in place: " if wrong else "") + reason] += 1
     return dict(count)
 
 
@@ -334,10 +357,13 @@ def work(dtypes: list[str], samples: int, names: list[str], share: tuple[int, in
 
 
 def verdict(row: dict[str, int]) -> str:
+    """Of one operator and type: pass (in one graph), apart (right, but not all of it in one graph), fail or skip."""
     kinds = set(row) - {"skip"}
     if not kinds or all(k.startswith("no samples") for k in kinds):
         return "skip"
-    return "pass" if kinds == {""} else "fail"
+    if kinds == {""}:
+        return "pass"
+    return "apart" if all(k == "" or k.startswith(APART) for k in kinds) else "fail"
 
 
 def collect(given: argparse.Namespace) -> dict[tuple[str, str], dict[str, Any]]:
@@ -387,7 +413,8 @@ PAGE = """# Lowerings
 Written by tools/sweep_lowerings.py from OpInfo's samples, at most {samples} for each operator and type, each in two layouts:
 results, what is written to inputs, and gradients, of functions and of their in-place forms, with the default back end. A result
 passes if it is within its type's tolerance (that of `torch.testing.assert_close`) of eager's answer in float64, or at most
-{worse} times as far from it as eager's own; results that are not floating point are eager's. Strides are eager's.
+{worse} times as far from it as eager's own; results that are not floating point are eager's. Strides are eager's. All samples of
+an operator are one program: it is compiled in one graph, or else runs with breaks, or as it was captured, and is listed with why.
 """
 KINDS = ("lowered", "decomposed", "library call")
 
@@ -396,24 +423,40 @@ def write_page(path: Path, rows: dict[tuple[str, str], dict[str, Any]], samples:
     dtypes = [d for d in DTYPES if any(dtype == d for dtype, _ in rows)]
     lines = [
         PAGE.format(samples=samples, worse=NO_WORSE),
-        "| type | operators | pass | fail | skip |",
-        "|---" * 5 + "|",
+        "| type | operators | pass in one graph | pass with a break, or as captured | fail | skip |",
+        "|---" * 6 + "|",
     ]
     for dtype in dtypes:
         count = Counter(verdict(row["outcomes"]) for (d, _), row in rows.items() if d == dtype)
-        lines.append(f"| {dtype} | {sum(count.values())} | {count['pass']} | {count['fail']} | {count['skip']} |")
+        numbers = (sum(count.values()), *(count[verdict] for verdict in ("pass", "apart", "fail", "skip")))
+        lines.append(f"| {dtype} | {' | '.join(map(str, numbers))} |")
     failed = {key: row["outcomes"] for key, row in sorted(rows.items()) if verdict(row["outcomes"]) == "fail"}
     if failed:
         lines += ["", "## What fails", "", "| operator | type | outcomes (samples) |", "|---|---|---|"]
     for (dtype, name), row in failed.items():
         reasons = "; ".join(f"{k} ({v})" for k, v in row.items() if k not in ("", "skip")).replace("|", "/")
         lines.append(f"| {name} | {dtype} | {reasons} |")
-    lines += _operators(rows)
+    lines += _apart(rows) + _operators(rows)
     path.write_text("\n".join(lines) + "\n")
     verdicts: dict[str, dict[str, Any]] = {d: {} for d in dtypes}
     for (dtype, name), row in sorted(rows.items()):
         verdicts[dtype][name] = row["outcomes"]
     path.with_suffix(".json").write_text(json.dumps(verdicts, indent=1, sort_keys=True) + "\n")
+
+
+def _apart(rows: dict[tuple[str, str], dict[str, Any]]) -> list[str]:
+    """Operators that are right without being compiled in one graph: which, in which types, and why."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for (dtype, name), row in sorted(rows.items()):
+        for outcome in row["outcomes"]:
+            if outcome.startswith(APART):
+                found.setdefault((name, outcome), []).append(dtype)
+    if not found:
+        return []
+    lines = ["", "## What is right, but not in one graph", "", "| operator | types | how |", "|---|---|---|"]
+    for (name, outcome), dtypes in sorted(found.items()):
+        lines.append(f"| {name} | {', '.join(d for d in DTYPES if d in dtypes)} | {outcome.replace('|', '/')} |")
+    return lines
 
 
 def _operators(rows: dict[tuple[str, str], dict[str, Any]]) -> list[str]:

@@ -23,6 +23,7 @@ from stoker.lower import (  # noqa: F401  (they fill the table)
     activation,
     compound,
     conv,
+    extern,
     index,
     moments,
     move,
@@ -179,7 +180,7 @@ class _Lowering:
             except Decline as declined:
                 builder.program.declined.append((builder.origin, declined.reason))
         else:
-            builder.program.declined.append((builder.origin, "it has no lowering"))
+            builder.program.declined.append((builder.origin, extern.reason(target)))
         if target is run_on_copies:
             return builder.call(target, [self._as_in_eager(a) for a in arguments], keywords, out)
         if not isinstance(target, torch._ops.OpOverload):

@@ -11,8 +11,8 @@ from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import broadcast_index, require_supported
 from stoker.lower.registry import Decline, Result, lower
-from stoker.lower.view import dimension
-from stoker.shape.expr import Expr
+from stoker.lower.view import dimension, reshaped
+from stoker.shape.expr import Expr, constant
 
 
 @lower("index.Tensor", "_unsafe_index.Tensor")
@@ -59,6 +59,23 @@ def counted_from_0(places: Tensor, at: Index, size: Expr) -> Any:
     value = ops.to_dtype(places.at(at), torch.int64)
     negative = ops.lt(value, ops.constant(0, torch.int64))
     return ops.indirect(ops.where(negative, ops.index(size, torch.int64), value), size)
+
+
+@lower("take.default")
+def take(builder: Builder, out: Result, x: Tensor, places: Tensor) -> Tensor:
+    """Elements by their number in the whole tensor."""
+    require_supported(x.dtype)
+    count = constant(1)
+    for size in x.sizes:
+        count = count * size
+    if count.value == 0 or not x.sizes:
+        raise Decline("a tensor without dimensions or elements")
+    flat = reshaped(builder, x, (count,), (constant(1),))
+
+    def element(at: Index) -> Any:
+        return flat.at((ops.indirect(ops.to_dtype(places.at(at), torch.int64), count),))
+
+    return builder.compute(out, element, [flat, places], cost=4)
 
 
 @lower("index_select.default")

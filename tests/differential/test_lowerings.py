@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import namedtuple
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,20 @@ def test_no_operator_fails(dtype: str, tmp_path: Path, tool: Any) -> None:
     verdicts = {name: tool.verdict(row) for name, row in rows.items()}
     assert [name for name, verdict in verdicts.items() if verdict == "fail"] == []
     assert sum(verdict == "pass" for verdict in verdicts.values()) > 0.8 * len(verdicts)
+
+
+def test_a_break_is_seen(tool: Any) -> None:
+    """What runs in Python after a break is right, and counted apart."""
+    sample = namedtuple("Sample", "input args kwargs")(torch.randn(3), (), {})
+
+    def breaking(x: Any) -> Any:
+        return x + float(x.sum().item() > 1e9)
+
+    (outcome,) = tool.outcomes(breaking, [sample], False, tool.Watch(), False)
+    assert outcome.startswith(tool.APART), outcome
+    assert tool.outcomes(torch.sin, [sample], False, tool.Watch(), False) == [""]
+    assert tool.verdict({"": 1, outcome: 1}) == "apart"
+    assert tool.verdict({outcome: 1, "a value differs": 1}) == "fail"
 
 
 def test_a_difference_is_seen(tool: Any) -> None:
