@@ -85,8 +85,8 @@ def batch_norm(
     for dim in [0, *range(2, x.dim())]:
         count = count * x.shape[dim]
     unbiased = spread * (count / (count - 1)) if count != 1 else spread * float("nan")
-    new_mean = (momentum * middle + (1 - momentum) * mean).to(mean.dtype)
-    new_variance = (momentum * unbiased + (1 - momentum) * variance).to(variance.dtype)
+    new_mean = (momentum * middle + (1 - momentum) * _wide(mean)).to(mean.dtype)
+    new_variance = (momentum * unbiased + (1 - momentum) * _wide(variance)).to(variance.dtype)
     kept = _statistics_type(x, mean if weight is None else weight)
     return out, middle.to(kept), scale.to(kept), new_mean, new_variance
 

@@ -62,3 +62,17 @@ def test_gradient_of_group_norm(agree: Any, dtype: torch.dtype, affine: bool) ->
             torch.testing.assert_close(mine.double(), exact, rtol=2e-2, atol=4e-2)
     else:
         agree([program], given, exact=False)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_moments_of_half_precision_are_rounded_once(dtype: torch.dtype) -> None:
+    """A running mean is the sum of two products; neither is rounded before the other is added."""
+    torch.manual_seed(0)
+    x = torch.randn(64, 16, 4).add(9).to(dtype)
+    program = lambda x, m, v: (F.batch_norm(x, m, v, training=True, momentum=-1.2), m, v)  # noqa: E731
+    moments = [torch.full((16,), v, dtype=dtype) for v in (8.3, 4.7)]
+    exact = program(x.double(), *(m.double() for m in moments))
+    found = stoker.compile(program)(x, *moments)
+    for mine, wanted in zip(found[1:], exact[1:], strict=True):
+        differing = (mine != wanted.to(dtype)).float().mean().item()
+        assert differing < 0.1, "a product was rounded"
