@@ -74,6 +74,14 @@ int64_t floor_divide(int64_t a, int64_t b) {
   return q - ((a % b != 0) && ((a < 0) != (b < 0)));
 }
 
+// What an index out of range raises: bits of a kernel's result, as in stoker/loop/op.py.
+[[noreturn]] void raise_outside(int families) {
+  TORCH_CHECK_INDEX(!(families & 1), "index is out of bounds for its dimension");
+  TORCH_CHECK_INDEX(!(families & 2), "index out of range in self");
+  TORCH_CHECK_INDEX(!(families & 4), "Target is out of bounds.");
+  TORCH_CHECK(false, "index is out of bounds for its dimension");
+}
+
 // One call of a plan.
 class Execution {
  public:
@@ -199,7 +207,8 @@ class Execution {
     for (const uint32_t slot : step.slots) pointers_.push_back(slots_[slot].pointer);
     sizes_.clear();
     for (const uint32_t number : step.numbers) sizes_.push_back(numbers_[number]);
-    TORCH_CHECK_INDEX(step.kernel(pointers_.data(), sizes_.data()) == 0, "index out of range in compiled code");
+    const int outside = step.kernel(pointers_.data(), sizes_.data());
+    if (outside) raise_outside(outside);
   }
 
   at::Tensor view(const TensorView& view) const {

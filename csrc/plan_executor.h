@@ -17,7 +17,7 @@
 namespace stoker {
 
 using Numbers = std::vector<int64_t>;
-using Kernel = int (*)(void* const*, const int64_t*);  // not 0: an index was out of range
+using Kernel = int (*)(void* const*, const int64_t*);  // not 0: which families of indices were out of range
 
 // Indices into the numbers of a call.
 using NumberList = std::vector<uint32_t>;

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from stoker.loop.interpret import allocate, conform, fetch
+from stoker.loop.op import outside_error
 from stoker.schedule.plan import Plan
 from stoker.schedule.step import Allocate, Free, Library, Run
 from stoker.shape.expr import Symbol, evaluate
@@ -59,8 +60,9 @@ def _run(step: Any, memory: dict[str, torch.Tensor], sizes: dict[Symbol, int], k
         case Run():
             pointers = (ctypes.c_void_p * len(step.buffers))(*(memory[b].data_ptr() for b in step.buffers))
             numbers = (ctypes.c_int64 * max(len(step.sizes), 1))(*(sizes[s] for s in step.sizes))
-            if kernels[step.kernel](pointers, numbers):
-                raise IndexError("an index is out of range")
+            outside = kernels[step.kernel](pointers, numbers)
+            if outside:
+                raise outside_error(outside)
         case Library():
             arguments = fetch(step.arguments, memory, sizes)
             keywords = {name: fetch(value, memory, sizes) for name, value in step.keywords}

@@ -29,8 +29,8 @@ class Instruction:
              an earlier node wrote, "add", "mul", "max" and "min" combine with it, and iterations may meet in one place
     constant the number
     index    the expression
-    indirect (symbol, size): names an integer value, wrapped if negative, for use in indices; it must be in range wherever the
-             second argument, a condition, holds
+    indirect (symbol, size, kind): names an integer value, wrapped if negative, for use in indices; it must be in range wherever
+             the second argument, a condition, holds; the kind says what is raised otherwise (`stoker.loop.op.OUTSIDE`)
     reduce   the kind; the value exists after the inner loops
     scan     the kind; the inner loops run in order, and the value is that of all iterations up to this one
     """
@@ -102,14 +102,16 @@ class Recorder:
             return self.constant(expr.offset, dtype)
         return self.emit("index", (), dtype, expr)
 
-    def indirect(self, value: Value, size: Expr) -> Symbol:
+    def indirect(self, value: Value, size: Expr, kind: str = "index") -> Symbol:
         """A symbol for an index that was computed."""
-        key = ("indirect", value.number, size, self.condition)
+        key = ("indirect", value.number, size, kind, self.condition)
         condition = () if self.condition is None else (self.condition,)
         if key not in self.memo:
             name = symbol(f"x{self._indirect}")
             self._indirect += 1
-            self.instructions.append(Instruction("indirect", (value.number, *condition), torch.int64, (name, size)))
+            self.instructions.append(
+                Instruction("indirect", (value.number, *condition), torch.int64, (name, size, kind))
+            )
             self.memo[key] = name  # type: ignore[assignment]
         return self.memo[key]  # type: ignore[return-value]
 

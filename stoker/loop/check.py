@@ -12,7 +12,7 @@ import torch
 
 from stoker.loop.body import Instruction
 from stoker.loop.node import Extern, Loops, Program, reads
-from stoker.loop.op import COMBINES, ELEMENTWISE, MOMENTS, REDUCTIONS, SCANS
+from stoker.loop.op import COMBINES, ELEMENTWISE, MOMENTS, OUTSIDE, REDUCTIONS, SCANS
 from stoker.loop.text import node_text
 from stoker.shape.expr import Expr, Symbol, free_symbols
 
@@ -72,6 +72,8 @@ def _structural_problem(instruction: Instruction, types: list[torch.dtype]) -> s
             return f"{instruction.data} of {types[0]}"
         case "reduce" if instruction.data == "xor_sum" and types[0].is_floating_point:
             return f"{instruction.data} of {types[0]}"
+        case "indirect":
+            return "" if instruction.data[2] in OUTSIDE else f"there is no family {instruction.data[2]}"
         case "scan":
             return "" if instruction.data in SCANS else f"there is no scan {instruction.data}"
         case "store":

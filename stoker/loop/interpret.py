@@ -15,7 +15,7 @@ import torch
 from stoker.loop.index import uses
 from stoker.loop.layout import Layout
 from stoker.loop.node import Extern, Loops, Program
-from stoker.loop.op import ELEMENTWISE
+from stoker.loop.op import ELEMENTWISE, outside_code, outside_error
 from stoker.loop.view import Stored
 from stoker.shape.expr import Expr, Extreme, FloorDiv, Max, Mod, Symbol, atoms, evaluate
 
@@ -131,12 +131,12 @@ class Grid:
             case "index":
                 return torch.as_tensor(self.number(instruction.data)).to(instruction.dtype)
             case "indirect":
-                name, size = instruction.data
+                name, size, kind = instruction.data
                 limit = self.number(size)
                 wrapped = torch.where(arguments[0] < 0, arguments[0] + limit, arguments[0]).long()
                 outside = (wrapped < 0) | (wrapped >= limit)
                 if bool((outside & arguments[1] if len(arguments) > 1 else outside).any()):
-                    raise IndexError("an index is out of range")
+                    raise outside_error(outside_code(kind))
                 self.known[name] = torch.where(outside, 0, wrapped)
                 return None
             case "reduce":

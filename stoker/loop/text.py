@@ -41,10 +41,10 @@ def instruction_text(number: int, instruction: Instruction) -> str:
         case "index":
             return f"v{number} = index({text(instruction.data)}):{short(instruction.dtype)}"
         case "indirect":
-            name, size = instruction.data
+            name, size, kind = instruction.data
             first, *condition = (f"v{a}" for a in instruction.arguments)
             guard = f" if {condition[0]}" if condition else ""
-            return f"{text(name)} = {first} below {text(size)}{guard}"
+            return f"{text(name)} = {first} below {text(size)} as {kind}{guard}"
         case "reduce":
             return f"v{number} = {instruction.data} of {arguments} over the inner loops"
         case "scan":

@@ -25,6 +25,7 @@ from stoker.lower import (  # noqa: F401  (they fill the table)
     conv,
     extern,
     index,
+    loss,
     moments,
     move,
     pad,

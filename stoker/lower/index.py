@@ -49,16 +49,16 @@ def gather(builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, s
     dim = dimension(dim, len(x.sizes))
 
     def element(at: Index) -> Any:
-        return x.at((*at[:dim], counted_from_0(places, at, x.sizes[dim]), *at[dim + 1 :]))
+        return x.at((*at[:dim], counted_from_0(places.at(at), x.sizes[dim], "element"), *at[dim + 1 :]))
 
     return builder.compute(out, element, [x, places], cost=4)
 
 
-def counted_from_0(places: Tensor, at: Index, size: Expr) -> Any:
+def counted_from_0(value: Any, size: Expr, kind: str) -> Any:
     """An index for operators that refuse negative ones: such a one is as far out of range as one can be."""
-    value = ops.to_dtype(places.at(at), torch.int64)
+    value = ops.to_dtype(value, torch.int64)
     negative = ops.lt(value, ops.constant(0, torch.int64))
-    return ops.indirect(ops.where(negative, ops.index(size, torch.int64), value), size)
+    return ops.indirect(ops.where(negative, ops.index(size, torch.int64), value), size, kind)
 
 
 @lower("take.default")
@@ -84,9 +84,10 @@ def index_select(builder: Builder, out: Result, x: Tensor, dim: int, places: Ten
     if not x.sizes or not places.sizes:
         raise Decline("a tensor without dimensions")
     dim = dimension(dim, len(x.sizes))
+    kind = "row" if dim == 0 else "element"
 
     def element(at: Index) -> Any:
-        return x.at((*at[:dim], counted_from_0(places, (at[dim],), x.sizes[dim]), *at[dim + 1 :]))
+        return x.at((*at[:dim], counted_from_0(places.at((at[dim],)), x.sizes[dim], kind), *at[dim + 1 :]))
 
     return builder.compute(out, element, [x, places], cost=4)
 
@@ -96,6 +97,6 @@ def embedding(builder: Builder, out: Result, weight: Tensor, places: Tensor, *re
     require_supported(weight.dtype)
 
     def element(at: Index) -> Any:
-        return weight.at((counted_from_0(places, at[:-1], weight.sizes[0]), at[-1]))
+        return weight.at((counted_from_0(places.at(at[:-1]), weight.sizes[0], "row"), at[-1]))
 
     return builder.compute(out, element, [weight, places], cost=4)

@@ -40,7 +40,7 @@ def _along(builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, s
     base = builder.copy(x, _accumulating(out, combine))
 
     def place(at: Index) -> Index:
-        return (*at[:dim], counted_from_0(places, at, x.sizes[dim]), *at[dim + 1 :])
+        return (*at[:dim], counted_from_0(places.at(at), x.sizes[dim], "element"), *at[dim + 1 :])
 
     def value(at: Index) -> Any:
         return source.at(at) if is_tensor(source) else number(source, out.dtype)
@@ -106,13 +106,18 @@ def index_rows(
         raise Decline("values of another rank")
     if alpha != 1 and out.dtype in (torch.bool, *_HALF):
         raise Decline("a product that is rounded")
-    combine = "add" if "index_add" in builder.origin else "set"
-    index_of = _chosen if "index_fill" in builder.origin else counted_from_0
+    origin = builder.origin
+    combine = "add" if "index_add" in origin else "set"
+    kind = "element" if combine == "add" else "index"
     base = builder.copy(x, _accumulating(out, combine))
 
     def place(at: Index) -> Index:
         chosen = (at[dim],) if places.sizes else ()
-        return (*at[:dim], index_of(places, chosen, x.sizes[dim]), *at[dim + 1 :])
+        filled = "index_fill" in origin
+        found = (
+            _chosen(places, chosen, x.sizes[dim]) if filled else counted_from_0(places.at(chosen), x.sizes[dim], kind)
+        )
+        return (*at[:dim], found, *at[dim + 1 :])
 
     def value(at: Index) -> Any:
         made = ops.to_dtype(_value(source, at, sizes, out.dtype), out.dtype)

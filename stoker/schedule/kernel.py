@@ -153,7 +153,7 @@ class _Assembly:
             case "indirect":
                 name = symbol(f"x{self.count}")
                 place[i.data[0]] = name
-                number = self._append(replace(i, arguments=arguments, data=(name, i.data[1])))
+                number = self._append(replace(i, arguments=arguments, data=(name, *i.data[1:])))
                 if self.varies[number]:
                     self.varying.add(name)
                 return number
@@ -256,7 +256,7 @@ def with_expressions(i: Instruction, change: Callable[[Expr], Expr]) -> Instruct
         case "load" | "store":
             return replace(i, data=(i.data[0], change(i.data[1]), *i.data[2:]))
         case "indirect":
-            return replace(i, data=(change(i.data[0]), change(i.data[1])))
+            return replace(i, data=(change(i.data[0]), change(i.data[1]), *i.data[2:]))
         case "index":
             return replace(i, data=change(i.data))
     return i

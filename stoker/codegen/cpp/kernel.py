@@ -41,7 +41,7 @@ from stoker.codegen.cpp.tiles import USUAL, Tiles
 from stoker.codegen.writer import Writer
 from stoker.loop.body import Instruction
 from stoker.loop.index import Dimension, count, ranges_of
-from stoker.loop.op import MOMENTS
+from stoker.loop.op import MOMENTS, outside_code
 from stoker.schedule.kernel import Kernel, Phase
 from stoker.schedule.tile import Shape, position_in
 from stoker.shape.expr import Expr, symbol, text
@@ -399,13 +399,13 @@ class _Emitter:
             case "index":
                 words = f"convert<{kind}>(int64_t({self.expr(i.data)}))"
             case "indirect":
-                name, size = i.data
+                name, size, family = i.data
                 limit = self.expr(size)
                 wrapped, result = f"{text(name)}_wrapped", text(name)
                 out.line(f"const int64_t {wrapped} = {arguments[0]} < 0 ? {arguments[0]} + ({limit}) : {arguments[0]};")
                 out.line(f"const bool {result}_bad = {wrapped} < 0 || {wrapped} >= ({limit});")
                 reached = f"{result}_bad && {arguments[1]}" if len(arguments) > 1 else f"{result}_bad"
-                out.line(f"outside |= {reached};")
+                out.line(f"outside |= {reached} ? {outside_code(family)} : 0;")
                 out.line(f"const int64_t {result} = {result}_bad ? 0 : {wrapped};")
                 return
             case "scan":

@@ -1,0 +1,55 @@
+"""The negative log likelihood: one look-up for each label, which is checked as a label."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from stoker.loop.handler import ops
+from stoker.loop.view import Index, Tensor
+from stoker.lower.builder import Builder
+from stoker.lower.index import counted_from_0
+from stoker.lower.operand import number, require_supported
+from stoker.lower.reduce import reduced
+from stoker.lower.registry import Decline, Result, lower
+
+NONE, MEAN = 0, 1
+"""ATen's numbers for reductions."""
+
+
+@lower("nll_loss_forward.default", "nll_loss2d_forward.default")
+def nll_loss_forward(
+    builder: Builder, out: list[Result], x: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int
+) -> list[Tensor]:
+    """The loss, and the sum of the weights of all labels that are not ignored."""
+    require_supported(x.dtype)
+    if x.dtype not in (torch.float32, torch.float64):
+        raise Decline("sums of half precision are rounded as the library's")
+    classes = 1 if len(x.sizes) > 1 else 0
+    one = Result(x.dtype, x.device, target.sizes, target.strides)
+    inputs = [t for t in (x, target, weight) if t is not None]
+
+    def weight_at(at: Index) -> tuple[Any, Any]:
+        """The place of a label, and its weight."""
+        label = ops.to_dtype(target.at(at), torch.int64)
+        ignored = ops.eq(label, ops.constant(ignore_index, torch.int64))
+        safe = ops.where(ignored, ops.constant(0, torch.int64), label)
+        place = counted_from_0(safe, x.sizes[classes], "target")
+        value = ops.constant(1.0, x.dtype) if weight is None else weight.at((place,))
+        return place, ops.where(ignored, ops.constant(0.0, x.dtype), value)
+
+    def loss_at(at: Index) -> Any:
+        place, share = weight_at(at)
+        picked = x.at((*at[:classes], place, *at[classes:]) if at else (place,))
+        return ops.mul(ops.neg(picked), share)
+
+    loss = builder.compute(one, loss_at, inputs, cost=6)
+    if reduction == NONE and len(x.sizes) > 1:
+        return [loss, builder.compute(out[1], lambda at: number(0.0, x.dtype))]
+    shares = builder.compute(one, lambda at: weight_at(at)[1], inputs[1:], cost=4)
+    total = reduced(builder, out[1], shares, None, False, "sum", lambda v: v)
+    losses = reduced(builder, out[0], loss, None, False, "sum", lambda v: v)
+    if reduction != MEAN:
+        return [losses, total]
+    return [builder.compute(out[0], lambda at: ops.div(losses.at(at), total.at(at)), [losses, total], cost=4), total]
