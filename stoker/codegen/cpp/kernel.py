@@ -53,6 +53,8 @@ _STRIP_SYMBOL = symbol("strip")
 
 SHARED_CHUNK = 4096
 """Elements of an inner loop that one of several threads reduces together."""
+WAYS, CHEAP_STEP = 4, 6
+"""A reduction whose step costs at most so many additions is found in so many ways at once."""
 STRIP_CHUNK = 256
 """Rows above a strip that are reduced together."""
 
@@ -275,8 +277,10 @@ class _Emitter:
     ) -> None:
         """A long inner loop in pieces, each reduced on its own: sums of sums lose fewer digits, and threads take pieces."""
         out, size = self.out, self.expr(last.size)
-        whole = last.size.value is not None and last.size.value % chunk == 0
         parts = [r for r in reductions if r[1].clause]
+        ways = self.ways(phase, reductions) if moments is None else 1
+        chunk = _for_ways(chunk, last.size.value) if ways > 1 else chunk
+        whole = last.size.value is not None and last.size.value % chunk == 0
         with out.block(f"for (int64_t chunk = 0; chunk < {size}; chunk += {chunk})"):
             end = f"chunk + {chunk}" if whole else f"minimum<int64_t>(chunk + {chunk}, {size})"
             out.line(f"const int64_t chunk_end = {end};")
@@ -284,15 +288,48 @@ class _Emitter:
             for n, form, _ in parts:
                 for suffix, kind, start in form.variables:
                     out.line(f"{kind} v{n}_part{suffix} = {start};")
-            self.simd(len(parts) == len(reductions), _clauses(parts, "part") + sums(self, moments))
-            with out.block(self.head(last, "chunk", "chunk_end")):
-                self.lines(phase if moments is None else moments.rest, accumulator="part")
-                add(self, moments)
-            for n, form, _ in parts:
-                for sign, suffix in form.clause:
-                    out.line(_JOIN[sign].format(f"v{n}_acc{suffix}", f"v{n}_part{suffix}"))
+            with contextlib.ExitStack() as stack:
+                if ways > 1:
+                    self.side_by_side(phase, last, parts, chunk, whole=whole)
+                    if not whole:
+                        stack.enter_context(out.block("else"))
+                if ways == 1 or not whole:
+                    self.simd(len(parts) == len(reductions), _clauses(parts, "part") + sums(self, moments))
+                    with out.block(self.head(last, "chunk", "chunk_end")):
+                        self.lines(phase if moments is None else moments.rest, accumulator="part")
+                        add(self, moments)
+            self.join(parts, "acc", "part")
             if moments is not None:
                 distances(self, moments, last)
+
+    def ways(self, phase: Phase, reductions: Reductions) -> int:
+        """How many partial results are found at once: a cheap step must not wait for the one before it."""
+        cheap = sum(cost(i) for _, i in phase.lines) <= CHEAP_STEP
+        return WAYS if reductions and cheap and all(form.clause for _, form, _ in reductions) else 1
+
+    def side_by_side(self, phase: Phase, last: Dimension, parts: Reductions, chunk: int, *, whole: bool) -> None:
+        """A full piece of a row in several ways, which the same vectors of several partial results take."""
+        out, share = self.out, chunk // WAYS
+        with out.block("" if whole else f"if (chunk_end - chunk == {chunk})"):
+            names = ["part"] + [f"part{way}" for way in range(1, WAYS)]
+            for name in names[1:]:
+                for n, form, _ in parts:
+                    for suffix, kind, start in form.variables:
+                        out.line(f"{kind} v{n}_{name}{suffix} = {start};")
+            self.simd(True, "".join(_clauses(parts, name) for name in names))
+            with out.block(f"for (int64_t lane = chunk; lane < chunk + {share}; ++lane)"):
+                for way, name in enumerate(names):
+                    with out.block():
+                        out.line(f"const int64_t {text(last.symbol)} = lane + {way * share};")
+                        self.lines(phase, accumulator=name)
+            for name in names[1:]:
+                self.join(parts, "part", name)
+
+    def join(self, reductions: Reductions, into: str, other: str) -> None:
+        """Take other partial results into some."""
+        for n, form, _ in reductions:
+            for sign, suffix in form.clause:
+                self.out.line(_JOIN[sign].format(f"v{n}_{into}{suffix}", f"v{n}_{other}{suffix}"))
 
     def columns(self) -> None:
         *lead, last = self.kernel.outer
@@ -428,6 +465,12 @@ class _Emitter:
                 "{0}_best", f"v{number}_{name}_best"
             )
             self.out.line(words.format(f"v{number}_{name}{strip}", v=value, k=position))
+
+
+def _for_ways(chunk: int, size: int | None) -> int:
+    """A piece of a row that is large enough for several ways: the row itself, if it can be."""
+    usual = max(chunk, WAYS * 256)
+    return size if size is not None and size <= usual and size % (WAYS * 16) == 0 else usual
 
 
 def _clauses(reductions: Reductions, name: str = "acc") -> str:
