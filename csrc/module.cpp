@@ -31,6 +31,7 @@ PyMethodDef methods[] = {
      "call_with(compiler_or_None, function, *args, **kwargs)"},
     {"shares_storage", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(shares_storage)), METH_FASTCALL,
      "shares_storage(inputs, written): does an input at a written position share its storage with another input?"},
+    {"release_arenas", release_arenas, METH_NOARGS, "free the memory for temporaries that is kept between calls"},
     {"entries", entries, METH_VARARGS, "entries(code, compiler): the compiled versions of a code"},
     {},
 };

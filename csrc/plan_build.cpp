@@ -165,7 +165,7 @@ NumberStep number_step(PyObject* tuple) {
 
 }  // namespace
 
-// (slot_count, inputs, constants, numbers, symbols, arithmetic, arena_bytes, arena, steps, outputs)
+// (slot_count, inputs, constants, numbers, symbols, arithmetic, arena_bytes, arena, steps, outputs, takes_list)
 Program build_program(PyObject* description) {
   Program program;
   program.slot_count = integer(item(description, 0));
@@ -196,6 +196,7 @@ Program build_program(PyObject* description) {
     program.calls_python |= program.steps.back().kind == Step::Kind::PYTHON;
   }
   program.outputs = arguments(item(description, 9));
+  program.takes_list = item(description, 10) == Py_True;
   return program;
 }
 

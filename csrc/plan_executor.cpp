@@ -26,10 +26,12 @@ constexpr size_t SHORT_PLAN = 3;
 struct PlanObject {
   PyObject_HEAD
   vectorcallfunc vectorcall;
+  char takes_list;
   Program program;
 };
 
-// Memory for temporaries, kept between calls and shared by all plans, because fresh memory costs page faults.
+// Memory for temporaries, kept between calls and shared by all plans, because fresh memory costs page faults. There are as
+// many arenas as plans ran at once: one that is too small for a plan makes room for a larger one, which serves both.
 class ArenaPool {
  public:
   at::Tensor take(int64_t bytes) {
@@ -41,16 +43,22 @@ class ArenaPool {
         idle_.erase(fitting);
         return found;
       }
+      if (!idle_.empty()) idle_.pop_back();
     }
     return at::detail::empty_cpu({bytes}, at::kByte, std::nullopt, std::nullopt, std::nullopt, std::nullopt);
   }
 
-  // Keeps the largest few; a larger one makes smaller ones useless.
+  // Keeps the largest few.
   void give(at::Tensor arena) {
     const std::lock_guard<std::mutex> lock(mutex_);
     idle_.push_back(std::move(arena));
     std::sort(idle_.begin(), idle_.end(), [](const auto& a, const auto& b) { return a.numel() < b.numel(); });
     if (idle_.size() > MOST_IDLE) idle_.erase(idle_.begin());
+  }
+
+  void release() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    idle_.clear();
   }
 
  private:
@@ -329,13 +337,22 @@ class Execution {
 
 PyObject* run_plan(PyObject* self, PyObject* const* inputs, size_t flagged, PyObject* keywords) {
   const Program& program = reinterpret_cast<PlanObject*>(self)->program;
-  const auto count = static_cast<size_t>(PyVectorcall_NARGS(flagged));
+  auto count = static_cast<size_t>(PyVectorcall_NARGS(flagged));
+  PyObject* list = nullptr;
+  if (program.takes_list) {
+    if (count != 1 || !PyList_Check(inputs[0]))
+      return PyErr_Format(PyExc_TypeError, "the plan takes its inputs in one list");
+    list = inputs[0];
+    inputs = PySequence_Fast_ITEMS(list);
+    count = PyList_GET_SIZE(list);
+  }
   if (count != program.input_count || (keywords && PyTuple_GET_SIZE(keywords)))
     return PyErr_Format(PyExc_TypeError, "the plan takes %zu inputs, not %zu", program.input_count, count);
   HANDLE_TH_ERRORS
   // Everything below autograd: plans are functional, and gradients are the business of whoever calls them.
   const c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
   Execution execution(program, inputs);
+  if (list && PyList_SetSlice(list, 0, PY_SSIZE_T_MAX, nullptr)) throw python_error();
   if (program.calls_python || program.steps.size() <= SHORT_PLAN) {
     execution.run();
   } else {
@@ -354,6 +371,7 @@ PyObject* plan_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
   auto* self = reinterpret_cast<PlanObject*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
   self->vectorcall = run_plan;
+  self->takes_list = program.takes_list;
   new (&self->program) Program(std::move(program));
   return reinterpret_cast<PyObject*>(self);
   END_HANDLE_TH_ERRORS
@@ -368,6 +386,7 @@ void plan_dealloc(PyObject* object) {
 
 PyMemberDef plan_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(PlanObject, vectorcall), READONLY, nullptr},
+    {"_boxed_call", T_BOOL, offsetof(PlanObject, takes_list), READONLY, nullptr},
     {},
 };
 PyType_Slot plan_slots[] = {
@@ -381,6 +400,11 @@ PyType_Spec plan_spec = {"stoker._C.Plan", sizeof(PlanObject), 0,
                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, plan_slots};
 
 }  // namespace
+
+PyObject* release_arenas(PyObject*, PyObject*) {
+  arena_pool().release();
+  Py_RETURN_NONE;
+}
 
 bool add_plan_types(PyObject* module) { return add_type(module, &plan_spec, &plan_type); }
 

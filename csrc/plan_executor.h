@@ -79,6 +79,7 @@ struct Symbol {
 struct Program {
   size_t input_count = 0, slot_count = 0;
   bool calls_python = false;
+  bool takes_list = false;  // inputs come in one list, which is emptied
   std::vector<uint32_t> inputs;  // slot of each input, or NOTHING
   std::vector<std::pair<uint32_t, at::Tensor>> constants;
   Numbers numbers;
@@ -92,6 +93,9 @@ struct Program {
 
 // Reads a description; throws std::exception, or python_error with a Python exception set.
 Program build_program(PyObject* description);
+
+// Frees the memory for temporaries that is kept between calls.
+PyObject* release_arenas(PyObject*, PyObject*);
 
 bool add_plan_types(PyObject* module);
 

@@ -172,11 +172,12 @@ def allow_in_graph(function: F) -> F:
 
 
 def reset() -> None:
-    """Forget every compiled version; the next calls compile anew."""
+    """Forget every compiled version, and free the memory kept between calls; the next calls compile anew."""
     for frames in _frames:
         frames.compiler.forget()
         frames.histories.clear()
         frames.captured.clear()
+    _C.release_arenas()
     log.clear()
 
 

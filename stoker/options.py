@@ -32,6 +32,9 @@ class Options:
     """Inference: compute what weights alone determine once, fold BatchNorm into convolutions (which rounds differently), and do
     so again when a weight changes."""
 
+    packing: bool = True
+    """Inference: keep weights a second time, in the order that libraries want, where that is faster."""
+
     cudagraphs: bool = False
     """Record CUDA graphs. On the CPU it changes nothing."""
 

@@ -23,6 +23,7 @@ from torch.fx import GraphModule
 
 from stoker import _C, log
 from stoker.autograd import aot
+from stoker.codegen.aten import through_aten
 from stoker.codegen.choose import can_choose, fastest
 from stoker.codegen.cpp.tiles import OTHERS, USUAL, Tiles
 from stoker.codegen.cpp.unit import kernel_name, sources_of, unit_of
@@ -41,7 +42,7 @@ from stoker.passes.pack import PACKS, pack
 from stoker.passes.precompute import precompute
 from stoker.passes.simplify import simplify
 from stoker.runtime.build import NoCompiler, compiler, cores, load_all
-from stoker.runtime.tune import choose_linear
+from stoker.runtime.tune import choose_linear, give_back
 from stoker.schedule.plan import Plan, make_plan
 from stoker.schedule.summary import Summary
 
@@ -66,7 +67,7 @@ def compile_captured(graph_module: GraphModule, example_inputs: list[Any], optio
     """The default back end: autograd ahead of time, then loops."""
     options = options or Options()
     forward: Any = functools.partial(compile_graph, options=options)
-    backward = forward
+    backward = functools.partial(compile_graph, options=options, owns_inputs=True)
     if not torch.is_grad_enabled():
         weights = frozenset(n.name for n in graph_module.graph.nodes if n.meta.get("is_weight"))
         forward = functools.partial(_compile_inference, weights=weights, options=options)
@@ -99,7 +100,9 @@ def _compile_inference(module: GraphModule, fakes: list[Any], *, weights: frozen
     whole = copy.deepcopy(module.graph)
     if options.freezing:
         _tell(module, {"it is part of a convolution": fold(module, weights)})
-    pack(module, weights, functools.partial(choose_linear, thorough=options.autotune))
+    if options.packing:
+        pack(module, weights, functools.partial(choose_linear, thorough=options.autotune))
+        give_back()
     worth = (lambda node: not is_view(node)) if options.freezing else (lambda node: node.target in PACKS)
     frozen = freeze(module, weights, worth)
     if frozen is None:
@@ -137,19 +140,25 @@ def compile_graph(
     record: Record | None = None,
     *,
     inference: bool = False,
+    owns_inputs: bool = False,
     options: Options | None = None,
 ) -> Compiled:
-    """Compile a functional ATen graph. One that cannot be compiled runs operator by operator, and an event says why."""
+    """Compile a functional ATen graph. One that cannot be compiled runs operator by operator, and an event says why.
+
+    One that owns its inputs may ask for them in a list (its attribute `_boxed_call` is true then), to free each in time.
+    """
     record = record or Record()
     try:
-        return _compiled(graph_module, record, options or Options(), inference=inference)
+        return _compiled(graph_module, record, options or Options(), inference=inference, owns_inputs=owns_inputs)
     except (CannotLower, NoCompiler) as reason:
         words = ("backend", "a graph runs through ATen", _location(graph_module), str(reason))
         log.record(log.Event(*words), level=logging.WARNING)
-        return graph_module.forward  # type: ignore[no-any-return]
+        return through_aten(graph_module)
 
 
-def _compiled(graph_module: GraphModule, record: Record, options: Options, *, inference: bool) -> Compiled:
+def _compiled(
+    graph_module: GraphModule, record: Record, options: Options, *, inference: bool, owns_inputs: bool
+) -> Compiled:
     compiler()
     with record.stage("passes"):
         improve(graph_module)
@@ -159,7 +168,7 @@ def _compiled(graph_module: GraphModule, record: Record, options: Options, *, in
     if os.environ.get("STOKER_STRICT"):
         check(program)
     with record.stage("schedule"):
-        plan = record.products["plan"] = make_plan(program)
+        plan = record.products["plan"] = make_plan(program, owns_inputs=owns_inputs)
     kernels = _built(plan, USUAL, record)
     if options.autotune and can_choose(plan):
         builds = [kernels, *(_built(plan, tiles, record) for tiles in OTHERS)]

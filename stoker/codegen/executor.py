@@ -129,7 +129,7 @@ class _Encoding:
 
 
 def executor(plan: Plan, layouts: dict[str, Layout], addresses: Sequence[int]) -> Any:
-    """A callable on the plan's inputs that runs without Python."""
+    """A callable that runs without Python: of the plan's inputs, or of a list of them if its `_boxed_call` is true."""
     return _C.Plan(encode(plan, layouts, addresses))
 
 
@@ -148,7 +148,7 @@ def encode(plan: Plan, layouts: dict[str, Layout], addresses: Sequence[int]) -> 
     size = coding.numbers.of(plan.arena.size_bytes) if arena else None
     return (
         len(coding.slots), inputs, constants, tuple(coding.numbers.values), symbols, tuple(coding.numbers.steps), size, arena,
-        steps, outputs,
+        steps, outputs, plan.takes_list,
     )  # fmt: skip
 
 

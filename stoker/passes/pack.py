@@ -118,7 +118,9 @@ class _Packer:
             packed = self.graph.call_function(operator, (straight, rows))
         for made in (turned, straight, packed):
             made.meta = dict(weight.meta)
-        turned.meta["val"] = weight.meta["val"].t()
+        value = weight.meta["val"]
+        with value.memory.mode:  # outside of it, torch's way to a tensor subclass's operators loads SymPy
+            turned.meta["val"] = value.t()
         return turned, packed
 
     def _linear(self, node: Node, last: Node, operator: Any, arguments: tuple[Any, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import time
 from collections.abc import Callable
@@ -42,15 +43,45 @@ def choose_linear(rows: int, inputs: int, outputs: int, function: str, *, thorou
 def _choose_linear(rows: int, inputs: int, outputs: int, function: str, threads: int, thorough: bool) -> str:
     measure = functools.partial(best, rounds=THOROUGH_ROUNDS if thorough else ROUNDS)
     with torch.inference_mode(False), torch.no_grad():
-        x, weight, bias = torch.ones(rows, inputs), torch.ones(outputs, inputs), torch.ones(outputs)
-        out = torch.empty(rows, outputs)
-        then = _FUNCTIONS[function]
-        ways = {"plain": measure(lambda: then(torch.addmm(bias, x, weight.t(), out=out))) / (1 if thorough else GAIN)}
-        if torch_private.PACK_FOR_MKL is not None:
-            for_mkl = torch_private.PACK_FOR_MKL(weight, rows)
-            ways["mkl"] = measure(lambda: then(torch_private.LINEAR_BY_MKL(x, for_mkl, weight, bias, rows)))
-        if torch.backends.mkldnn.is_available():
-            packed = torch_private.PACK_FOR_ONEDNN(weight, rows)
-            last: tuple[object, ...] = (function, [], "none" if function == "gelu" else "")
-            ways["onednn"] = measure(lambda: torch_private.LINEAR_BY_ONEDNN(x, packed, bias, *last))
-        return min(ways, key=ways.__getitem__)
+        layer = (torch.ones(rows, inputs), torch.ones(outputs, inputs), torch.ones(outputs))
+        ways = {name: measure(way(*layer, function)) for name, way in _WAYS.items() if way is not None}
+    ways["plain"] /= 1 if thorough else GAIN
+    _measured.append(True)
+    return min(ways, key=ways.__getitem__)
+
+
+def _plain(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, function: str) -> Callable[[], object]:
+    out, then = torch.empty(x.shape[0], weight.shape[0]), _FUNCTIONS[function]
+    return lambda: then(torch.addmm(bias, x, weight.t(), out=out))
+
+
+def _by_mkl(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, function: str) -> Callable[[], object]:
+    packed, then, rows = torch_private.PACK_FOR_MKL(weight, x.shape[0]), _FUNCTIONS[function], x.shape[0]
+    return lambda: then(torch_private.LINEAR_BY_MKL(x, packed, weight, bias, rows))
+
+
+def _by_onednn(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, function: str) -> Callable[[], object]:
+    packed = torch_private.PACK_FOR_ONEDNN(weight, x.shape[0])
+    last: tuple[object, ...] = (function, [], "none" if function == "gelu" else "")
+    return lambda: torch_private.LINEAR_BY_ONEDNN(x, packed, bias, *last)
+
+
+_WAYS: dict[str, Callable[..., Callable[[], object]] | None] = {
+    "plain": _plain,
+    "mkl": None if torch_private.PACK_FOR_MKL is None else _by_mkl,
+    "onednn": _by_onednn if torch.backends.mkldnn.is_available() else None,
+}
+"""Each packs its weight when it is asked for, and holds it no longer than it is measured."""
+
+_measured: list[bool] = []
+
+
+def give_back() -> None:
+    """After measuring: the memory it took goes back to the system. The C library would keep it, as one large hole."""
+    if _measured and _trim is not None:
+        _measured.clear()
+        _trim(0)
+
+
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+"""glibc has it; others give memory back by themselves."""

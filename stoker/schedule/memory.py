@@ -62,9 +62,14 @@ class Placed:
 
 
 def place(
-    steps: Sequence[Step], kernels: Sequence[Kernel], layouts: dict[str, Layout], outside: set[str], outputs: set[str]
+    steps: Sequence[Step],
+    kernels: Sequence[Kernel],
+    layouts: dict[str, Layout],
+    outside: set[str],
+    outputs: set[str],
+    owned: frozenset[str] = frozenset(),
 ) -> Placed:
-    """Decide where each buffer lives."""
+    """Decide where each buffer lives. `owned` are inputs that nobody needs after the call: they are freed when they die."""
     shared = _shared(steps)
     steps = [_given_memory(s, layouts, shared) for s in steps]
     changed = overwrite(steps, kernels, layouts, _lives(steps, shared), outside, outputs)
@@ -75,7 +80,8 @@ def place(
     temporary = [Life(n, f, lives.last[n], _bytes(layouts[n])) for n, f in lives.first.items() if n not in apart]
     arena = _arranged(temporary, layouts)
     inside = {life.buffer for life in temporary}
-    made = _with_allocations(steps, lives, layouts, outside | own | inside, outside | outputs | inside)
+    staying = (outside - owned) | outputs | inside
+    made = _with_allocations(steps, lives, layouts, outside | own | inside, staying)
     made += [Allocate(n, layouts[n]) for n in sorted(outputs) if n not in lives.first and n not in outside]
     return Placed(tuple(made), kernels, arena, changed.over)
 

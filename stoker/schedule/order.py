@@ -53,11 +53,13 @@ class Flow:
     bytes_of: dict[str, int]
     apart: set[str]
     """Buffers outside the arena."""
+    owned: frozenset[str]
+    """Inputs that die with their last reader."""
 
 
-def order(groups: Groups, apart: set[str]) -> Ordered:
-    """The best of a few orders; `apart` are the buffers that will not be in the arena."""
-    flow = flow_of(groups, apart)
+def order(groups: Groups, apart: set[str], owned: frozenset[str] = frozenset()) -> Ordered:
+    """The best of a few orders; `apart` are the buffers that will not be in the arena, `owned` the inputs that may die."""
+    flow = flow_of(groups, apart, owned)
     own = _by_key(flow, flow.before)
     tried = {
         "program": own,
@@ -72,7 +74,7 @@ def order(groups: Groups, apart: set[str]) -> Ordered:
     return Ordered(tuple(groups.drafts[n] for n in tried[best]), best, peaks[best], peaks["program"])
 
 
-def flow_of(groups: Groups, apart: set[str]) -> Flow:
+def flow_of(groups: Groups, apart: set[str], owned: frozenset[str] = frozenset()) -> Flow:
     """Which group waits for which, and what memory that means."""
     program = groups.program
     numbers = sorted(groups.drafts, key=lambda n: _positions(groups, n)[-1])
@@ -85,7 +87,7 @@ def flow_of(groups: Groups, apart: set[str]) -> Flow:
         for name in reads(node):
             found = writers.get(name, ())
             before[group].update(found)
-            if found:
+            if found or name in owned:
                 read[group][name] = None
         if isinstance(node, Extern) and node.random:
             before[group].update(() if drawn is None else (drawn,))
@@ -93,7 +95,7 @@ def flow_of(groups: Groups, apart: set[str]) -> Flow:
         for written in node.writes:
             if written is not None:
                 writers.setdefault(written, []).append(group)
-    return _flow(groups, before, read, writers, apart)
+    return _flow(groups, before, read, writers, apart, owned)
 
 
 def _flow(
@@ -102,6 +104,7 @@ def _flow(
     read: dict[int, dict[str, None]],
     writers: dict[str, list[int]],
     apart: set[str],
+    owned: frozenset[str],
 ) -> Flow:
     """The other direction, and sizes. A buffer that one group writes and reads alone is not counted."""
     after: dict[int, set[int]] = {n: set() for n in before}
@@ -115,19 +118,20 @@ def _flow(
         for name in names:
             readers.setdefault(name, set()).add(number)
     made: dict[int, list[str]] = {n: [] for n in before}
-    bytes_of: dict[str, int] = {}
+    bytes_of = {name: estimate_bytes(groups.program, name) for name in owned}
     for name, (maker, *_) in writers.items():
         if name in staying or readers.get(name, set()) - {maker}:
             bytes_of[name] = estimate_bytes(groups.program, name)
             made[maker].append(name)
     dying = {n: tuple(name for name in names if name in bytes_of and name not in staying) for n, names in read.items()}
-    return Flow(before, after, {n: tuple(m) for n, m in made.items()}, dying, readers, bytes_of, apart)
+    return Flow(before, after, {n: tuple(m) for n, m in made.items()}, dying, readers, bytes_of, apart | owned, owned)
 
 
 def peak_bytes(flow: Flow, sequence: Sequence[int]) -> int:
     """The most in the arena at once, and the most outside of it. What a group reads lives while it runs."""
     left = {name: len(readers) for name, readers in flow.readers.items()}
-    present, highest = [0, 0], [0, 0]
+    present = [0, sum(flow.bytes_of[name] for name in flow.owned)]
+    highest = list(present)
     for number in sequence:
         for name in flow.made[number]:
             present[name in flow.apart] += flow.bytes_of[name]

@@ -18,7 +18,7 @@ from stoker.schedule.draft import Draft
 from stoker.schedule.kernel import Kernel, build, kernel_text
 from stoker.schedule.memory import Arena, made_by_library, place
 from stoker.schedule.order import order
-from stoker.schedule.score import Groups, group
+from stoker.schedule.score import Groups, estimate_bytes, group
 from stoker.schedule.step import Library, Run, Step, step_text
 from stoker.shape.expr import Symbol
 
@@ -42,13 +42,17 @@ class Plan:
     """Results that were written over buffers, and these: both are one buffer in the steps."""
     order: tuple[str, int, int] = ("program", 0, 0)
     """The order chosen, the bytes it is estimated to need at its peak, and those of the program's own order."""
+    takes_list: bool = False
+    """Are the inputs given in one list, which the plan empties, so that it alone holds them?"""
 
 
-def make_plan(program: Program) -> Plan:
-    """Group, order, and write down the steps."""
+def make_plan(program: Program, *, owns_inputs: bool = False) -> Plan:
+    """Group, order, and write down the steps. A plan that owns its inputs frees each after its last use."""
     groups = group(program)
+    inputs = {n for n in program.inputs if n}
     outputs = {t.buffer for t in tensors_in(program.outputs)}
-    ordered = order(groups, outputs | made_by_library(program.nodes))
+    owned = frozenset(inputs - outputs) if owns_inputs else frozenset()
+    ordered = order(groups, outputs | made_by_library(program.nodes), owned)
     wanted = _needed_later(program, groups)
     steps: list[Step] = []
     kernels: dict[Kernel, int] = {}
@@ -65,8 +69,8 @@ def make_plan(program: Program) -> Plan:
             kernels[call.kernel] = len(kernels)
             origins.append(call.origins)
         steps.append(Run(kernels[call.kernel], call.buffers, call.sizes))
-    outside = {n for n in program.inputs if n} | set(program.constants)
-    placed = place(steps, tuple(kernels), program.layouts, outside, outputs)
+    outside = inputs | set(program.constants)
+    placed = place(steps, tuple(kernels), program.layouts, outside, outputs, owned)
     return Plan(
         tuple(program.inputs),
         tuple(program.constants.items()),
@@ -79,7 +83,16 @@ def make_plan(program: Program) -> Plan:
         _refusals(groups),
         placed.over,
         (ordered.name, ordered.peak_bytes, ordered.program_peak_bytes),
+        owns_inputs and _worth_freeing(program, owned),
     )
+
+
+WORTH_FREEING_BYTES = 1 << 20
+"""Inputs below this are held until the call ends: a list costs more than they do."""
+
+
+def _worth_freeing(program: Program, owned: frozenset[str]) -> bool:
+    return sum(estimate_bytes(program, name) for name in owned) >= WORTH_FREEING_BYTES
 
 
 def _refusals(groups: Groups) -> tuple[tuple[str, str, str], ...]:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 import stoker
+from stoker import log
 
 
 class Net(nn.Module):
@@ -138,3 +139,14 @@ def test_linear_layers_are_packed(way: str, bias: bool, function: nn.Module, mon
     for model in (layers, compiled):
         model[0].weight.data.mul_(2)
     agree(compiled, layers, x)
+
+
+def test_without_packing_no_weight_is_kept_twice() -> None:
+    x = torch.randn(2, 3, 8, 8)
+    for packing in (True, False):
+        stoker.reset()
+        model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU()).eval()
+        with torch.no_grad():
+            stoker.compile(model, options={"packing": packing})(x)
+        (summary,) = (event.data for event in log.events() if event.kind == "compiled")
+        assert any("mkldnn" in name for name, *_ in summary.calls) is packing

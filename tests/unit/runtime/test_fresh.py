@@ -1,4 +1,4 @@
-"""A fresh process that compiles and trains loads neither Dynamo, Inductor nor SymPy, and has one OpenMP runtime."""
+"""A fresh process that compiles, trains, and packs weights loads neither Dynamo, Inductor nor SymPy, and has one OpenMP runtime."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import textwrap
 
 PROGRAM = """
 import sys, torch, torch.nn.functional as F
+import stoker
 from stoker.autograd import aot
 from stoker.pipeline import compile_captured
 
@@ -17,6 +18,11 @@ def f(x, w, b):
 
 x, w, b = (torch.randn(*s, requires_grad=True) for s in ((6, 8), (16, 8), (16,)))
 compile_captured(torch.fx.symbolic_trace(f), [x, w, b])(x, w, b)[0].sum().backward()
+
+stoker.pipeline.choose_linear = lambda *shape, thorough: "onednn"
+model = torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.Flatten(), torch.nn.Linear(8, 16), torch.nn.GELU())
+with torch.no_grad():
+    stoker.compile(model.eval())(torch.randn(2, 1, 4, 4))
 print([m for m in ("torch._dynamo", "torch._inductor", "sympy") if m in sys.modules])
 print(len({line.split()[-1] for line in open("/proc/self/maps") if "gomp" in line or "iomp" in line}))
 """

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import weakref
+from typing import Any
+
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.fx import GraphModule
 
+from stoker.autograd import aot
 from stoker.loop.layout import Layout, contiguous
+from stoker.pipeline import compile_graph
 from stoker.schedule.memory import Life, _arranged
+from stoker.schedule.plan import make_plan
+from stoker.schedule.step import Free, Library
 from stoker.shape.expr import constant, evaluate, symbol
+from tests.unit.schedule.plans import lowered
 
 spans = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(1, 5), st.booleans()), max_size=12)
 
@@ -38,3 +48,43 @@ def test_memory_is_used_again() -> None:
     layout = Layout(torch.float32, torch.device("cpu"), shape, contiguous(shape))
     lives = [Life(f"b{k}", k, k, constant(64)) for k in range(5)]
     assert _arranged(lives, {life.buffer: layout for life in lives}).size_bytes.value == 64
+
+
+def test_inputs_that_nobody_needs_are_freed_after_their_last_use() -> None:
+    program = lowered(lambda x, y: ((x @ x).relu() @ y,), [torch.randn(600, 600), torch.randn(600, 600)])
+    plan = make_plan(program, owns_inputs=True)
+    assert plan.takes_list
+    first = next(k for k, s in enumerate(plan.steps) if isinstance(s, Library))
+    assert plan.steps[first + 1] == Free("input0")
+    assert plan.steps[-1] == Free("input1")
+    assert not any(isinstance(s, Free) for s in make_plan(program).steps)
+
+
+def test_small_inputs_are_held() -> None:
+    program = lowered(lambda x: (x @ x,), [torch.randn(6, 6)])
+    assert not make_plan(program, owns_inputs=True).takes_list
+
+
+def test_the_executor_empties_the_list_and_frees() -> None:
+    """Nothing holds an input after the call but the caller."""
+    module = torch.fx.symbolic_trace(lambda x, y: ((x @ x) @ y,))
+    alive: list[bool] = []
+    made: list[Any] = []
+
+    def compile_one(graph: GraphModule, fakes: list[Any]) -> Any:
+        made.append(compile_graph(graph, fakes, owns_inputs=True))
+        return graph.forward
+
+    x, y = torch.randn(600, 600), torch.randn(600, 600)
+    aot(module, [x, y], forward_compiler=compile_one)
+    (compiled,) = made
+    assert compiled._boxed_call
+    expected, given = x @ x @ y, [x, y]
+    weakref.finalize(x, lambda: alive.append(False))
+    del x
+    (found,) = compiled(given)
+    assert given == []
+    assert alive == [False]
+    torch.testing.assert_close(found, expected)
+    with pytest.raises(TypeError, match="in one list"):
+        compiled(y, y)
