@@ -318,11 +318,12 @@ def _scratch(
     inner: Dimensions,
     dtypes: Mapping[str, torch.dtype],
 ) -> dict[str, int]:
-    """Buffers that one outer point writes and reads again, and nobody else."""
+    """Buffers that one outer point writes and reads again, inside the inner loops, and nobody else."""
     if shape is not Shape.ROWS:
         return {}
     used = dict.fromkeys(i.data[0] for p in phases for _, i in p.lines if i.op in ("load", "store"))
-    local = [b for b in used if b in draft.writes and b not in kept]
+    once = {i.data[0] for p in phases if not p.across for _, i in p.lines if i.op in ("load", "store")}
+    local = [b for b in used if b in draft.writes and b not in kept and b not in once]
     total = sum(dtypes[b].itemsize for b in local)
     return {b: n for n, b in enumerate(local)} if fits_scratch(inner, total) else {}
 

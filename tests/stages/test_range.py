@@ -125,3 +125,13 @@ def _look_up(kind: str) -> Program:
 def test_counted_from_the_end(name: str) -> None:
     program = COUNT[name]
     torch.testing.assert_close(stoker.compile(program)(X, PLACES), program(X, PLACES))
+
+
+def test_a_reduced_value_read_on_a_condition(agree: Any) -> None:
+    """One element an outer point, stored and read again by the same kernel: it is no scratch, which has an element for each inner."""
+
+    def program(x: Any, y: Any) -> Any:
+        totals = (x * y).sum(1, keepdim=True)
+        return x - torch.cat([totals[:3] * 2, totals[3:]])
+
+    agree([program], [torch.randn(6, 6), torch.randn(6, 6)], exact=False)
