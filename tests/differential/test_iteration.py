@@ -342,3 +342,23 @@ def test_range_argument(r, x):
     for j in range(x.shape[1]):
         x = x * (j + 1)
     return x
+
+
+class Shrinking:
+    def __init__(self, xs):
+        self.xs = xs
+
+    def __len__(self):
+        return len(self.xs) + 2
+
+    def __getitem__(self, position):
+        return self.xs[position - 2] if position >= 2 else self.xs[7]
+
+
+@program("reversed() of objects with len and getitem, and of module lists")
+def test_reversed_objects(x):
+    layers = torch.nn.ModuleList([torch.nn.ReLU(), torch.nn.Tanh()])
+    for layer in reversed(layers):
+        x = layer(x)
+    rest = reversed(Shrinking([x, 2, 3]))
+    return x, next(rest), list(rest), type(reversed(layers)).__name__

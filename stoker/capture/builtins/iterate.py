@@ -6,6 +6,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from stoker.capture.builtin import handles
+from stoker.capture.polyfill import iteration
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.iterator import (
     CallIterator,
@@ -13,6 +14,7 @@ from stoker.capture.values.iterator import (
     EnumerateIterator,
     FilterIterator,
     MapIterator,
+    PolyfilledIterator,
     RepeatIterator,
     ZipIterator,
 )
@@ -69,8 +71,10 @@ def reversed_(m: Machine, value: Value) -> Value:
         return SequenceIterator(ListValue(storage.items_list(m)), -1)
     if found is not None:
         return m.call(found, [], {})
-    value.unsupported("reversed()")
-    return None
+    if m.special_method(value, "__len__") is None or m.special_method(value, "__getitem__") is None:
+        value.unsupported("reversed()")
+    made = m.call(m.wrap_object(iteration.backwards), [value, m.call(m.wrap_object(len), [value], {})], {})
+    return PolyfilledIterator(reversed, made, [value])
 
 
 @handles(itertools.count)

@@ -1,4 +1,4 @@
-"""itertools: iterators whose arguments were already turned into iterators."""
+"""itertools: iterators whose arguments were already turned into iterators; and reversed()."""
 
 from __future__ import annotations
 
@@ -29,6 +29,14 @@ def islice(iterator: Any, start: int, stop: int | None, step: int) -> Any:
             yield element
             wanted += step
         position += 1
+
+
+def backwards(sequence: Any, length: int) -> Any:
+    for position in range(length - 1, -1, -1):
+        try:
+            yield sequence[position]
+        except (IndexError, StopIteration):
+            return
 
 
 def cycle(iterator: Any) -> Any:
