@@ -3,6 +3,8 @@
 #include "frame_hook.h"
 #include "guard_program.h"
 
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -175,6 +177,8 @@ PyObject* run_tail_call(Compiler* compiler, const TailCall* tail) {
 Outcome dispatch(const Call& call, Record* known, PyObject** result) {
   if (known->state == Action::SKIP) return Outcome::ORIGINAL;
   if (known->state == Action::SKIP_DEEP) return Outcome::ORIGINAL_DEEP;
+  // A mode wants to see the operators of the program, one by one.
+  if (c10::impl::TorchDispatchModeTLS::any_modes_set()) return Outcome::ORIGINAL_DEEP;
   RecordHold record(known);
   Failures failures;
   if (try_entries(call, known, failures, result)) return Outcome::DONE;

@@ -28,6 +28,7 @@ struct PlanObject {
   vectorcallfunc vectorcall;
   char takes_list;
   Program program;
+  Ref otherwise;  // what to call where a number of the program has no 64-bit value; may be empty
 };
 
 // Memory for temporaries, kept between calls and shared by all plans, because fresh memory costs page faults. There are as
@@ -90,13 +91,15 @@ int64_t floor_divide(int64_t a, int64_t b) {
   TORCH_CHECK(false, "index is out of bounds for its dimension");
 }
 
+// A number that the plan computes does not fit, or is a division by zero: Python's integers know what comes of it.
+struct NoSuchSize {};
+
 // One call of a plan.
 class Execution {
  public:
   Execution(const Program& program, PyObject* const* inputs) : program_(program), numbers_(program.numbers) {
     slots_.resize(program.slot_count);
-    read_inputs(inputs);
-    evaluate();
+    if (!read_inputs(inputs) || !evaluate()) throw NoSuchSize();
     if (program.arena_bytes != NOTHING) take_arena();
   }
 
@@ -138,7 +141,7 @@ class Execution {
   }
 
  private:
-  void read_inputs(PyObject* const* inputs) {
+  bool read_inputs(PyObject* const* inputs) {
     for (size_t i = 0; i < program_.input_count; ++i) {
       const uint32_t slot = program_.inputs[i];
       if (slot != NOTHING) hold(slot, resolved(THPVariable_Unpack(inputs[i])));
@@ -149,10 +152,13 @@ class Execution {
         numbers_[symbol.number] = slots_[program_.inputs[symbol.argument]].tensor.size(symbol.dimension);
         continue;
       }
-      const int64_t value = PyLong_AsLongLong(inputs[symbol.argument]);
+      int overflow;
+      const int64_t value = PyLong_AsLongLongAndOverflow(inputs[symbol.argument], &overflow);
       if (value == -1 && PyErr_Occurred()) throw python_error();
+      if (overflow) return false;
       numbers_[symbol.number] = value;
     }
+    return true;
   }
 
   // Kernels read memory as it is; a lazily negated or conjugated tensor is not what its memory says.
@@ -160,22 +166,22 @@ class Execution {
     return C10_UNLIKELY(tensor.is_neg() || tensor.is_conj()) ? tensor.resolve_neg().resolve_conj() : tensor;
   }
 
-  void evaluate() {
+  // False where a number has no 64-bit value.
+  bool evaluate() {
     for (const NumberStep& step : program_.arithmetic) {
       const int64_t a = numbers_[step.a], b = numbers_[step.b];
       int64_t& target = numbers_[step.target];
       switch (step.op) {
         case NumberStep::Op::ADD:
-          target = a + b;
+          if (__builtin_add_overflow(a, b, &target)) return false;
           break;
         case NumberStep::Op::MUL:
-          target = a * b;
+          if (__builtin_mul_overflow(a, b, &target)) return false;
           break;
         case NumberStep::Op::FLOORDIV:
-          target = b ? floor_divide(a, b) : 0;
-          break;
         case NumberStep::Op::MOD:
-          target = b ? a - floor_divide(a, b) * b : 0;
+          if (!b || (a == INT64_MIN && b == -1)) return false;
+          target = step.op == NumberStep::Op::MOD ? a - floor_divide(a, b) * b : floor_divide(a, b);
           break;
         case NumberStep::Op::MIN:
           target = std::min(a, b);
@@ -185,6 +191,7 @@ class Execution {
           break;
       }
     }
+    return true;
   }
 
   void take_arena() {
@@ -351,21 +358,28 @@ PyObject* run_plan(PyObject* self, PyObject* const* inputs, size_t flagged, PyOb
   HANDLE_TH_ERRORS
   // Everything below autograd: plans are functional, and gradients are the business of whoever calls them.
   const c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-  Execution execution(program, inputs);
-  if (list && PyList_SetSlice(list, 0, PY_SSIZE_T_MAX, nullptr)) throw python_error();
-  if (program.calls_python || program.steps.size() <= SHORT_PLAN) {
-    execution.run();
-  } else {
-    const pybind11::gil_scoped_release released;
-    execution.run();
+  try {
+    Execution execution(program, inputs);
+    if (list && PyList_SetSlice(list, 0, PY_SSIZE_T_MAX, nullptr)) throw python_error();
+    if (program.calls_python || program.steps.size() <= SHORT_PLAN) {
+      execution.run();
+    } else {
+      const pybind11::gil_scoped_release released;
+      execution.run();
+    }
+    return execution.result();
+  } catch (const NoSuchSize&) {
+    PyObject* otherwise = reinterpret_cast<PlanObject*>(self)->otherwise.get();
+    if (otherwise) return PyObject_Vectorcall(otherwise, inputs, count, nullptr);
+    PyErr_SetString(PyExc_OverflowError, "a size of the plan has no 64-bit value");
+    return nullptr;
   }
-  return execution.result();
   END_HANDLE_TH_ERRORS
 }
 
 PyObject* plan_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
-  PyObject* description;
-  if (!PyArg_ParseTuple(arguments, "O!:Plan", &PyTuple_Type, &description)) return nullptr;
+  PyObject *description, *otherwise = Py_None;
+  if (!PyArg_ParseTuple(arguments, "O!|O:Plan", &PyTuple_Type, &description, &otherwise)) return nullptr;
   HANDLE_TH_ERRORS
   Program program = build_program(description);
   auto* self = reinterpret_cast<PlanObject*>(type->tp_alloc(type, 0));
@@ -373,12 +387,14 @@ PyObject* plan_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
   self->vectorcall = run_plan;
   self->takes_list = program.takes_list;
   new (&self->program) Program(std::move(program));
+  new (&self->otherwise) Ref(otherwise == Py_None ? Ref() : Ref::share(otherwise));
   return reinterpret_cast<PyObject*>(self);
   END_HANDLE_TH_ERRORS
 }
 
 void plan_dealloc(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
+  reinterpret_cast<PlanObject*>(object)->otherwise.~Ref();
   reinterpret_cast<PlanObject*>(object)->program.~Program();
   type->tp_free(object);
   Py_DECREF(type);

@@ -27,7 +27,7 @@ from stoker.codegen.aten import through_aten
 from stoker.codegen.choose import can_choose, fastest
 from stoker.codegen.cpp.tiles import OTHERS, USUAL, Tiles
 from stoker.codegen.cpp.unit import kernel_name, sources_of, unit_of
-from stoker.codegen.executor import executor
+from stoker.codegen.executor import TooLarge, executor
 from stoker.codegen.host import host_program
 from stoker.decompose import OURS
 from stoker.loop.check import check
@@ -150,7 +150,7 @@ def compile_graph(
     record = record or Record()
     try:
         return _compiled(graph_module, record, options or Options(), inference=inference, owns_inputs=owns_inputs)
-    except (CannotLower, NoCompiler) as reason:
+    except (CannotLower, NoCompiler, TooLarge) as reason:
         words = ("backend", "a graph runs through ATen", _location(graph_module), str(reason))
         log.record(log.Event(*words), level=logging.WARNING)
         return through_aten(graph_module)
@@ -180,7 +180,7 @@ def _compiled(
     log.record(log.Event("compiled", made.headline, _location(graph_module), data=made))
     record.products["host"] = host_program(plan, kernels)
     with record.stage("encode"):
-        return executor(plan, program.layouts, [_address(k) for k in kernels])  # type: ignore[no-any-return]
+        return executor(plan, program.layouts, [_address(k) for k in kernels], through_aten(graph_module))  # type: ignore[no-any-return]
 
 
 def _built(plan: Plan, tiles: Tiles, record: Record) -> list[Any]:

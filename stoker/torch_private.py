@@ -172,8 +172,10 @@ UNOBSERVED = {
     torch._utils.is_compiling: True,
     torch._C._get_tracing_state: None,
     torch._C._log_api_usage_once: None,
+    torch._C._len_torch_dispatch_stack: 0,
 }
-"""Questions that library code asks about who runs it, and what captured code hears. 2.11, 2.13."""
+"""Questions that library code asks about who runs it, and what captured code hears: code that runs under a dispatch mode is
+not captured. 2.11, 2.13."""
 
 mode_queries = (
     torch._C._is_autocast_available,

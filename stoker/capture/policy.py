@@ -49,9 +49,13 @@ SKIPPED_FILES: tuple[tuple[str, str], ...] = (
 # As root frames (called from CPython) library code is not worth a graph; inlined from user code it may be entered.
 ROOT_SKIPPED: tuple[tuple[str, str], ...] = (
     (STANDARD_LIBRARY + "/", "the standard library runs as it is"),
+    ("<frozen ", "the standard library runs as it is"),
     (TORCH + "/", "torch's own Python code runs as it is when called from Python"),
 )
 ROOT_ALLOWED = (f"{TORCH}/nn/modules", STANDARD_LIBRARY + "/site-packages", STANDARD_LIBRARY + "/dist-packages")
+
+# What these call from Python is not captured either: modules being imported, another compiler at work.
+ALONE = ("<frozen importlib", f"{TORCH}/_dynamo", f"{TORCH}/_inductor")
 
 
 class Policy:
@@ -119,6 +123,10 @@ class Policy:
         if refused is not None or filename.startswith(ROOT_ALLOWED):
             return refused
         return next((reason for prefix, reason in ROOT_SKIPPED if filename.startswith(prefix)), None)
+
+    def refuses_callees(self, code: types.CodeType) -> bool:
+        """Does what a refused frame calls run as it is, too?"""
+        return code.co_filename.startswith(ALONE)
 
     def refuse_now(self) -> str | None:
         """Why nothing is captured at this moment, whatever the function; None if it may be."""

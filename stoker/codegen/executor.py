@@ -17,7 +17,21 @@ from stoker.loop.layout import Layout
 from stoker.loop.view import Stored
 from stoker.schedule.plan import Plan
 from stoker.schedule.step import Allocate, Free, Library, Run
-from stoker.shape.expr import Expr, Extreme, FloorDiv, Max, Min, Mod, Symbol, as_expr, atoms
+from stoker.shape.expr import (
+    Atom,
+    Expr,
+    Extreme,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Symbol,
+    as_expr,
+    atoms,
+    free_symbols,
+    substitute,
+    symbol,
+)  # fmt: skip
 
 NOTHING = 2**32 - 1
 
@@ -31,6 +45,10 @@ class Arithmetic(IntEnum):
     MOD = 3
     MIN = 4
     MAX = 5
+
+
+class TooLarge(Exception):
+    """A number of a plan does not fit into 64 bits."""
 
 
 class Unencodable(Exception):
@@ -47,6 +65,8 @@ class Numbers:
         self._made: dict[tuple[int, int, int], int] = {}
 
     def new(self, value: int = 0) -> int:
+        if not -(2**63) <= value < 2**63:
+            raise TooLarge(f"the number {value} does not fit into 64 bits")
         self.values.append(value)
         return len(self.values) - 1
 
@@ -128,9 +148,12 @@ class _Encoding:
         )  # fmt: skip
 
 
-def executor(plan: Plan, layouts: dict[str, Layout], addresses: Sequence[int]) -> Any:
-    """A callable that runs without Python: of the plan's inputs, or of a list of them if its `_boxed_call` is true."""
-    return _C.Plan(encode(plan, layouts, addresses))
+def executor(plan: Plan, layouts: dict[str, Layout], addresses: Sequence[int], otherwise: Any = None) -> Any:
+    """A callable that runs without Python: of the plan's inputs, or of a list of them if its `_boxed_call` is true.
+
+    `otherwise`, of the inputs, is called where a size or number, which the plan computes with 64 bits, does not fit.
+    """
+    return _C.Plan(encode(plan, layouts, addresses), otherwise if plan.symbols else None)
 
 
 def encode(plan: Plan, layouts: dict[str, Layout], addresses: Sequence[int]) -> tuple[Any, ...]:
@@ -145,11 +168,24 @@ def encode(plan: Plan, layouts: dict[str, Layout], addresses: Sequence[int]) -> 
     arena = tuple((coding.slot(name), coding.numbers.of(offset)) for name, offset, _ in plan.arena.offsets)
     steps = tuple(_step(coding, step, layouts) for step in plan.steps)
     outputs = tuple(_output(coding, value, layouts) for value in plan.outputs)
+    _count_in_kernels(coding)
     size = coding.numbers.of(plan.arena.size_bytes) if arena else None
     return (
         len(coding.slots), inputs, constants, tuple(coding.numbers.values), symbols, tuple(coding.numbers.steps), size, arena,
         steps, outputs, plan.takes_list,
     )  # fmt: skip
+
+
+def _count_in_kernels(coding: _Encoding) -> None:
+    """Numbers that kernels compute from sizes: computed here as well, because the executor notices if one does not fit."""
+    for step in coding.plan.steps:
+        if not isinstance(step, Run) or not step.sizes:
+            continue
+        known: dict[Atom, Expr] = {symbol(f"n{i}"): as_expr(size) for i, size in enumerate(step.sizes)}
+        for phase in coding.plan.kernels[step.kernel].phases:
+            for _, i in phase.lines:
+                if i.op == "index" and free_symbols(i.data) <= known.keys():
+                    coding.numbers.of(substitute(i.data, known))
 
 
 def _output(coding: _Encoding, value: Any, layouts: dict[str, Layout]) -> tuple[str, Any]:

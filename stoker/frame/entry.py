@@ -71,7 +71,7 @@ class Frames:
         refusal = self.policy.refuse_root(code)
         if refusal is not None:
             record(Event("skip", code.co_qualname, f"{code.co_filename}:{code.co_firstlineno}", refusal))
-            return _C.SKIP
+            return _C.SKIP_DEEP if self.policy.refuses_callees(code) else _C.SKIP
         surroundings = self.policy.refuse_now()
         if surroundings is not None:
             record(Event("skip", code.co_qualname, f"{code.co_filename}:{code.co_firstlineno}", surroundings))
