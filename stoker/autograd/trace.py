@@ -25,7 +25,7 @@ from stoker.autograd.alias import AliasTable
 from stoker.autograd.inverse import PHYSICAL, SAME_VALUE, View
 from stoker.autograd.places import Places
 from stoker.autograd.sizes import SizeNodes
-from stoker.fake import FakeMode, FakeStorage, FakeTensor
+from stoker.fake import DataDependent, FakeMode, FakeStorage, FakeTensor, NoMetaRule
 from stoker.fake.tensor import make_fake
 
 aten = torch.ops.aten
@@ -93,7 +93,12 @@ class Trace(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-type]
         """A node for an operator that writes nothing, and its results."""
         args, kwargs = self.to_fakes(args), self.to_fakes(kwargs)
         nodes, named = self.to_nodes(args), self.to_nodes(kwargs)
-        result = self.mode.propagate(func, args, kwargs)
+        try:
+            result = self.mode.propagate(func, args, kwargs)
+        except (DataDependent, NoMetaRule):
+            raise
+        except (RuntimeError, IndexError, ValueError) as complaint:
+            raise functional.CannotTrace(f"{func} raises {type(complaint).__name__}: {complaint}") from complaint
         if func in SAME_VALUE:
             self._bind(result, nodes[0], func, args, kwargs)
             return result

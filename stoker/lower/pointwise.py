@@ -125,7 +125,7 @@ _POWERS: dict[float, Callable[[Any], Any]] = {
     -1: lambda x: ops.reciprocal(x),
     -2: lambda x: ops.reciprocal(ops.mul(x, x)),
 }
-"""Exponents that eager computes without a power function."""
+"""Exponents that eager computes without a power function; roots of float16 it does not."""
 
 
 def _in_two_steps(exponent: float, dtype: torch.dtype) -> Callable[[Any], Any]:
@@ -143,6 +143,8 @@ def power_of_number(builder: Builder, out: Result, x: Tensor, exponent: Any) -> 
     special = _POWERS.get(exponent) if isinstance(exponent, (int, float)) else None
     if exponent in (3, -2) and compute_dtype(out.dtype) is not out.dtype:
         special = _in_two_steps(exponent, out.dtype)
+    if exponent in (0.5, -0.5) and out.dtype is torch.float16:
+        special = None
     if special is not None and (out.dtype.is_floating_point or exponent in (1, 2, 3)):
         return elementwise(builder, out, [x], special, cost=4)
     return power(builder, out, x, exponent)

@@ -115,3 +115,18 @@ def test_freed_buffers() -> None:
         out.backward()
         errors.append(str(error_of(out.backward)[0]))
     assert errors[0] == errors[1]
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "stoker"])
+def test_an_error_that_capture_does_not_foresee(backend: str) -> None:
+    def program(y: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        y = y.clone()
+        y.index_put_((i,), torch.ones(3, 6), accumulate=True)
+        return y
+
+    given = torch.zeros(5, 6, dtype=torch.float16), torch.tensor([0, 1, 2])
+    with pytest.raises(RuntimeError) as expected:
+        program(*given)
+    with pytest.raises(RuntimeError) as found:
+        stoker.compile(program, backend=backend)(*given)
+    assert str(found.value) == str(expected.value)
