@@ -41,6 +41,13 @@ inline double fma(double a, double b, double c) { return a * b + c; }
 
 // The polynomials below are minimax fits made by tools/fit_math.py; tests/unit/codegen/test_math.py holds their errors.
 
+// What is no number stays so.
+template <class T>
+inline T within(T x, T low, T high) {
+  const T raised = x < low ? low : x;
+  return raised > high ? high : raised;
+}
+
 // 2^n for whole n between -126 and 127.
 inline float power_of_two(int32_t n) { return bit_cast<float>((n + 127) << 23); }
 
@@ -66,19 +73,19 @@ inline float exp_slope(float r) {
   return fma(q, r, 1.0f);
 }
 
-// Twice the bias of an exponent is in the constant: each half of the sum is an exponent with its bias.
+// Twice the bias of an exponent is in the constant: each half of the sum is an exponent with its bias. Beyond 150 those have no
+// meaning any more, and the result is known: choosing it at the end is cheaper than keeping x within limits.
 inline float exp_of(float x) {
-  const float clamped = x < -104.0f ? -104.0f : (x > 89.0f ? 89.0f : x);
-  const Reduced part = reduce_exponent(clamped, WHOLE + 254.0f);
-  const int32_t both = bit_cast<int32_t>(part.shifted) - 0x4B400000;
-  const int32_t half = both >> 1;
+  const Reduced part = reduce_exponent(x, WHOLE + 254.0f);
+  const uint32_t bits = bit_cast<uint32_t>(part.shifted), half = (bits << 22) & 0xFF800000u;
   const float power = fma(exp_slope(part.r), part.r, 1.0f);
-  return power * bit_cast<float>(half << 23) * bit_cast<float>((both - half) << 23);
+  const float found = power * bit_cast<float>(half) * bit_cast<float>((bits << 23) - half);
+  const float bounded = x > 150.0f ? std::numeric_limits<float>::infinity() : found;
+  return x < -150.0f ? 0.0f : bounded;
 }
 // For x of at most 0. What is smaller than a normal number is 0, as in eager's softmax.
 inline float decay_of(float x) {
-  const float clamped = x < -87.3365f ? -87.3365f : x;
-  const Reduced part = reduce_exponent(clamped);
+  const Reduced part = reduce_exponent(x);
   const float scale = bit_cast<float>((bit_cast<int32_t>(part.shifted) << 23) + 0x3F800000);
   const float power = fma(exp_slope(part.r), part.r, 1.0f) * scale;
   return x < -87.3365f ? 0.0f : power;
@@ -92,8 +99,7 @@ inline float exp_moderate(float x) {
 
 #ifdef __FMA__
 inline float expm1_of(float x) {
-  const float clamped = x < -20.0f ? -20.0f : (x > 88.0f ? 88.0f : x);
-  const Reduced part = reduce_exponent(clamped);
+  const Reduced part = reduce_exponent(within(x, -20.0f, 88.0f));
   const int32_t n = bit_cast<int32_t>(part.shifted) - 0x4B400000;
   const float scale = power_of_two(n);
   const float minus_one = exp_slope(part.r) * part.r;
@@ -171,9 +177,9 @@ inline double normal_tail_of(double x) { return 0.5 * library_erfc_double(std::f
 
 inline float log_of(float x) {
   const bool tiny = x < 1.17549435e-38f;
-  const float scaled = tiny ? x * 8388608.0f : x;
-  const int32_t bits = bit_cast<int32_t>(scaled) - 0x3F3504F3;  // sqrt(1/2)
-  const float e = static_cast<float>((bits >> 23) - (tiny ? 23 : 0));
+  const float factor = tiny ? 8388608.0f : 1.0f, taken = tiny ? 23.0f : 0.0f;
+  const int32_t bits = bit_cast<int32_t>(x * factor) - 0x3F3504F3;  // sqrt(1/2)
+  const float e = static_cast<float>(bits >> 23) - taken;
   const float f = bit_cast<float>((bits & 0x007FFFFF) + 0x3F3504F3) - 1.0f;
   float q = 0.06915368139743805f;
   q = fma(q, f, -0.11789807677268982f);
@@ -187,10 +193,11 @@ inline float log_of(float x) {
   const float square = f * f;
   float low = fma(q * f, square, e * 1.42860677e-6f);
   low = fma(-0.5f, square, low);
-  float result = fma(e, 0.693145752f, f + low);
-  result = x == std::numeric_limits<float>::infinity() ? x : result;
-  result = x < 0.0f || x != x ? std::numeric_limits<float>::quiet_NaN() : result;
-  return x == 0.0f ? -std::numeric_limits<float>::infinity() : result;
+  const float result = fma(e, 0.693145752f, f + low);
+  // Infinity stays; what is negative or no number makes none.
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  const float other = x == 0.0f ? -infinity : fma(x, infinity, infinity);
+  return x > 0.0f && x < infinity ? result : other;
 }
 inline double log_of(double x) { return library_log_double(x); }
 
@@ -331,16 +338,16 @@ inline ReducedDouble reduce_exponent_double(double x, int64_t half) {
   return {bit_cast<double>((n - half + 1023) << 52), r + rest, n};
 }
 inline double exp_of(double x) {
-  const double clamped = x < -746.0 ? -746.0 : (x > 710.0 ? 710.0 : x);
   // 2^n in two factors, since n may be below and above what an exponent holds.
-  const ReducedDouble part = reduce_exponent_double(clamped, 0);
+  const ReducedDouble part = reduce_exponent_double(x, 0);
   const int64_t half = part.n >> 1;
   const double first = bit_cast<double>((half + 1023) << 52), second = bit_cast<double>((part.n - half + 1023) << 52);
-  return (1.0 + part.minus_one) * first * second;
+  const double found = (1.0 + part.minus_one) * first * second;
+  const double bounded = x > 800.0 ? std::numeric_limits<double>::infinity() : found;
+  return x < -800.0 ? 0.0 : bounded;
 }
 inline double expm1_of(double x) {
-  const double clamped = x < -40.0 ? -40.0 : (x > 710.0 ? 710.0 : x);
-  const ReducedDouble part = reduce_exponent_double(clamped, 1);
+  const ReducedDouble part = reduce_exponent_double(within(x, -40.0, 710.0), 1);
   const double half = part.scale;  // 2^(n - 1), which does not overflow
   const double found = 2.0 * fma(half, part.minus_one, half - 0.5);
   return x == 0.0 ? x : (part.n == 0 ? part.minus_one : found);
