@@ -60,12 +60,14 @@ _REASONS: dict[str, str] = {
 @functools.cache
 def reason(operator: Any) -> str:
     """Why an operator without a lowering is a library call."""
-    tags = getattr(operator, "tags", ())
+    if not isinstance(operator, torch._ops.OpOverload):
+        return "it writes to its arguments, and has no form that does not"
+    tags = operator.tags
     if torch.Tag.nondeterministic_seeded in tags:
         return "it draws random numbers in eager's order"
     if torch.Tag.dynamic_output_shape in tags:
         return "the size of its result depends on data"
-    name = str(getattr(operator, "overloadpacket", operator)).rpartition(".")[2]
+    name = str(operator.overloadpacket).rpartition(".")[2]
     for words, patterns in _REASONS.items():
         if any(fnmatch(name, pattern) for pattern in patterns.split()):
             return words

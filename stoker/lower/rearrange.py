@@ -13,7 +13,7 @@ from stoker.lower import scatter, unfold, view  # noqa: F401  (their lowerings a
 from stoker.lower.builder import Builder
 from stoker.lower.operand import number, require_supported
 from stoker.lower.registry import LOWERINGS, Decline, Result, find, lower
-from stoker.lower.view import dimension
+from stoker.lower.view import dimension, reshaped
 from stoker.shape.expr import Expr, constant
 
 
@@ -29,9 +29,7 @@ def roll(builder: Builder, out: Result, x: Tensor, shifts: Any, dims: Any = ()) 
     shifts = [shifts] if not isinstance(shifts, (list, tuple)) else shifts
     dims = [dims] if isinstance(dims, int) else list(dims)
     if not dims:
-        if len(x.sizes) != 1:
-            raise Decline("all dimensions are rolled as one")
-        dims = [0]
+        return _rolled_as_one(builder, out, x, shifts[0])
     moved = {d: constant(0) for d in range(len(x.sizes))}
     for shift, d in zip(shifts, dims):
         moved[dimension(d, len(x.sizes))] += shift
@@ -40,6 +38,24 @@ def roll(builder: Builder, out: Result, x: Tensor, shifts: Any, dims: Any = ()) 
         return tuple((i - moved[d]) % x.sizes[d] if moved[d].value != 0 else i for d, i in enumerate(at))
 
     return _read_at(builder, out, x, place)
+
+
+def _rolled_as_one(builder: Builder, out: Result, x: Tensor, shift: Any) -> Tensor:
+    """All dimensions as one: an element moves by its number in the whole tensor."""
+    count = constant(1)
+    for size in x.sizes:
+        count = count * size
+    if count.value == 0 or not x.sizes:
+        raise Decline("an empty result")
+    flat = reshaped(builder, x, (count,), (constant(1),))
+
+    def place(at: Index) -> Index:
+        number_ = constant(0)
+        for i, size in zip(at, x.sizes):
+            number_ = number_ * size + i
+        return ((number_ - shift) % count,)
+
+    return _read_at(builder, out, flat, place)
 
 
 @lower("channel_shuffle.default")

@@ -12,7 +12,7 @@ from stoker.loop.layout import Sizes
 from stoker.loop.view import Index, Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.index import counted_from_0
-from stoker.lower.operand import broadcast_index, compute_dtype, is_tensor, number, require_supported
+from stoker.lower.operand import broadcast_index, compute_dtype, elementwise, is_tensor, number, require_supported
 from stoker.lower.registry import Decline, Result, lower
 from stoker.lower.view import dimension
 from stoker.shape.expr import Expr, as_expr, constant
@@ -31,8 +31,10 @@ def _value(source: Any, at: Index, sizes: Sizes, dtype: torch.dtype) -> Any:
     return source.at(broadcast_index(at, source.sizes, sizes))
 
 
-def _along(builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, source: Any, combine: str) -> Tensor:
-    """result[..., places[i], ...] = source[i], for each i in the indices' own sizes."""
+def _along(
+    builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, source: Any, combine: str, start: Any = None
+) -> Tensor:
+    """result[..., places[i], ...] = source[i], for each i in the indices' own sizes. Places begin as `start`, if there is one."""
     require_supported(out.dtype, *([source.dtype] if is_tensor(source) else []))
     if not x.sizes or len(places.sizes) != len(x.sizes):
         raise Decline("a tensor without dimensions")
@@ -45,6 +47,8 @@ def _along(builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, s
     def value(at: Index) -> Any:
         return source.at(at) if is_tensor(source) else number(source, out.dtype)
 
+    if start is not None:
+        builder.scatter(base, places.sizes, place, lambda at: number(start, base.dtype), "set")
     builder.scatter(base, places.sizes, place, value, combine)
     return _rounded(builder, base, out)
 
@@ -66,7 +70,9 @@ def scatter(builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, 
     return _along(builder, out, x, dim, places, source, combine)
 
 
-_REDUCTIONS = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min"}
+_REDUCTIONS = {
+    "add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min", "mean": "add",
+}  # fmt: skip
 
 
 @lower("scatter.reduce", "scatter_reduce.two")
@@ -81,9 +87,29 @@ def scatter_reduce(
     *,
     include_self: bool = True,
 ) -> Tensor:
-    if not include_self or reduce not in _REDUCTIONS:
-        raise Decline("the elements that are replaced do not count, or their mean is asked for")
-    return _along(builder, out, x, dim, places, source, _REDUCTIONS[reduce])
+    """Combined with what is there, or (`include_self` is false) in its place."""
+    combine = _REDUCTIONS[reduce]
+    start = None if include_self else _neutral(combine, out.dtype)
+    total = _along(builder, out, x, dim, places, source, combine, start)
+    if reduce != "mean":
+        return total
+    if not out.dtype.is_floating_point:
+        raise Decline("means of whole numbers")
+    ones = builder.compute(out, lambda at: number(1, out.dtype), cost=0)
+    wide = replace(out, dtype=compute_dtype(out.dtype))
+    count = _along(builder, wide, ones, dim, places, 1, "add", None if include_self else 0)
+    return elementwise(builder, out, [total, count], lambda a, b: ops.div(a, b), cost=4)
+
+
+def _neutral(combine: str, dtype: torch.dtype) -> Any:
+    """What changes nothing that is combined with it."""
+    if combine in ("add", "mul"):
+        return 0 if combine == "add" else 1
+    if dtype.is_floating_point:
+        return float("-inf") if combine == "max" else float("inf")
+    if dtype is torch.bool:
+        return combine == "min"
+    return torch.iinfo(dtype).min if combine == "max" else torch.iinfo(dtype).max
 
 
 def _rows(x: Tensor, dim: int, places: Tensor) -> tuple[int, Sizes]:

@@ -33,6 +33,21 @@ def test_along_a_dimension(agree: Any, dtype: torch.dtype) -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64], ids=str)
+def test_in_place_of_what_is_there(agree: Any, dtype: torch.dtype) -> None:
+    """Elements that are replaced do not count, and means of those that meet."""
+    torch.manual_seed(0)
+    x, source, index = _made(dtype, 6, 80), _made(dtype, 5, 70), torch.randint(0, 6, (5, 70))
+    kinds = ["sum", "prod", "amax", "amin", *(["mean"] if dtype.is_floating_point else [])]
+    programs = [
+        lambda x, s, i, k=kind, d=dim, c=counts: x.scatter_reduce(d, i, s, k, include_self=c)
+        for kind in kinds
+        for dim in (0, 1)
+        for counts in (False, *([True] if kind == "mean" else []))
+    ]
+    agree(programs, [x, source, index], exact=False)
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_slices(agree: Any, dtype: torch.dtype) -> None:
     torch.manual_seed(0)

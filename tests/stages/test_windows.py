@@ -120,8 +120,9 @@ def test_moving(agree: Any, dtype: torch.dtype) -> None:
     programs = [
         lambda x: F.pad(x, (2, 3, 1, 4), mode="reflect"), lambda x: F.pad(x[0], (3, 0), mode="replicate"),
         lambda x: F.pad(x, (2, 3, 1, 4), mode="replicate"), lambda x: F.pad(x, (1, -2, 0, 2), value=3),
-        lambda x: torch.roll(x, (2, -11), (2, 3)), lambda x: torch.roll(x.flatten(), 5), lambda x: x.flip(1, 3) * 2,
+        lambda x: torch.roll(x, (2, -11), (2, 3)), lambda x: torch.roll(x.flatten(), 5), lambda x: torch.roll(x, 100), lambda x: torch.roll(x.transpose(1, 2), -7), lambda x: x.flip(1, 3) * 2,
         lambda x: F.pixel_shuffle(x, 2), lambda x: F.pixel_unshuffle(x[..., :6, :6], 3), lambda x: F.channel_shuffle(x, 4),
+        lambda x: torch.take(x, torch.tensor([[5, -1], [0, 77]])), lambda x: torch.take(x.transpose(0, 3) * 1, torch.arange(9)),
         lambda x: torch.diag_embed(x[0, 0], 1), lambda x: torch.diag_embed(x[0, 0], -2, 0, 2), lambda x: x[0, 0].tril(1) + x[1, 1].triu(-1),
         lambda x: torch.repeat_interleave(x, 3, 1), lambda x: torch.permute_copy(x, (1, 0, 3, 2)), lambda x: torch.unbind_copy(x, 1),
         lambda x: torch.eye(5, 7, dtype=x.dtype) * x[0, 0, :5, :7], lambda x: torch.select_scatter(x, x[:, 0] * 2, 1, -1),
