@@ -38,11 +38,12 @@ from stoker.options import Options
 from stoker.passes.attention import INFERENCE_BYTES, TRAINING_BYTES, fuse_attention
 from stoker.passes.fold import fold
 from stoker.passes.freeze import freeze, is_view, preparer
+from stoker.passes.join import JOINED, join
 from stoker.passes.pack import PACKS, pack
 from stoker.passes.precompute import precompute
 from stoker.passes.simplify import simplify
 from stoker.runtime.build import NoCompiler, compiler, cores, load_all
-from stoker.runtime.tune import choose_linear, give_back
+from stoker.runtime.tune import choose_join, choose_linear, give_back
 from stoker.schedule.plan import Plan, make_plan
 from stoker.schedule.summary import Summary
 
@@ -101,9 +102,10 @@ def _compile_inference(module: GraphModule, fakes: list[Any], *, weights: frozen
     if options.freezing:
         _tell(module, {"it is part of a convolution": fold(module, weights)})
     if options.packing:
+        _tell(module, {"linear layers of one input are one": join(module, weights, choose_join)})
         pack(module, weights, functools.partial(choose_linear, thorough=options.autotune))
         give_back()
-    worth = (lambda node: not is_view(node)) if options.freezing else (lambda node: node.target in PACKS)
+    worth = (lambda node: not is_view(node)) if options.freezing else (lambda n: n.target in PACKS or JOINED in n.meta)
     frozen = freeze(module, weights, worth)
     if frozen is None:
         return compile_rest(module, fakes)

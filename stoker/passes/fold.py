@@ -92,7 +92,7 @@ def _updated(graph: Graph, conv: Node, user: Node, other: Any, channels: int, fi
         return node
 
     if isinstance(other, Node):
-        _move_up(graph, other, conv)
+        move_up(graph, other, conv)
         other = call(aten.reshape.default, other, [channels])
     weight, bias = conv.args[1], conv.args[2]
     if user.target in _SHIFTS:
@@ -105,7 +105,7 @@ def _updated(graph: Graph, conv: Node, user: Node, other: Any, channels: int, fi
     return call(user.target, weight, scale), None if bias is None else call(user.target, bias, other)
 
 
-def _move_up(graph: Graph, node: Node, before: Node) -> None:
+def move_up(graph: Graph, node: Node, before: Node) -> None:
     """Put a node and what it needs in front of another."""
     position = {n: i for i, n in enumerate(graph.nodes)}
     needed, pending = set[Node](), [node]

@@ -99,7 +99,7 @@ class _Packer:
             return
         if bias is not None and tuple(bias.meta["val"].shape) != (value.shape[1],):  # type: ignore[union-attr]
             return
-        last, function = _function_behind(node)
+        last, function = function_behind(node)
         match choose(rows.shape[0], rows.shape[1], value.shape[1], function):
             case "mkl":
                 turned, packed = self._packed_linear(node, weight, torch_private.PACK_FOR_MKL)
@@ -134,7 +134,7 @@ class _Packer:
         self._replace(made, [node])
 
 
-def _function_behind(node: Node) -> tuple[Node, str]:
+def function_behind(node: Node) -> tuple[Node, str]:
     """The relu or GELU behind a linear layer whose result nobody else reads, views between aside."""
     user = _only_user(node)
     while user is not None and user.target in _VIEWS:

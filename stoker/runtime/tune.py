@@ -39,6 +39,27 @@ def choose_linear(rows: int, inputs: int, outputs: int, function: str, *, thorou
     return _choose_linear(rows, inputs, outputs, function, torch.get_num_threads(), thorough)
 
 
+def choose_join(rows: int, inputs: int, outputs: tuple[int, ...]) -> bool:
+    """Are linear layers of one input faster as one, by enough to pay for the copy of their weights?"""
+    return _choose_join(rows, inputs, outputs, torch.get_num_threads())
+
+
+@functools.cache
+def _choose_join(rows: int, inputs: int, outputs: tuple[int, ...], threads: int) -> bool:
+    with torch.inference_mode(False), torch.no_grad():
+        x, weight, bias = torch.ones(rows, inputs), torch.ones(sum(outputs), inputs), torch.ones(sum(outputs))
+        whole, parts = torch.empty(rows, sum(outputs)), [torch.empty(rows, n) for n in outputs]
+        ways = list(zip(bias.split(outputs), weight.split(outputs), parts))
+
+        def apart() -> None:
+            for b, w, out in ways:
+                torch.addmm(b, x, w.t(), out=out)
+
+        together = best(lambda: torch.addmm(bias, x, weight.t(), out=whole))
+        _measured.append(True)
+        return together * GAIN < best(apart)
+
+
 @functools.cache
 def _choose_linear(rows: int, inputs: int, outputs: int, function: str, threads: int, thorough: bool) -> str:
     measure = functools.partial(best, rounds=THOROUGH_ROUNDS if thorough else ROUNDS)
