@@ -33,7 +33,7 @@ def step(model: torch.nn.Module, inputs: dict[str, torch.Tensor], train: bool) -
         with torch.no_grad():
             return model(**inputs)
     out = model(**inputs)
-    values = out.values() if hasattr(out, "values") else [out]
+    values = [out] if isinstance(out, torch.Tensor) else out.values()
     loss = sum(v.float().square().mean() for v in values if isinstance(v, torch.Tensor) and v.is_floating_point())
     loss.backward()
     for parameter in model.parameters():
@@ -45,8 +45,8 @@ def compiled(who: str, model: torch.nn.Module, options: dict[str, Any]) -> torch
     if who == "stoker":
         import stoker
 
-        return stoker.compile(copy.deepcopy(model), options=options or None)
-    return torch.compile(copy.deepcopy(model)) if who == "torch.compile" else model  # type: ignore[return-value]
+        return stoker.compile(model, options=options or None)
+    return torch.compile(model) if who == "torch.compile" else model  # type: ignore[return-value]
 
 
 def made(name: str, train: bool, threads: int) -> tuple[torch.nn.Module, dict[str, torch.Tensor]]:
@@ -75,7 +75,8 @@ def first(name: str, who: str, train: bool, threads: int) -> dict[str, float]:
 def steady(name: str, train: bool, threads: int, rounds: int, rival: bool, options: dict[str, Any]) -> dict[str, float]:
     """Milliseconds of a call of each contestant: the first quartile of interleaved rounds."""
     model, inputs = made(name, train, threads)
-    contestants = {who: compiled(who, model, options) for who in CONTESTANTS if rival or who != "torch.compile"}
+    present = [who for who in CONTESTANTS if rival or who != "torch.compile"]
+    contestants = {who: compiled(who, copy.deepcopy(model), options) for who in present}
     for contestant in contestants.values():
         step(contestant, inputs, train)
         step(contestant, inputs, train)
