@@ -415,6 +415,8 @@ results, what is written to inputs, and gradients, of functions and of their in-
 passes if it is within its type's tolerance (that of `torch.testing.assert_close`) of eager's answer in float64, or at most
 {worse} times as far from it as eager's own; results that are not floating point are eager's. Strides are eager's. All samples of
 an operator are one program: it is compiled in one graph, or else runs with breaks, or as it was captured, and is listed with why.
+
+Run at commit {commit}.
 """
 KINDS = ("lowered", "decomposed", "library call")
 
@@ -422,7 +424,7 @@ KINDS = ("lowered", "decomposed", "library call")
 def write_page(path: Path, rows: dict[tuple[str, str], dict[str, Any]], samples: int) -> None:
     dtypes = [d for d in DTYPES if any(dtype == d for dtype, _ in rows)]
     lines = [
-        PAGE.format(samples=samples, worse=NO_WORSE),
+        PAGE.format(samples=samples, worse=NO_WORSE, commit=_commit()),
         "| type | operators | pass in one graph | pass with a break, or as captured | fail | skip |",
         "|---" * 6 + "|",
     ]
@@ -442,6 +444,13 @@ def write_page(path: Path, rows: dict[tuple[str, str], dict[str, Any]], samples:
     for (dtype, name), row in sorted(rows.items()):
         verdicts[dtype][name] = row["outcomes"]
     path.with_suffix(".json").write_text(json.dumps(verdicts, indent=1, sort_keys=True) + "\n")
+
+
+def _commit() -> str:
+    """The commit that was swept, by its short name."""
+    command = ["git", "rev-parse", "--short", "HEAD"]
+    found = subprocess.run(command, cwd=sweep.ROOT, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "unknown"
 
 
 def _apart(rows: dict[tuple[str, str], dict[str, Any]]) -> list[str]:

@@ -44,7 +44,7 @@ def _reordered(builder: Builder, x: Tensor) -> Stored:
 def convolution(builder: Builder, out: Result, x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     transposed = rest[4]
     if not builder.free_layout or transposed or len(out.sizes) != 4 or out.dtype is not torch.float32:
-        raise Decline("a library call")
+        raise Decline("a convolution")
     image = _reordered(builder, x)
     result = replace(out, strides=channels_last(out.sizes))
     return builder.call(find("convolution.default"), (image, weight, *rest), {}, result)  # type: ignore[no-any-return]

@@ -46,9 +46,10 @@ _REASONS: dict[str, str] = {
     "a recurrence": "_ctc_loss _ctc_loss_backward lstm* gru* rnn* _thnn_* mkldnn_rnn_layer*",
     "distances of all pairs": "_cdist_* _pdist_*",
     "elements at the border collect sums of different lengths": "reflection_pad*_backward replication_pad*_backward",
-    "it counts into places that data chooses": "histc bincount histogram* _histogramdd*",
+    "it counts into places that data chooses": "histc bincount histogram* _histogramdd* nonzero_static",
     "it is a batch norm of the library's own": "batch_norm_backward _batch_norm_with_update*",
     "its chunks are a library's": "_linear_cross_entropy_batch_chunked*",
+    "whole numbers, or nothing to sum": "addr logsumexp",
     "few programs use it": """
         _chunk_cat _unsafe_masked_index* block_diag dist hash_tensor index_reduce isin masked_scatter masked_scatter_backward
         multi_margin_loss* multilabel_margin_loss* put renorm rrelu_with_noise_backward logspace linspace tril_indices

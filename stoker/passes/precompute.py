@@ -40,6 +40,7 @@ _WITHOUT_CONTENT = frozenset(
         aten.empty.memory_format,
         aten.empty_like.default,
         aten.empty_strided.default,
+        aten.empty_permuted.default,
         aten.new_empty.default,
         aten.new_empty_strided.default,
         aten._efficientzerotensor.default,
