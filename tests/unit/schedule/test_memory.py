@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.fx import GraphModule
 
+import stoker
+from stoker import _C
 from stoker.autograd import aot
 from stoker.loop.layout import Layout, contiguous
 from stoker.pipeline import compile_graph
@@ -88,3 +90,26 @@ def test_the_executor_empties_the_list_and_frees() -> None:
     torch.testing.assert_close(found, expected)
     with pytest.raises(TypeError, match="in one list"):
         compiled(y, y)
+
+
+def _most_allocated(call: Any) -> int:
+    """The largest allocation of torch's during a call, in bytes."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+        call()
+    events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
+    return max((e.nbytes() for e in events), default=0)
+
+
+def test_one_arena_serves_plans_that_never_run_at_once() -> None:
+    """A larger plan's arena takes the place of a smaller one's, and serves both; a reset lets go of it."""
+    stoker.reset()
+    small, large = torch.randn(64, 64), torch.randn(256, 256)
+    function = stoker.compile(lambda x: (torch.relu(x @ x) @ x).sum(), dynamic=False)
+    with torch.no_grad():
+        for x in (small, large, small, large):
+            function(x)
+        assert _most_allocated(lambda: function(small)) < 64 * 64 * 4
+        assert _most_allocated(lambda: function(large)) < 256 * 256 * 4
+        _C.release_arenas()
+        assert _most_allocated(lambda: function(large)) >= 256 * 256 * 4
+        assert _most_allocated(lambda: function(small)) < 64 * 64 * 4
