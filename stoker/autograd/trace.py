@@ -220,6 +220,7 @@ _QUESTIONS = frozenset(
         (aten, "is_same_size"),
         (aten, "is_pinned"),
         (aten, "sym_numel"),
+        (aten, "size"),
         (aten, "sym_size"),
         (aten, "sym_stride"),
         (aten, "sym_storage_offset"),

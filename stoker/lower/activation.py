@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from stoker.loop.handler import ops
 from stoker.loop.layout import contiguous
 from stoker.loop.op import ELEMENTWISE
@@ -39,7 +41,9 @@ def _tanh_gelu(x: Any) -> Any:
 
 
 def _normal_gelu(x: Any) -> Any:
-    """x times the distribution below it: what lies above is what x lacks."""
+    """x times the distribution below it: what lies above is what x lacks. Infinity is itself in double precision only."""
+    if x.dtype is torch.float64:
+        return ops.mul(_scaled(x, 0.5), _more(ops.erf(_scaled(x, math.sqrt(0.5))), 1.0))
     return ops.sub(ops.relu(x), ops.mul(ops.abs(x), ops.normal_tail(x)))
 
 

@@ -32,7 +32,7 @@ class _Rows:
         if not x.dtype.is_floating_point:
             raise Decline("the variance of whole numbers is an error that the library words")
         self.builder, self.x, rank = builder, x, len(x.sizes)
-        self.over = sorted({dimension(d, rank) for d in dims}) if dims else list(range(rank))
+        self.over = sorted({dimension(d, rank) for d in dims}) if dims and rank else list(range(rank))
         self.wide = compute_dtype(x.dtype)
         self.elements = product([x.sizes[d] for d in self.over])
         self.correction = 1 if correction is None else correction

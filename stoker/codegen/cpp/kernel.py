@@ -81,7 +81,10 @@ class _Emitter:
         self.reduces = {n: i for p in kernel.phases for n, i in p.lines if i.op == "reduce"}
         self.lasting = self._lasting()
         self.asking, self.requests = requests(kernel)
-        self.looks_up = any(i.op == "indirect" for p in kernel.phases for _, i in p.lines)
+        self.watches = sorted(
+            {outside_code(i.data[2]) for p in kernel.phases for _, i in p.lines if i.op == "indirect"}
+        )
+        """The families of indices that must not be out of range."""
         self.scan_place = ""
         """Which element of the arrays that a scan keeps, if it keeps arrays."""
 
@@ -101,7 +104,8 @@ class _Emitter:
     def function(self) -> str:
         out = self.out
         with out.block(f'extern "C" int {self.name}(void* const* arguments, const int64_t* sizes)'):
-            out.line("int outside = 0;")
+            for code in self.watches:
+                out.line(f"int64_t outside{code} = 0;")
             for position, dtype in enumerate(self.kernel.arguments):
                 const = "" if position in self.kernel.written else "const "
                 kind = f"{const}{TYPES[dtype]}*"
@@ -124,7 +128,7 @@ class _Emitter:
                     self.columns()
                 case Shape.WHOLE:
                     self.whole()
-            out.line("return outside;")
+            out.line(f"return {' | '.join(f'(outside{code} ? {code} : 0)' for code in self.watches) or '0'};")
         return out.text()
 
     def work(self) -> Expr:
@@ -201,8 +205,8 @@ class _Emitter:
             self.out.line(f"#pragma omp simd{clauses}{self.watched()}")
 
     def watched(self) -> str:
-        """Lanes and threads agree on whether an index was out of range."""
-        return " reduction(|: outside)" if self.looks_up else ""
+        """Lanes and threads count indices out of range together."""
+        return f" reduction(+: {', '.join(f'outside{code}' for code in self.watches)})" if self.watches else ""
 
     def vectorizable(self, phase: Phase) -> bool:
         """Can iterations of the innermost loop run at once? Not if they add to computed places."""
@@ -442,8 +446,8 @@ class _Emitter:
                 out.line(f"const int64_t {wrapped} = {arguments[0]} < 0 ? {arguments[0]} + ({limit}) : {arguments[0]};")
                 out.line(f"const bool {result}_bad = {wrapped} < 0 || {wrapped} >= ({limit});")
                 reached = f"{result}_bad && {arguments[1]}" if len(arguments) > 1 else f"{result}_bad"
-                # A product, because g++ 12 gets a choice between two numbers wrong here for AVX2 (tests/stages/test_isa.py).
-                out.line(f"outside |= int({reached}) * {outside_code(family)};")
+                # Counted, because g++ gets other ways to remember it wrong in vectors of AVX2 (tests/stages/test_isa.py).
+                out.line(f"outside{outside_code(family)} += int64_t({reached});")
                 out.line(f"const int64_t {result} = {result}_bad ? 0 : {wrapped};")
                 return
             case "scan":

@@ -146,6 +146,12 @@ def repeat_interleave(mode: Any, func: Any, repeats: FakeTensor, *, output_size:
     return make_fake(meta_of(repeats.meta.dtype, (output_size,), None, repeats.meta.device), FakeStorage(mode))
 
 
+@rule("size.default", table=IMPURE)
+def plain_sizes(mode: Any, func: Any, x: FakeTensor) -> list[int]:
+    """Asked by C++ code that knows no symbolic sizes: they hold for this size only (attention by its formula, torch 2.11)."""
+    return [int(size) for size in x.meta.sizes]
+
+
 @rule("is_pinned", table=IMPURE)
 def is_pinned(mode: Any, func: Any, x: Any, device: Any = None) -> bool:
     """Nothing without memory is."""

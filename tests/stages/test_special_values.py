@@ -1,11 +1,13 @@
-"""Powers with fixed exponents: bit for bit as eager, special values included."""
+"""Numbers at the edge of what there is: infinities, zeros with signs, variances of one element; as eager."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import stoker
 
@@ -20,3 +22,15 @@ def test_power(exponent: float, dtype: torch.dtype) -> None:
     assert torch.equal(expected.isnan(), found.isnan())
     assert torch.equal(expected.nan_to_num(), found.nan_to_num())
     assert torch.equal(expected.signbit()[~expected.isnan()], found.signbit()[~found.isnan()])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_gelu(dtype: torch.dtype) -> None:
+    x = torch.tensor(VALUES, dtype=dtype)
+    torch.testing.assert_close(stoker.compile(lambda x: F.gelu(x))(x), F.gelu(x), equal_nan=True)
+
+
+@pytest.mark.parametrize("program", [lambda x: x.var(0, correction=0), lambda x: torch.var_mean(x, -1, keepdim=True)])
+def test_variance_of_a_number(program: Any) -> None:
+    x = torch.tensor(3.0)
+    torch.testing.assert_close(stoker.compile(program)(x), program(x), equal_nan=True)
