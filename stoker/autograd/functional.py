@@ -100,14 +100,19 @@ def _refuse_reading_written(func: Any, args: Any, kwargs: dict[str, Any], target
 
 def _computed(trace: Trace, func: Any, functional: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Node]:
     """The nodes of what the operator would write. Decompositions of the functional form apply."""
+    results = trace.call(functional, *_as_arguments_of(functional, func, args, kwargs))
+    return [trace.read(r) for r in (results if isinstance(results, (list, tuple)) else [results])]
+
+
+def _as_arguments_of(functional: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+    """The arguments of a writing operator, in the order of its functional form, with its defaults."""
     arguments = func._schema.arguments
     given = {a.name: a.default_value for a in arguments if a.has_default_value()}
     given |= dict(zip((a.name for a in arguments), args)) | kwargs
     order = functional._schema.arguments
-    args = tuple(given[a.name] for a in order if not a.kwarg_only)
-    kwargs = {a.name: given[a.name] for a in order if a.kwarg_only}
-    results = trace.call(functional, args, kwargs)
-    return [trace.read(r) for r in (results if isinstance(results, (list, tuple)) else [results])]
+    return tuple(given[a.name] for a in order if not a.kwarg_only), {
+        a.name: given[a.name] for a in order if a.kwarg_only
+    }
 
 
 def _resized(trace: Trace, target: FakeTensor, content: Node) -> None:
@@ -230,7 +235,8 @@ def _drawn(trace: Trace, func: Any, target: Any, *args: Any, **kwargs: Any) -> A
         return call(trace, func, (target, *args), kwargs)
     refuse_overlap(func, (target,), {})
     fresh = trace.call(aten.new_empty.default, (target, [target.meta.sizes[d] for d in order]), {})
-    drawn = trace.call(functional_form(func), (fresh, *args), kwargs)
+    functional = functional_form(func)
+    drawn = trace.call(functional, *_as_arguments_of(functional, func, (fresh, *args), kwargs))
     back = trace.call(aten.permute.default, (drawn, [order.index(d) for d in range(len(order))]), {})
     write(trace, target, trace.read(back))
     return trace.mode.propagate(func, (target, *args), kwargs)

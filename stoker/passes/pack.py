@@ -47,7 +47,7 @@ class _Packer:
         value = node.meta["val"]
         image = x.meta["val"]  # type: ignore[union-attr]
         plain = value.dtype is torch.float32 and value.dim() == 4 and value.device.type == "cpu"
-        if transposed or not plain or weight not in self.fixed or _symbolic(value, image) or not value.numel():
+        if transposed or not plain or not self._weighs(node, weight) or _symbolic(value, image) or not value.numel():
             return
         with self.graph.inserting_before(node):
             packed = self.graph.call_function(
@@ -67,6 +67,10 @@ class _Packer:
                     torch_private.PACKED_CONVOLUTION_ADD, (x, other, *window, "add", 1.0, function, [], "")
                 )
         self._replace(made, dict.fromkeys((last, sum_, node)))
+
+    def _weighs(self, node: Node, weight: Any) -> bool:
+        """Is it a weight, and what it is applied to not? A packed weight is kept for what is computed anew at each call."""
+        return weight in self.fixed and node not in self.fixed
 
     def _replace(self, made: Node, chain: Iterable[Node]) -> None:
         """Put a call in the place of a chain of operators, given from its end."""
@@ -92,7 +96,7 @@ class _Packer:
         bias, x, weight = node.args if node.target is aten.addmm.default else (None, *node.args)
         value = node.meta["val"]
         plain = value.dtype is torch.float32 and value.device.type == "cpu" and not node.kwargs
-        if not plain or weight not in self.fixed or bias not in (*self.fixed, None):
+        if not plain or not self._weighs(node, weight) or bias not in (*self.fixed, None):
             return
         rows = x.meta["val"]  # type: ignore[union-attr]
         if _symbolic(value, rows) or not value.numel() or not rows.is_contiguous():
