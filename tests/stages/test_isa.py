@@ -18,6 +18,7 @@ PROGRAMS: list[Any] = [
     lambda x, w, i: torch.var_mean(x, 0), lambda x, w, i: (x.sin() * x.cos() + x.exp().log1p()), lambda x, w, i: (x / 4).tan(),
     lambda x, w, i: (x.abs() + 0.1).pow(1.5) + torch.atan2(x, w), lambda x, w, i: x.amax(0) + x.argmax(0),
     lambda x, w, i: x.to(torch.bfloat16) * 3 + x.half(), lambda x, w, i: x[i].cumsum(0), lambda x, w, i: F.cross_entropy(x, i[:65]),
+    lambda x, w, i: F.cross_entropy(x, i[:65], ignore_index=3), lambda x, w, i: torch.where(i > 30, i.clamp(max=40), 7).float().sum(),
     lambda x, w, i: torch.zeros_like(x).index_add(0, i[:65], x), lambda x, w, i: x.sum() + x.double().exp().sum(),
 ]  # fmt: skip
 

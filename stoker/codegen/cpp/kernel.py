@@ -446,7 +446,6 @@ class _Emitter:
                 out.line(f"const int64_t {wrapped} = {arguments[0]} < 0 ? {arguments[0]} + ({limit}) : {arguments[0]};")
                 out.line(f"const bool {result}_bad = {wrapped} < 0 || {wrapped} >= ({limit});")
                 reached = f"{result}_bad && {arguments[1]}" if len(arguments) > 1 else f"{result}_bad"
-                # Counted, because g++ gets other ways to remember it wrong in vectors of AVX2 (tests/stages/test_isa.py).
                 out.line(f"outside{outside_code(family)} += int64_t({reached});")
                 out.line(f"const int64_t {result} = {result}_bad ? 0 : {wrapped};")
                 return
