@@ -417,9 +417,15 @@ inline double sigmoid_of(double x) { return 1.0 / (1.0 + exp_of(-x)); }
 #define STOKER_LIBRARY(name) \
   inline float name##_of(float x) { return library_##name(x); } \
   inline double name##_of(double x) { return library_##name##_double(x); }
-STOKER_LIBRARY(exp2) STOKER_LIBRARY(log2) STOKER_LIBRARY(log10) STOKER_LIBRARY(acos) STOKER_LIBRARY(sinh) STOKER_LIBRARY(cosh)
-STOKER_LIBRARY(asinh) STOKER_LIBRARY(acosh) STOKER_LIBRARY(atanh) STOKER_LIBRARY(erfc)
+STOKER_LIBRARY(exp2) STOKER_LIBRARY(log2) STOKER_LIBRARY(acos) STOKER_LIBRARY(sinh) STOKER_LIBRARY(cosh)
+STOKER_LIBRARY(asinh) STOKER_LIBRARY(acosh) STOKER_LIBRARY(atanh)
 #undef STOKER_LIBRARY
+// Those for floats are three units off in places.
+#define STOKER_LIBRARY_WIDE(name) \
+  inline float name##_of(float x) { return static_cast<float>(library_##name##_double(x)); } \
+  inline double name##_of(double x) { return library_##name##_double(x); }
+STOKER_LIBRARY_WIDE(log10) STOKER_LIBRARY_WIDE(erfc)
+#undef STOKER_LIBRARY_WIDE
 inline float lgamma_of(float x) { return ::lgammaf(x); }
 inline double lgamma_of(double x) { return ::lgamma(x); }
 inline float pow_of(float a, float b) { return library_pow(a, b); }
