@@ -182,7 +182,8 @@ def _compiled(
     log.record(log.Event("compiled", made.headline, _location(graph_module), data=made))
     record.products["host"] = host_program(plan, kernels)
     with record.stage("encode"):
-        return executor(plan, program.layouts, [_address(k) for k in kernels], through_aten(graph_module))  # type: ignore[no-any-return]
+        otherwise = lambda *inputs: through_aten(graph_module)(*inputs)  # noqa: E731  (rarely needed: made when it is)
+        return executor(plan, program.layouts, [_address(k) for k in kernels], otherwise)  # type: ignore[no-any-return]
 
 
 def _built(plan: Plan, tiles: Tiles, record: Record) -> list[Any]:

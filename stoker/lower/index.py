@@ -11,8 +11,8 @@ from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import broadcast_index, require_supported
 from stoker.lower.registry import Decline, Result, lower
-from stoker.lower.view import dimension, reshaped
-from stoker.shape.expr import Expr, constant
+from stoker.lower.view import dimension, flattened
+from stoker.shape.expr import Expr
 
 
 @lower("index.Tensor", "_unsafe_index.Tensor")
@@ -65,12 +65,8 @@ def counted_from_0(value: Any, size: Expr, kind: str) -> Any:
 def take(builder: Builder, out: Result, x: Tensor, places: Tensor) -> Tensor:
     """Elements by their number in the whole tensor."""
     require_supported(x.dtype)
-    count = constant(1)
-    for size in x.sizes:
-        count = count * size
-    if count.value == 0 or not x.sizes:
-        raise Decline("a tensor without dimensions or elements")
-    flat = reshaped(builder, x, (count,), (constant(1),))
+    flat = flattened(builder, x)
+    (count,) = flat.sizes
 
     def element(at: Index) -> Any:
         return flat.at((ops.indirect(ops.to_dtype(places.at(at), torch.int64), count),))

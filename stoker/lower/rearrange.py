@@ -13,7 +13,7 @@ from stoker.lower import scatter, unfold, view  # noqa: F401  (their lowerings a
 from stoker.lower.builder import Builder
 from stoker.lower.operand import number, require_supported
 from stoker.lower.registry import LOWERINGS, Decline, Result, find, lower
-from stoker.lower.view import dimension, reshaped
+from stoker.lower.view import dimension, flattened
 from stoker.shape.expr import Expr, constant
 
 
@@ -42,12 +42,8 @@ def roll(builder: Builder, out: Result, x: Tensor, shifts: Any, dims: Any = ()) 
 
 def _rolled_as_one(builder: Builder, out: Result, x: Tensor, shift: Any) -> Tensor:
     """All dimensions as one: an element moves by its number in the whole tensor."""
-    count = constant(1)
-    for size in x.sizes:
-        count = count * size
-    if count.value == 0 or not x.sizes:
-        raise Decline("an empty result")
-    flat = reshaped(builder, x, (count,), (constant(1),))
+    flat = flattened(builder, x)
+    (count,) = flat.sizes
 
     def place(at: Index) -> Index:
         number_ = constant(0)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from stoker.loop import view
-from stoker.loop.layout import Layout, Sizes, contiguous
+from stoker.loop.layout import Layout, Sizes, contiguous, product
 from stoker.loop.view import Computed, Index, Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.registry import Decline, Result, lower
@@ -117,6 +117,14 @@ def unbind(builder: Builder, out: list[Result], x: Tensor, dim: int = 0) -> list
 @lower("view.default", "_unsafe_view.default", "reshape.default")
 def reshape(builder: Builder, out: Result, x: Tensor, size: Any) -> Tensor:
     return reshaped(builder, x, out.sizes, out.strides)
+
+
+def flattened(builder: Builder, x: Tensor) -> Tensor:
+    """All dimensions as one."""
+    count = product(x.sizes)
+    if count.value == 0 or not x.sizes:
+        raise Decline("a tensor without dimensions or elements")
+    return reshaped(builder, x, (count,), (constant(1),))
 
 
 def reshaped(builder: Builder, x: Tensor, sizes: Sizes, strides: Sizes) -> Tensor:

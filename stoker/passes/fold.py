@@ -79,15 +79,20 @@ def _per_channel(user: Node, conv: Node, channels: int, fixed: set[Node]) -> Any
     )
 
 
+def insert(graph: Graph, like: Node, target: Any, *arguments: Any) -> Node:
+    """A call at the graph's place of insertion, with metadata of its own, of the program's line that `like` is of."""
+    node = graph.call_function(target, arguments)
+    fakes = torch.fx.node.map_arg(arguments, lambda n: n.meta["val"])
+    with like.meta["val"].memory.mode, torch.no_grad():
+        node.meta = dict(like.meta) | {"val": target(*fakes)}
+    return node
+
+
 def _updated(graph: Graph, conv: Node, user: Node, other: Any, channels: int, fixed: set[Node]) -> tuple[Node, Any]:
     """The convolution's weight and bias with one more operation in them."""
-    mode = conv.meta["val"].memory.mode
 
     def call(target: Any, *arguments: Any) -> Node:
-        node = graph.call_function(target, arguments)
-        fakes = torch.fx.node.map_arg(arguments, lambda n: n.meta["val"])
-        with mode, torch.no_grad():
-            node.meta = dict(conv.meta) | {"val": target(*fakes)}
+        node = insert(graph, conv, target, *arguments)
         fixed.add(node)
         return node
 

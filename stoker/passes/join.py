@@ -13,6 +13,7 @@ behind them that a library takes in are left to `stoker.passes.pack`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -20,7 +21,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from stoker.passes.dedupe import dedupe
-from stoker.passes.fold import move_up
+from stoker.passes.fold import insert, move_up
 from stoker.passes.freeze import fixed_nodes
 from stoker.passes.pack import function_behind
 
@@ -73,15 +74,7 @@ def _plain(node: Node, fixed: set[Node]) -> bool:
 
 def _join(graph: Graph, group: list[Node]) -> None:
     first = group[0]
-    mode = first.meta["val"].memory.mode
-
-    def call(target: Any, *arguments: Any) -> Node:
-        node = graph.call_function(target, arguments)
-        fakes = torch.fx.node.map_arg(arguments, lambda n: n.meta["val"])
-        with mode, torch.no_grad():
-            node.meta = dict(first.meta) | {"val": target(*fakes)}
-        return node
-
+    call = functools.partial(insert, graph, first)
     for node in group:
         for operand in (node.args[-1], *node.args[:-2]):
             move_up(graph, operand, first)  # type: ignore[arg-type]
