@@ -94,10 +94,10 @@ def guards() -> dict[str, list[float]]:
     tokens = torch.randint(5, 900, (2, 16))
     with torch.no_grad():
         ours(input_ids=tokens), theirs(input_ids=tokens)
-        compiled = ours._compiled_call_impl
+        compiled = ours.__call__
         function = compiled.__wrapped__.__func__
         (entry,) = compiled.compiler.entries(function.__code__)
-        bound = [ours, (), {"input_ids": tokens}]
+        bound = [compiled.__self__, (), {"input_ids": tokens}]
         assert isinstance(entry.guards.check(bound, function), tuple)
         return interleaved(
             {

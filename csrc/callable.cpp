@@ -63,7 +63,13 @@ PyObject* call_function(Wrapper* self, PyObject* const* arguments, size_t flagge
   Py_UNREACHABLE();
 }
 
+PyObject* disabled_call(PyObject* object, PyObject* const* arguments, size_t flagged_count, PyObject* keyword_names) {
+  HookScope off(nullptr);
+  return PyObject_Vectorcall(wrapper(object)->wrapped, arguments, flagged_count, keyword_names);
+}
+
 PyObject* compiled_call(PyObject* object, PyObject* const* arguments, size_t flagged_count, PyObject* keyword_names) {
+  if (hook_thread.stance == Stance::EAGER) return disabled_call(object, arguments, flagged_count, keyword_names);
   Wrapper* self = wrapper(object);
   if (!PyFunction_Check(self->function))
     return call_original(self->compiler, self->function, arguments, flagged_count, keyword_names);
@@ -74,11 +80,6 @@ PyObject* compiled_call(PyObject* object, PyObject* const* arguments, size_t fla
   shifted.get()[0] = self->self;
   std::copy_n(arguments, total, shifted.get() + 1);
   return call_function(self, shifted.get(), given + 1, keyword_names);
-}
-
-PyObject* disabled_call(PyObject* object, PyObject* const* arguments, size_t flagged_count, PyObject* keyword_names) {
-  HookScope off(nullptr);
-  return PyObject_Vectorcall(wrapper(object)->wrapped, arguments, flagged_count, keyword_names);
 }
 
 PyObject* compiled_new(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {

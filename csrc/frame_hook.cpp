@@ -6,7 +6,8 @@
 
 namespace stoker {
 
-constinit thread_local HookThread hook_thread __attribute__((tls_model("initial-exec"))) = {nullptr, nullptr};
+constinit thread_local HookThread hook_thread __attribute__((tls_model("initial-exec"))) = {nullptr, nullptr,
+                                                                                              Stance::COMPILED};
 
 namespace {
 
@@ -32,7 +33,7 @@ void end_frame(PyThreadState* thread, compat::Frame* frame) {
 
 PyObject* evaluate(PyThreadState* thread, compat::Frame* frame, int throws) {
   Compiler* compiler = hook_thread.active;
-  if (!compiler || throws) return run_frame(thread, frame, throws);
+  if (!compiler || throws || hook_thread.stance == Stance::EAGER) return run_frame(thread, frame, throws);
   PyCodeObject* code = compat::frame_code(frame);
   if (code == hook_thread.pass_through) {
     hook_thread.pass_through = nullptr;

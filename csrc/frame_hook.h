@@ -12,12 +12,16 @@ namespace stoker {
 
 struct Compiler;
 
+// What the user wants of compiled callables in this thread, for a while (stoker.stance).
+enum class Stance : int { COMPILED = 0, EAGER = 1, FAIL_ON_RECOMPILE = 2 };
+
 struct HookThread {
   Compiler* active;            // borrowed: whoever opens a HookScope keeps the compiler alive
   PyCodeObject* pass_through;  // the next frame of this code is run as it is, without a look-up
+  Stance stance;
 };
 
-// Initial-exec: one load instead of a call. The module is 16 bytes of static TLS.
+// Initial-exec: one load instead of a call. The module is 24 bytes of static TLS.
 extern constinit thread_local HookThread hook_thread __attribute__((tls_model("initial-exec")));
 
 void hook_acquire();

@@ -25,7 +25,19 @@ PyObject* entries(PyObject*, PyObject* arguments) {
   return PyObject_CallMethod(compiler, "entries", "O", code);
 }
 
+PyObject* set_stance(PyObject*, PyObject* argument) {
+  const long number = PyLong_AsLong(argument);
+  if (number == -1 && PyErr_Occurred()) return nullptr;
+  if (number < 0 || number > static_cast<long>(Stance::FAIL_ON_RECOMPILE))
+    return PyErr_Format(PyExc_ValueError, "%ld is no stance", number);
+  return PyLong_FromLong(static_cast<int>(std::exchange(hook_thread.stance, static_cast<Stance>(number))));
+}
+
+PyObject* stance(PyObject*, PyObject*) { return PyLong_FromLong(static_cast<int>(hook_thread.stance)); }
+
 PyMethodDef methods[] = {
+    {"stance", stance, METH_NOARGS, "this thread's: 0 compiled, 1 eager, 2 fail on recompile"},
+    {"set_stance", set_stance, METH_O, "set_stance(number): sets this thread's, and returns what it was"},
     {"active_compiler", active_compiler, METH_NOARGS, "the compiler that this thread runs under, or None"},
     {"call_with", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_with)), METH_FASTCALL | METH_KEYWORDS,
      "call_with(compiler_or_None, function, *args, **kwargs)"},

@@ -10,6 +10,7 @@ from stoker.api import (
     allow_in_graph,
     aot,
     compile,
+    compile_in_place,
     default_backend,
     disable,
     explain,
@@ -17,16 +18,19 @@ from stoker.api import (
     mark_static,
     reset,
 )
+from stoker.api import revive as _revive  # noqa: F401  (what pickled twins ask for)
 from stoker.backends import list_backends, register_backend
 from stoker.log import events
 from stoker.marks import is_compiling
 from stoker.options import Options
+from stoker.stance import stance
 
 __all__ = [
     "Options",
     "allow_in_graph",
     "aot",
     "compile",
+    "compile_in_place",
     "default_backend",
     "disable",
     "events",
@@ -37,4 +41,5 @@ __all__ = [
     "mark_static",
     "register_backend",
     "reset",
+    "stance",
 ]

@@ -1,12 +1,14 @@
 """The door: `stoker.compile` and what stands beside it.
 
 In:  a function, method, callable object or nn.Module, and settings named as torch.compile names them.
-Out: something that is called the same way. A module stays that module.
+Out: something that is called the same way. A module gets a twin (stoker/twin.py) and stays as it is.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import inspect
 import types
 import weakref
 from collections.abc import Callable
@@ -19,6 +21,8 @@ from stoker.backends import Backend, checked, look_up
 from stoker.errors import BadArgument, NotCallable
 from stoker.marks import ALLOWED_IN_GRAPH
 from stoker.options import Options, resolve
+from stoker.torch_private import ScriptModule
+from stoker.twin import Origin, can_have_twin, is_twin, make_twin, origin_of
 
 if TYPE_CHECKING:
     from stoker.debug.explain import Explanation
@@ -33,65 +37,153 @@ _frames: weakref.WeakSet[Frames] = weakref.WeakSet()
 def compile(
     model: Any = None,
     *,
-    backend: str | Backend = DEFAULT_BACKEND,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Backend | None = None,
     mode: str | None = None,
     options: Options | dict[str, Any] | None = None,
-    dynamic: bool | None = None,
-    fullgraph: bool = False,
+    name: str | None = None,
+    disable: bool = False,
+    recompile_limit: int | None = None,
+    isolate_recompiles: bool = True,
+    shapes_spec: None = None,
 ) -> Any:
     """Compile a function, a method, a callable object or a module. Usable as a decorator, with or without arguments.
 
+    A module is left as it is: what comes back is its twin, an object of the same class that shares all of its state.
+
+    fullgraph: raise at a graph break instead of going on with partial graphs.
+    dynamic:   True makes every size symbolic at once, None those that change, False none.
     backend:   a name of `list_backends()`, or `(graph_module, example_inputs) -> callable`.
     mode:      a named set of options: default, reduce-overhead, max-autotune, max-autotune-no-cudagraphs.
-    options:   a dict of, or a `stoker.Options`.
-    dynamic:   True makes every size symbolic at once, None those that change, False none.
-    fullgraph: raise at a graph break instead of going on with partial graphs.
+    options:   a dict of, or a `stoker.Options`; torch.compile's names are taken where there is a counterpart.
+    name:      what events call it, instead of the function's name.
+    disable:   compile nothing, give back what was given.
+    recompile_limit:    the option `version_limit`.
+    isolate_recompiles: each call of `compile` has versions of its own, whatever is said here.
+    shapes_spec:        refused; use `stoker.mark_dynamic`.
     """
-    name, function = look_up(backend)
-    settings = resolve(mode, options)
-    if dynamic not in (None, True, False):
-        raise BadArgument(f"dynamic is True, False or None, not {dynamic!r}.")
+    settings: dict[str, Any] = {
+        "fullgraph": fullgraph,
+        "dynamic": dynamic,
+        "backend": backend,
+        "mode": mode,
+        "options": options,
+    }
+    settings |= {"name": name, "recompile_limit": recompile_limit, "shapes_spec": shapes_spec}
+    checked_settings = _checked(settings)
     if model is None:
-        return functools.partial(
-            compile, backend=backend, mode=mode, options=options, dynamic=dynamic, fullgraph=fullgraph
-        )
+        return functools.partial(compile, disable=disable, **settings)
     if not callable(model):
         raise NotCallable(model)
-    return _wrap(model, _new_frames(name, function, settings, dynamic, fullgraph))
+    return model if disable else _wrap(model, _new_frames(checked_settings))
 
 
-def _new_frames(name: str, backend: Backend, settings: Options, dynamic: bool | None, fullgraph: bool) -> Frames:
+def compile_in_place(module: torch.nn.Module, **settings: Any) -> torch.nn.Module:
+    """Make a module itself run compiled code when it is called. The settings are those of `compile`."""
+    if not isinstance(module, torch.nn.Module):
+        raise BadArgument(f"a module is compiled in place, not a {type(module).__name__}.")
+    if type(module).__call__ is not torch.nn.Module.__call__:
+        raise BadArgument(f"{type(module).__name__} has a __call__ of its own: use stoker.compile(module).")
+    if not settings.pop("disable", False):
+        frames = _new_frames(_checked(settings))
+        module._compiled_call_impl = _C.Compiled(module._call_impl, frames.compiler)
+    return module
+
+
+def revive(pair: tuple[torch.nn.Module, dict[str, Any]]) -> Any:
+    """The twin that was pickled. It compiles when it is called."""
+    module, settings = pair
+    return compile(module, **settings)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What one call of `compile` asked for."""
+
+    given: dict[str, Any]
+    """As keywords of `compile`, plain data but for a back end of the user's: this is pickled with a twin."""
+    backend_name: str
+    backend: Backend
+    options: Options
+    dynamic: bool | None
+    fullgraph: bool
+    name: str | None
+
+
+def _checked(given: dict[str, Any]) -> Settings:
+    dynamic, options, limit = given.get("dynamic"), given.get("options"), given.get("recompile_limit")
+    if given.get("shapes_spec") is not None:
+        raise BadArgument("shapes_spec is not taken; mark tensors with stoker.mark_dynamic and stoker.mark_static.")
+    if dynamic not in (None, True, False):
+        raise BadArgument(f"dynamic is True, False or None, not {dynamic!r}.")
+    name, backend = look_up(given.get("backend") or DEFAULT_BACKEND)
+    resolved = resolve(given.get("mode"), options)
+    if limit is not None:
+        resolved = dataclasses.replace(resolved, version_limit=limit)
+    if isinstance(options, Options):
+        given = {**given, "options": dataclasses.asdict(options)}
+    given = {key: value for key, value in given.items() if value is not None and value is not False}
+    return Settings(given, name, backend, resolved, dynamic, bool(given.get("fullgraph")), given.get("name"))
+
+
+def _new_frames(settings: Settings) -> Frames:
     """The compiler is loaded when something is to be compiled, so that importing stoker stays cheap."""
     from stoker.frame import Frames
 
+    name, backend = settings.backend_name, settings.backend
     if name in TAKES_OPTIONS:
-        backend = functools.partial(backend, options=settings)  # type: ignore[call-arg]
-    frames = Frames(checked(name, backend), dynamic=dynamic, fullgraph=fullgraph, version_limit=settings.version_limit)
+        backend = functools.partial(backend, options=settings.options)  # type: ignore[call-arg]
+    frames = Frames(
+        checked(name, backend),
+        dynamic=settings.dynamic,
+        fullgraph=settings.fullgraph,
+        version_limit=settings.options.version_limit,
+        name=settings.name,
+    )
+    frames.settings = settings
     _frames.add(frames)
     return frames
 
 
 def _wrap(model: Any, frames: Frames) -> Any:
-    if isinstance(model, torch.nn.Module):
-        model._compiled_call_impl = _C.Compiled(model._call_impl, frames.compiler)
-        return model
-    if isinstance(model, (types.FunctionType, types.MethodType)):
-        return _C.Compiled(model, frames.compiler)
-    if isinstance(model, _C.Compiled):
-        return _C.Compiled(model.__wrapped__, frames.compiler)
     if isinstance(model, type):
         return _compiled_class(model, frames)
+    if isinstance(model, torch.nn.Module):
+        return _twin(model, frames)
     if isinstance(model, functools.partial):
         return functools.partial(_wrap(model.func, frames), *model.args, **model.keywords)
-    call = vars(type(model)).get("__call__") or getattr(type(model), "__call__", None)  # noqa: B004
+    return _C.Compiled(_plain(model), frames.compiler)
+
+
+def _plain(model: Any) -> Any:
+    """The function or method that runs when something is called; a new function where there is none to be seen."""
+    if isinstance(model, _C.Compiled):
+        return model.__wrapped__
+    if isinstance(model, (types.FunctionType, types.MethodType)):
+        return model
+    call = inspect.getattr_static(type(model), "__call__", None)
+    if isinstance(model, torch.nn.Module) and call is torch.nn.Module.__call__:
+        return model._call_impl
     if isinstance(call, types.FunctionType):
-        return _C.Compiled(types.MethodType(call, model), frames.compiler)
+        return types.MethodType(call, model)
 
     def call_through(*args: Any, **kwargs: Any) -> Any:
         return model(*args, **kwargs)
 
-    functools.update_wrapper(call_through, model, updated=())
-    return _C.Compiled(call_through, frames.compiler)
+    return functools.update_wrapper(call_through, model, updated=())
+
+
+def _twin(model: torch.nn.Module, frames: Frames) -> Any:
+    module: Any = origin_of(model).module if is_twin(model) else model
+    if isinstance(module, ScriptModule):
+        log.record(log.Event("skip", type(module).__name__, "?", "TorchScript has compiled this module already"))
+        return module
+    compiled = _C.Compiled(_plain(module), frames.compiler)
+    if can_have_twin(module):
+        return make_twin(Origin(module, compile, frames.settings.given), compiled)
+    why = f"a {type(module).__name__} has state outside of its __dict__; use stoker.compile_in_place(module)."
+    raise BadArgument(f"a twin shares a module's __dict__, and {why}")
 
 
 def _compiled_class(cls: type, frames: Frames) -> Any:
@@ -106,15 +198,40 @@ def _compiled_class(cls: type, frames: Frames) -> Any:
     raise NotCallable(cls)
 
 
-def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
-    """Compile a function or module for one call with the default back end, call it, and tell what happened."""
+def explain(
+    function: Any,
+    *args: Any,
+    backend: str | Backend | None = None,
+    mode: str | None = None,
+    options: Options | dict[str, Any] | None = None,
+    dynamic: bool | None = None,
+    **kwargs: Any,
+) -> Explanation:
+    """Call a function or module once, compiled, and tell what happened.
+
+    What is compiled already is called as it is, unless settings are given; without arguments, it is told of as it stands.
+    """
     if not callable(function):
         raise NotCallable(function)
     from stoker.debug.explain import explain_call
 
-    frames = _new_frames(*look_up(DEFAULT_BACKEND), Options(), None, False)
-    target = function._call_impl if isinstance(function, torch.nn.Module) else function
-    return explain_call(_wrap(target, frames), frames.captured, args, kwargs)
+    given = {"backend": backend, "mode": mode, "options": options, "dynamic": dynamic}
+    frames = _frames_of(function)
+    if frames is None or any(value is not None for value in given.values()):
+        frames = _new_frames(_checked(given))
+        function = _wrap(function, frames)
+    if not args and not kwargs and frames.captured:
+        return explain_call(lambda: None, frames, (), {})
+    return explain_call(function, frames, args, kwargs)
+
+
+def _frames_of(compiled: Any) -> Frames | None:
+    """The configuration that something was compiled with; None if it was not."""
+    if isinstance(compiled, torch.nn.Module):
+        compiled = compiled.__call__ if is_twin(compiled) else compiled._compiled_call_impl
+    if isinstance(compiled, types.MethodType):
+        compiled = compiled.__func__
+    return compiled.compiler.on_miss.__self__ if isinstance(compiled, _C.Compiled) else None  # type: ignore[attr-defined]
 
 
 def aot(
@@ -177,6 +294,7 @@ def reset() -> None:
         frames.compiler.forget()
         frames.histories.clear()
         frames.captured.clear()
+        frames.happened.clear()
     _C.release_arenas()
     log.clear()
 

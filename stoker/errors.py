@@ -32,8 +32,13 @@ class UnknownMode(BadArgument):
 
 
 class UnknownOption(BadArgument):
-    def __init__(self, name: str, known: list[str]) -> None:
-        super().__init__(f"no option is called {name!r}. Known ones: {', '.join(known)}.")
+    def __init__(self, name: str, known: list[str], instead: str | None = None) -> None:
+        words = (
+            f"torch.compile's option {name!r} has no counterpart: {instead}"
+            if instead
+            else f"no option is called {name!r}"
+        )
+        super().__init__(f"{words}. Known ones: {', '.join(known)}.")
 
 
 class NotCallable(BadArgument, TypeError):
@@ -73,6 +78,16 @@ class NoSecondGradient(StokerError, RuntimeError):
 
 class VersionLimitError(StokerError):
     """`fullgraph=True`, and the function kept needing new versions."""
+
+
+class RecompileForbidden(StokerError):
+    """`stoker.stance("fail_on_recompile")`, and a call would be compiled."""
+
+    def __init__(self, subject: str, location: str, why: str) -> None:
+        super().__init__(
+            f"{subject} ({location}) would be compiled, and the stance is fail_on_recompile: {why}. Call it this way once "
+            "before the stance, or make sizes dynamic with dynamic=True or stoker.mark_dynamic."
+        )
 
 
 class CaptureBug(StokerError):

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Iterator, MutableSequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Lock
+from threading import Lock, local
 from typing import Any
 
 logger = logging.getLogger("stoker")
@@ -29,10 +31,25 @@ class Event:
 _events: deque[Event] = deque(maxlen=4096)
 _told: set[tuple[str, str, str]] = set()
 _lock = Lock()
+_listening = local()
+"""`lists`: where else this thread's events go."""
+
+
+@contextmanager
+def collecting(into: MutableSequence[Event]) -> Iterator[None]:
+    """Keep this thread's events in a list as well."""
+    lists = _listening.__dict__.setdefault("lists", [])
+    lists.append(into)
+    try:
+        yield
+    finally:
+        lists.pop()
 
 
 def record(event: Event, *, level: int = logging.DEBUG) -> None:
     """Keep an event; say it aloud the first time, at `level`."""
+    for kept in _listening.__dict__.get("lists", ()):
+        kept.append(event)
     with _lock:
         _events.append(event)
         key = (event.kind, event.location, event.reason)

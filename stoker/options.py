@@ -6,6 +6,7 @@ pass narrowed values on; nothing else does.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ class Options:
     """Settings of one compilation."""
 
     version_limit: int = 8
-    """Compiled versions of one function before it is left to CPython (with a warning)."""
+    """Compiled versions of one function, for each module it runs on, before it is left to CPython (with a warning)."""
 
     decompositions: bool = True
     """`aot_eager`: break operators into simpler ones, as the default back end does."""
@@ -55,6 +56,31 @@ MODES: dict[str, dict[str, Any]] = {
 }
 
 
+# torch.compile's options by name, and ours for each value.
+SAME_AS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "max_autotune": lambda value: {"autotune": value},
+    "max_autotune_gemm": lambda value: {"autotune": value},
+    "max_autotune_pointwise": lambda value: {"autotune": value},
+    "coordinate_descent_tuning": lambda value: {"autotune": value},
+    "triton.cudagraphs": lambda value: {"cudagraphs": value},
+    "emulate_precision_casts": lambda value: {"precision": "eager" if value else "fused"},
+    "activation_memory_budget": lambda value: {"memory_budget": value},
+    "recompile_limit": lambda value: {"version_limit": value},
+}
+# torch.compile's options without a counterpart, and what to use instead.
+INSTEAD: dict[str, str] = {
+    "epilogue_fusion": "it is always on: leave it out",
+    "fallback_random": "random numbers are always eager's: leave it out",
+    "shape_padding": "the option autotune measures what pays: use that",
+    "trace.enabled": "print stoker.explain(f, *args)",
+    "trace.graph_diagram": "print stoker.explain(f, *args)",
+    "guard_filter_fn": "what is read is guarded: use stoker.mark_dynamic for sizes that change",
+    "cpp.threads": "call torch.set_num_threads",
+    "force_disable_caches": "name an empty directory in the environment variable STOKER_CACHE",
+    "size_asserts": "guards check sizes: leave it out",
+}
+
+
 def resolve(mode: str | None, options: Options | dict[str, Any] | None) -> Options:
     """The options of a call of `stoker.compile`."""
     if mode is not None and mode not in MODES:
@@ -66,8 +92,15 @@ def resolve(mode: str | None, options: Options | dict[str, Any] | None) -> Optio
         return options
     if not isinstance(options, dict):
         raise BadArgument(f"options is a dict or a stoker.Options, not {type(options).__name__}.")
+    return replace(settings, **_ours(options))
+
+
+def _ours(options: dict[str, Any]) -> dict[str, Any]:
     known = [field.name for field in fields(Options)]
-    for name in options:
-        if name not in known:
-            raise UnknownOption(str(name), known)
-    return replace(settings, **options)
+    found: dict[str, Any] = {}
+    for given, value in options.items():
+        name = str(given).replace("-", "_")
+        if name not in known and name not in SAME_AS:
+            raise UnknownOption(name, known, INSTEAD.get(name))
+        found |= {name: value} if name in known else SAME_AS[name](value)
+    return found

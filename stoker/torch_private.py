@@ -74,6 +74,9 @@ is_scripting = torch.jit.is_scripting
 is_tracing = torch.jit.is_tracing
 script_annotate = torch.jit.annotate
 
+ScriptModule = torch.jit.ScriptModule
+"""Modules that TorchScript has compiled: they are left alone. 2.13."""
+
 # For stoker.autograd.
 
 current_autograd_node = torch._C._current_autograd_node

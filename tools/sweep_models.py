@@ -168,7 +168,7 @@ def compared(model: torch.nn.Module, inputs: dict[str, Any], backend: str, train
 
     stoker.reset()
     log.clear()
-    stoker.compile(compiled, backend=recording)
+    compiled = stoker.compile(compiled, backend=recording)
     started = time.perf_counter()
     found, gradients = results_of(compiled, inputs, train)
     seconds = time.perf_counter() - started

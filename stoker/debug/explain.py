@@ -1,6 +1,6 @@
 """`stoker.explain`: run a function once under capture and tell what happened.
 
-In:  a function or module and the arguments of one call.
+In:  something compiled, its configuration, and the arguments of one call.
 Out: an `Explanation`: graphs, breaks with reasons and lines, guards, kernels and library calls; printing it shows the report.
 """
 
@@ -12,7 +12,8 @@ from typing import Any
 
 from stoker.bytecode import render
 from stoker.errors import BreakReason
-from stoker.log import Event, events
+from stoker.frame import Frames
+from stoker.log import Event, collecting
 from stoker.schedule.summary import Summary
 
 
@@ -66,14 +67,17 @@ class Explanation:
         return "\n\n".join(f"{code.co_qualname}:\n{render(code)}" for code in self.codes)
 
 
-def explain_call(compiled: Callable[..., Any], captured: list[Any], args: tuple, kwargs: dict[str, Any]) -> Explanation:
-    """Call, then read what the call's configuration captured meanwhile."""
-    before = len(events())
-    compiled(*args, **kwargs)
+def explain_call(compiled: Callable[..., Any], frames: Frames, args: tuple, kwargs: dict[str, Any]) -> Explanation:
+    """Call, then read what the call's configuration has captured, at this call and before."""
+    during: list[Event] = []
+    with collecting(during):
+        compiled(*args, **kwargs)
+    captured = frames.captured
+    before = [event for event in frames.happened if not any(event is other for other in during)]
     return Explanation(
         graphs=[c.graph for c in captured if c.graph is not None],
         breaks=[c.reason for c in captured if c.reason is not None],
         guards=[guard.text for c in captured for guard in c.guards],
         codes=[c.code for c in captured],
-        happened=events()[before:],
+        happened=before + during,
     )

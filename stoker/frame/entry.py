@@ -6,7 +6,8 @@ Out: a `_C.Entry`, or an action (RUN_ONCE, SKIP, FREEZE) and an event with the r
 Requirements:
   1. A frame is never left half captured: whatever capture raises besides the user's own errors leads to CPython
      running the frame, with an event (tests/unit/frame/test_entry.py).
-  2. Only one thread compiles at a time; a second thread that waited looks again before it compiles.
+  2. Versions are counted for each function and the modules it runs on (tests/unit/frame/test_entry.py).
+  3. Only one thread compiles at a time; a second thread that waited looks again before it compiles.
 """
 
 from __future__ import annotations
@@ -18,20 +19,35 @@ import os
 import threading
 import types
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
+
+import torch
 
 from stoker import _C
 from stoker.capture.capture import Captured, capture
 from stoker.capture.machine import Request
 from stoker.capture.policy import Policy
 from stoker.capture.sizes import History
-from stoker.errors import DEFAULT_FIX, BreakReason, GraphBreakError, SkipFrame, StokerError, VersionLimitError
+from stoker.errors import (
+    DEFAULT_FIX,
+    BreakReason,
+    GraphBreakError,
+    RecompileForbidden,
+    SkipFrame,
+    StokerError,
+    VersionLimitError,
+)
 from stoker.guard.explain import why_failed
-from stoker.log import Event, record
+from stoker.log import Event, collecting, record
+from stoker.stance import forbids_compiling
 
 _compiling = threading.RLock()
 STRICT = os.environ.get("STOKER_STRICT") == "1"  # tests: a defect is an error, not an event
+EVENTS_KEPT = 1024
+MODULES_LIMIT = 32  # times the version limit: how many versions a function has for all modules it runs on
 
 
 @contextlib.contextmanager
@@ -48,8 +64,32 @@ def _collector_paused() -> Iterator[None]:
         gc.enable()
 
 
+@dataclass(frozen=True)
+class Version:
+    """The tag of an entry: what was captured, and the modules it was captured for."""
+
+    captured: Captured
+    runs_on: tuple[weakref.ref[torch.nn.Module], ...]
+
+    @classmethod
+    def of(cls, captured: Captured, bound: list[Any]) -> Version:
+        return cls(captured, tuple(weakref.ref(module) for module in _modules(bound)))
+
+    def is_for(self, bound: list[Any]) -> bool:
+        """Were these its modules? Twelve blocks of one class share their code, and not their versions."""
+        modules = _modules(bound)
+        return len(modules) == len(self.runs_on) and all(a is b() for a, b in zip(modules, self.runs_on))
+
+
+def _modules(bound: list[Any]) -> list[torch.nn.Module]:
+    return [value for value in bound if issubclass(type(value), torch.nn.Module)]
+
+
 class Frames:
     """One configuration of `stoker.compile`: its back end, its limits, what it has captured."""
+
+    settings: Any = None
+    """What its maker wants to remember."""
 
     def __init__(
         self,
@@ -58,34 +98,45 @@ class Frames:
         dynamic: bool | None,
         fullgraph: bool,
         version_limit: int,
+        name: str | None = None,
         policy: Policy | None = None,
     ) -> None:
         self.compile_graph, self.dynamic, self.fullgraph = compile_graph, dynamic, fullgraph
-        self.version_limit = version_limit
+        self.version_limit, self.name = version_limit, name
         self.policy = policy or Policy()
         self.histories: weakref.WeakKeyDictionary[types.CodeType, History] = weakref.WeakKeyDictionary()
         self.captured: list[Captured] = []
+        self.happened: deque[Event] = deque(maxlen=EVENTS_KEPT)
         self.compiler = _C.Compiler(self.on_miss)
 
     def on_miss(self, code: types.CodeType, function: Any, bound: list[Any], failures: list[tuple[Any, int]]) -> Any:
-        refusal = self.policy.refuse_root(code)
-        if refusal is not None:
-            record(Event("skip", code.co_qualname, f"{code.co_filename}:{code.co_firstlineno}", refusal))
-            return _C.SKIP_DEEP if self.policy.refuses_callees(code) else _C.SKIP
-        surroundings = self.policy.refuse_now()
-        if surroundings is not None:
-            record(Event("skip", code.co_qualname, f"{code.co_filename}:{code.co_firstlineno}", surroundings))
-            return _C.RUN_ONCE
-        with _compiling, _collector_paused():
-            return self.compile_frame(Request(code, function, bound), failures)
+        with collecting(self.happened):
+            refusal = self.policy.refuse_root(code)
+            if refusal is not None:
+                self.tell("skip", code, refusal)
+                return _C.SKIP_DEEP if self.policy.refuses_callees(code) else _C.SKIP
+            surroundings = self.policy.refuse_now()
+            if surroundings is not None:
+                self.tell("skip", code, surroundings)
+                return _C.RUN_ONCE
+            with _compiling, _collector_paused():
+                return self.compile_frame(Request(code, function, bound), failures)
+
+    def tell(self, kind: str, code: types.CodeType, reason: str = "", *, level: int = logging.DEBUG) -> None:
+        record(Event(kind, self.name or code.co_qualname, _place(code), reason), level=level)
 
     def compile_frame(self, request: Request, failures: list[tuple[Any, int]]) -> Any:
         code = request.code
-        place = f"{code.co_filename}:{code.co_firstlineno}"
-        for entry, number in failures[-1:]:
-            record(Event("recompile", code.co_qualname, place, why_failed(entry.tag, number, request)))
-        if len(failures) >= self.version_limit:
-            return self.give_up(request, failures, place)
+        place = _place(code)
+        entry, number = failures[-1] if failures else (None, 0)
+        why = why_failed(entry.tag.captured, number, request) if entry else "it has not been compiled before"
+        if forbids_compiling():
+            raise RecompileForbidden(code.co_qualname, place, why)
+        if entry is not None:
+            self.tell("recompile", code, why)
+        same = [failure for failure in failures if failure[0].tag.is_for(request.bound)]
+        if len(same) >= self.version_limit or len(failures) >= self.version_limit * MODULES_LIMIT:
+            return self.give_up(request, len(same), why)
         history = self.histories.setdefault(code, History())
         try:
             found = capture(
@@ -100,7 +151,7 @@ class Frames:
             if self.fullgraph:
                 reason = BreakReason("this function", skip.reason, DEFAULT_FIX, f"{place} in {code.co_qualname}")
                 raise GraphBreakError(reason) from skip
-            record(Event("skip", code.co_qualname, place, skip.reason))
+            self.tell("skip", code, skip.reason)
             return _C.SKIP
         except StokerError:
             raise
@@ -108,28 +159,29 @@ class Frames:
             if STRICT:
                 raise
             words = f"a defect of Stoker's: {type(error).__name__}: {error}; the function runs in CPython"
-            record(Event("defect", code.co_qualname, place, words), level=logging.ERROR)
+            self.tell("defect", code, words, level=logging.ERROR)
             return _C.SKIP
         self.captured.append(found)
-        record(Event("captured", code.co_qualname, place))
+        self.tell("captured", code)
         if found.reason is not None:
-            record(
-                Event(
-                    "break", code.co_qualname, found.reason.location, f"{found.reason.construct}: {found.reason.reason}"
-                )
-            )
-        return _C.Entry(found.code, found.program, found.breaks, found)
+            words = f"{found.reason.construct}: {found.reason.reason}"
+            record(Event("break", self.name or code.co_qualname, found.reason.location, words))
+        return _C.Entry(found.code, found.program, found.breaks, Version.of(found, request.bound))
 
-    def give_up(self, request: Request, failures: list[tuple[Any, int]], place: str) -> Any:
-        """The version limit: say once which guard kept failing and what to change."""
+    def give_up(self, request: Request, versions: int, why: str) -> Any:
+        """The version limit: say once which guard kept failing and what to change. Other modules' versions still come."""
         code = request.code
-        entry, number = failures[-1]
         words = (
-            f"{code.co_qualname} has been compiled {len(failures)} times; new kinds of calls run in CPython from now on. "
-            f"Last guard that failed: {why_failed(entry.tag, number, request)}. Pass such values as tensors, make "
+            f"{code.co_qualname} has been compiled {versions} times; new kinds of calls run in CPython from now on. "
+            f"Last guard that failed: {why}. Pass such values as tensors, make "
             "sizes dynamic with dynamic=True or stoker.mark_dynamic, or raise options={'version_limit': ...}"
         )
         if self.fullgraph:
             raise VersionLimitError(words)
-        record(Event("limit", code.co_qualname, place, words), level=logging.WARNING)
-        return _C.FREEZE
+        self.tell("limit", code, words, level=logging.WARNING)
+        alone = not _modules(request.bound) or versions < self.version_limit
+        return _C.FREEZE if alone else _C.RUN_ONCE
+
+
+def _place(code: types.CodeType) -> str:
+    return f"{code.co_filename}:{code.co_firstlineno}"

@@ -31,7 +31,7 @@ def test_inference(name, backend, dtype):
     compiled = copy.deepcopy(model)
     graphs = []
     run = look_up(backend)[1]
-    stoker.compile(compiled, backend=lambda g, e: graphs.append(g) or run(g, e))
+    compiled = stoker.compile(compiled, backend=lambda g, e: graphs.append(g) or run(g, e))
     with torch.no_grad():
         expected = model(**inputs)[0]
         for _ in range(2):
@@ -46,7 +46,7 @@ def test_training_step(name):
     model, inputs = made(name, torch.float32)
     model.eval()
     compiled = copy.deepcopy(model)
-    stoker.compile(compiled, backend="aot_eager")
+    compiled = stoker.compile(compiled, backend="aot_eager")
     losses = []
     for network in (model, compiled):
         torch.manual_seed(1)

@@ -52,7 +52,7 @@ def test_one_graph(name: str, train: bool):
         for parameter in other_weights.parameters():
             parameter.add_(0.01)
     backend = Recording()
-    stoker.compile(compiled, backend=backend)
+    compiled = stoker.compile(compiled, backend=backend)
 
     assert_same(run(model, inputs), run(compiled, inputs))
     assert [event.reason for event in log.events("break")] == []

@@ -33,7 +33,7 @@ def test_one_capture_serves_all_sizes(name, backend):
     model.eval()
     compiled = copy.deepcopy(model)
     compile_graph, graphs = counted(backend)
-    stoker.compile(compiled, backend=compile_graph, dynamic=True)
+    compiled = stoker.compile(compiled, backend=compile_graph, dynamic=True)
     with torch.no_grad():
         for batch in range(2, 9):
             for length in LENGTHS:
