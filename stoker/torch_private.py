@@ -227,7 +227,7 @@ PACK_FOR_ONEDNN = torch.ops.mkldnn._reorder_linear_weight.default
 LINEAR_BY_ONEDNN = torch.ops.mkldnn._linear_pointwise.default
 """A linear layer with such a weight, and an elementwise function of its result. 2.11, 2.13."""
 
-# For stoker.capture.override: who takes over calls of torch's functions.
+# For stoker.capture.overrides: who takes over calls of torch's functions.
 
 DisableTorchFunctionSubclass = torch._C.DisableTorchFunctionSubclass
 """No subclass is asked inside; modes are. 2.13."""

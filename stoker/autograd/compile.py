@@ -15,7 +15,7 @@ from torch.fx import GraphModule
 from torch.fx.graph import CodeGen
 
 from stoker import torch_private
-from stoker.autograd.again import Training
+from stoker.autograd.double_backward import Training
 from stoker.autograd.inputs import make_inputs
 from stoker.autograd.joint import Joint, trace_joint
 from stoker.autograd.keep import min_cut

@@ -5,7 +5,7 @@ In:  a `Joint`'s outcomes, and the compiled forward and backward.
 Out: a function of the program's inputs that returns the tuple of its outputs.
 
 A training call is one autograd node, `stoker._C.TrainingCall` (csrc/autograd_node.cpp). Here is worked out, once, what it
-must know. Asked for gradients of gradients, it differentiates the captured program instead (`stoker.autograd.again`).
+must know. Asked for gradients of gradients, it differentiates the captured program instead (`stoker.autograd.double_backward`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from stoker import _C, torch_private
-from stoker.autograd.again import Training, differentiate_again, random_state
+from stoker.autograd.double_backward import Training, differentiate_again, random_state
 from stoker.autograd.joint import Joint
 from stoker.autograd.outcome import Computed, Fixed, Given, Outcome, Rebuilt, Write
 from stoker.autograd.walk import ancestors

@@ -147,6 +147,7 @@ _FLAG_BITS: dict[str, int] = {"LOAD_GLOBAL": 1, "LOAD_SUPER_ATTR": 2} | ({"LOAD_
 
 # Shapes of code that emitters and the evaluator ask for by what they mean.
 
+SEND_KEEPS_ITERATOR = VERSION >= (3, 12)  # at the end of SEND, until END_SEND takes it off
 NULL_BEFORE_CALLABLE: bool = VERSION <= (3, 12)  # the order [NULL, callable, arguments...], else [callable, NULL, ...]
 HAS_PRECALL: bool = VERSION == (3, 11)
 HAS_CALL_KW: bool = VERSION >= (3, 13)  # keyword names on the stack, else in a KW_NAMES before the call

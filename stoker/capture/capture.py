@@ -20,11 +20,11 @@ from torch.fx import GraphModule, Node
 from stoker import _C, torch_private
 from stoker.bytecode import assemble, build
 from stoker.capture import builtins as _fills_the_tables  # noqa: F401
+from stoker.capture.autograd_leaves import refuse_reachable_leaves
+from stoker.capture.calls import MAXIMUM_DEPTH
 from stoker.capture.emit import Emitter
-from stoker.capture.inline import MAXIMUM_DEPTH
-from stoker.capture.leave import leave_by_break, leave_by_return
-from stoker.capture.leaves import refuse_reachable_leaves
-from stoker.capture.machine import Machine, Request, Steps, Stop
+from stoker.capture.epilogue import leave_by_break, leave_by_return
+from stoker.capture.evaluator import Evaluator, Request, Steps, Stop
 from stoker.capture.modes import calling_with_grad, keeping_modes, leave_modes, needs_grad, under_grad
 from stoker.capture.policy import Policy
 from stoker.capture.sizes import History
@@ -69,10 +69,14 @@ def capture(
     steps = Steps()
     for _ in range(MAXIMUM_RESTARTS):
         state = _C.torch_state()
-        machine = Machine(request, policy, history, dynamic)
-        with room_for_recursion(), _no_saved_tensors_hooks():
+        machine = Evaluator(request, policy, history, dynamic)
+        with contextlib.closing(machine), room_for_recursion(), _no_saved_tensors_hooks():
             try:
-                with keeping_modes(machine), closing_scopes(machine), torch_private.DisableTorchFunctionSubclass():
+                with (
+                    keeping_modes(machine.modes),
+                    closing_scopes(machine),
+                    torch_private.DisableTorchFunctionSubclass(),
+                ):
                     stop = machine.evaluate(steps)
                 return finish(machine, stop, compile_graph, state)
             except StepBreak as found:
@@ -97,12 +101,12 @@ def _no_saved_tensors_hooks() -> contextlib.AbstractContextManager[Any]:
 
 
 @contextlib.contextmanager
-def closing_scopes(m: Machine) -> Iterator[None]:
+def closing_scopes(m: Evaluator) -> Iterator[None]:
     """Leave the real scopes that evaluation entered and did not leave."""
     try:
         yield
     finally:
-        for scope in reversed(m.open_scopes):
+        for scope in reversed(m.modes.open_scopes):
             leave_scope(scope.scope)
 
 
@@ -121,23 +125,27 @@ def _reason(found: Break) -> BreakReason:
     return BreakReason(found.construct, found.reason, found.fix, found.location, found.line)
 
 
-def finish(m: Machine, stop: Stop, compile_graph: GraphCompiler, state: Any) -> Captured:
+def finish(m: Evaluator, stop: Stop, compile_graph: GraphCompiler, state: Any) -> Captured:
     """Graph to compiled function, values to bytecode, guards to a program."""
     e = Emitter(m)
-    if m.mode_changes:
-        leave_modes(m, e)
+    if m.modes.changes:
+        leave_modes(m, m.modes, e)
     if stop.instruction is None:
         assert stop.returned is not None
         leave_by_return(e, stop.returned)
     else:
         assert stop.reason is not None
-        if not any(node.op != "placeholder" for node in m.graph.nodes) and not m.mutated and not m.deferred:
+        if (
+            not any(node.op != "placeholder" for node in m.record.graph.nodes)
+            and not m.effects.mutated
+            and not m.effects.deferred
+        ):
             _refuse_empty(m, stop)
-        for scope in reversed(m.open_scopes):
+        for scope in reversed(m.modes.open_scopes):
             scope.leave_graph(m)
-        leave_by_break(e, stop.instruction)
+        leave_by_break(e, m, stop.instruction)
     tail, e.code = e.code, []
-    if m.leaves:
+    if m.record.leaves:
         refuse_reachable_leaves(m, [node for _, node in e.outputs.values()])
     graph_module = _call_graph(m, e, compile_graph, stop.instruction is not None)
     guards = _all_guards(m)
@@ -146,31 +154,31 @@ def finish(m: Machine, stop: Stop, compile_graph: GraphCompiler, state: Any) -> 
     relations = _size_relations(m, e, guards)
     code = _assemble(m, e, tidy(e.code + tail))
     program = compile_guards(guards, list(e.slots), relations, (state, 0))
-    effects = [value.describe() for value in m.mutated.values()]
+    effects = [value.describe() for value in m.effects.mutated.values()]
     reason = _reason(stop.reason) if stop.reason is not None else None
     return Captured(code, program, guards, graph_module, effects, reason, m.inlined)
 
 
-def _refuse_empty(m: Machine, stop: Stop) -> None:
+def _refuse_empty(m: Evaluator, stop: Stop) -> None:
     """A break before anything was captured, at the very first instructions: leave short frames to CPython."""
     origin = m.root.program.origin
     if len(origin.instructions) <= 8:
         raise SkipFrame(f"nothing to capture before: {stop.reason}")
 
 
-def _call_graph(m: Machine, e: Emitter, compile_graph: GraphCompiler, hook_stays_on: bool) -> GraphModule | None:
+def _call_graph(m: Evaluator, e: Emitter, compile_graph: GraphCompiler, hook_stays_on: bool) -> GraphModule | None:
     """Close the graph, hand it to the back end, and write the call that fills the output names."""
     outputs = [node for _, node in e.outputs.values()]
     names = [name for name, _ in e.outputs.values()]
-    if not any(node.op not in ("placeholder",) for node in m.graph.nodes):
+    if not any(node.op not in ("placeholder",) for node in m.record.graph.nodes):
         _pass_inputs_through(m, e, names, outputs)
         return None
-    grad = needs_grad(m)
+    grad = needs_grad(m, m.modes)
     if grad:
         under_grad(m)
-    m.graph.output(tuple(outputs))
+    m.record.graph.output(tuple(outputs))
     inputs = _used_inputs(m)
-    graph_module = GraphModule(torch.nn.Module(), m.graph)
+    graph_module = GraphModule(torch.nn.Module(), m.record.graph)
     graph_module.meta["location"] = f"{m.request.code.co_filename}:{m.request.code.co_firstlineno}"
     examples = [_converted(m, node, real) for node, _, real in inputs]
     with torch.enable_grad() if grad else contextlib.nullcontext():
@@ -186,21 +194,21 @@ def _call_graph(m: Machine, e: Emitter, compile_graph: GraphCompiler, hook_stays
     return graph_module
 
 
-def _pass_inputs_through(m: Machine, e: Emitter, names: list[str], outputs: list[Node]) -> None:
+def _pass_inputs_through(m: Evaluator, e: Emitter, names: list[str], outputs: list[Node]) -> None:
     """No operation was captured: an output can only be an input."""
-    places = {id(node): source for node, source, _ in m.inputs}
+    places = {id(node): source for node, source, _ in m.record.inputs}
     for name, node in zip(names, outputs):
         e.code += _load_input(m, e, node, places[id(node)]) + build.store_fast(name)
 
 
-def _converted(m: Machine, node: Node, real: Any) -> Any:
+def _converted(m: Evaluator, node: Node, real: Any) -> Any:
     """What the graph receives for an object: itself, or the plain tensor that stands for it."""
-    convert = m.conversions.get(node)
+    convert = m.record.conversions.get(node)
     return convert(real) if convert is not None else real
 
 
-def _load_input(m: Machine, e: Emitter, node: Node, source: Source) -> list[Any]:
-    loaded, convert = _load(e, source), m.conversions.get(node)
+def _load_input(m: Evaluator, e: Emitter, node: Node, source: Source) -> list[Any]:
+    loaded, convert = _load(e, source), m.record.conversions.get(node)
     return build.call(build.load_const(convert), loaded) if convert is not None else loaded
 
 
@@ -211,16 +219,16 @@ def _load(e: Emitter, source: Source) -> list[Any]:
     return inner
 
 
-def _used_inputs(m: Machine) -> list[tuple[Node, Source, Any]]:
+def _used_inputs(m: Evaluator) -> list[tuple[Node, Source, Any]]:
     """Drop inputs that only their metadata was used of; arguments come first, in the order of the signature."""
     used = []
-    for node, source, real in m.inputs:
+    for node, source, real in m.record.inputs:
         if node.users:
             used.append((node, source, real))
         else:
-            m.graph.erase_node(node)
+            m.record.graph.erase_node(node)
     used.sort(key=lambda entry: getattr(entry[1], "index", 1 << 30) if entry[1].base is None else 1 << 30)
-    first = next(iter(m.graph.nodes))
+    first = next(iter(m.record.graph.nodes))
     for node, _, _ in used:
         if node is first:
             first = first.next
@@ -229,10 +237,10 @@ def _used_inputs(m: Machine) -> list[tuple[Node, Source, Any]]:
     return used
 
 
-def _all_guards(m: Machine) -> list[Guard]:
+def _all_guards(m: Evaluator) -> list[Guard]:
     guards = [Guard(None, None, description="torch's modes (grad, autocast, default dtype, ...) are as they were")]
-    guards += m.guards.values()
-    for cls, attributes in m.class_attributes.items():
+    guards += m.guards.all.values()
+    for cls, attributes in m.attributes.class_attributes.items():
         if cls in m.made_classes:
             continue
         check = TypeAttributes(cls, tuple(attributes.items()))
@@ -241,15 +249,15 @@ def _all_guards(m: Machine) -> list[Guard]:
     return guards
 
 
-def _distinct(m: Machine) -> list[Guard]:
+def _distinct(m: Evaluator) -> list[Guard]:
     """What was written through one source must not be what was read through another."""
     found = []
-    for value in m.mutated.values():
+    for value in m.effects.mutated.values():
         if value.source is None or isinstance(value.source, Fixed):
             continue
         others = tuple(
             other.source
-            for other, real in m.wrapped.values()
+            for other, real in m.wrap.known.values()
             if other is not value
             and other.source is not None
             and not isinstance(other.source, Fixed)
@@ -261,7 +269,7 @@ def _distinct(m: Machine) -> list[Guard]:
     return found
 
 
-def _size_relations(m: Machine, e: Emitter, guards: list[Guard]) -> SizeRelations | None:
+def _size_relations(m: Evaluator, e: Emitter, guards: list[Guard]) -> SizeRelations | None:
     if not m.env.symbols:
         return None
     order = list(e.slots)
@@ -275,7 +283,7 @@ def _size_relations(m: Machine, e: Emitter, guards: list[Guard]) -> SizeRelation
     return m.sizes.relations(slot_of, guards)
 
 
-def _assemble(m: Machine, e: Emitter, body: list[Any]) -> types.CodeType:
+def _assemble(m: Evaluator, e: Emitter, body: list[Any]) -> types.CodeType:
     original = m.request.code
     bound = original.co_varnames[: len(m.request.bound)]
     line = original.co_firstlineno

@@ -9,8 +9,9 @@ from types import CodeType
 from typing import Any
 
 from stoker.bytecode import Instruction, decode, live_cells, live_locals
+from stoker.bytecode.versions import NULL_BEFORE_CALLABLE, SEND_KEEPS_ITERATOR
 from stoker.capture.values.mapping import DictValue
-from stoker.capture.values.value import Value
+from stoker.capture.values.value import NULL, Value
 
 
 class Program:
@@ -71,6 +72,20 @@ class Frame:
 
     def push(self, value: Value) -> None:
         self.stack.append(value)
+
+    def push_callable(self, value: Value, wants_null: int) -> None:
+        """Push a loaded callable, with the NULL that this version's calls expect beside it."""
+        if wants_null and NULL_BEFORE_CALLABLE:
+            self.push(NULL)
+        self.push(value)
+        if wants_null and not NULL_BEFORE_CALLABLE:
+            self.push(NULL)
+
+    def finish_send(self, result: Value) -> None:
+        """SEND met the end: on 3.11 the result replaces the iterator, later versions keep both for END_SEND."""
+        if not SEND_KEEPS_ITERATOR:
+            self.pop()
+        self.push(result)
 
     def pop(self) -> Value:
         return self.stack.pop()

@@ -1,221 +1,291 @@
-"""The evaluator: runs a frame's instructions over Values, and stops where Python cannot be captured.
+"""What values, handlers and components may ask of the evaluator: one Protocol for each component.
 
-In:  a code object about to be called, its bound arguments, its function.
-Out: the pieces of a `Capture`: graph, guards, effects, and where and why it stopped.
+In:  nothing of the components themselves. This module stands below all of them, so that a kind of value or a handler knows
+     what it calls, and not who answers.
+Out: `Machine`, the type of the `m` that every method of a Value and every handler receives. `evaluator.Evaluator` is it.
 
 Requirements:
-  1. Running a frame changes nothing that the user's program can see (torch's own modes are restored afterwards).
-  2. Evaluation is a function of its inputs: a second run stops at the same instruction (breaks are placed by re-running).
+  1. A method is here if someone outside its component calls it (tests/unit/capture/test_machine.py).
+  2. A signature speaks of `Value`, not of its kinds, unless callers need the kind.
 """
 
 from __future__ import annotations
 
-import itertools
-import linecache
-import types
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from torch.fx import Graph, Node
+if TYPE_CHECKING:
+    import itertools
+    import types
+    from collections.abc import Callable, Sequence
 
-from stoker.bytecode import Instruction
-from stoker.capture.array import Arrays
-from stoker.capture.attribute import Attributes
-from stoker.capture.effect import Effects
-from stoker.capture.frame import Frame, program_of
-from stoker.capture.inline import Calls
-from stoker.capture.modes import read_modes
-from stoker.capture.opcodes import HANDLERS
-from stoker.capture.override import Overrides
-from stoker.capture.policy import Policy
-from stoker.capture.protocol import Protocol
-from stoker.capture.record import Recording
-from stoker.capture.sizes import History, Sizes
-from stoker.capture.text import Text
-from stoker.capture.values.constant import Constant
-from stoker.capture.values.instance import ExceptionValue
-from stoker.capture.values.tensor import TensorValue
-from stoker.capture.values.value import Lazy, Value
-from stoker.capture.wrap import Wrapping
-from stoker.errors import Break, Raised, StepBreak
-from stoker.fake import FakeMode
-from stoker.guard.guard import Guard
-from stoker.guard.source import Closure, Local, Source
-from stoker.shape import ShapeEnv
+    import torch
+    from torch.fx import Graph, Node
+
+    from stoker.bytecode import Instruction
+    from stoker.capture.frame import Frame
+    from stoker.capture.policy import Policy
+    from stoker.capture.values.mapping import DictValue
+    from stoker.capture.values.value import Arguments, Keywords, Value
+    from stoker.errors import Break, Raised
+    from stoker.fake import FakeMode
+    from stoker.guard.guard import Check
+    from stoker.guard.source import Source
 
 
-@dataclass(frozen=True)
-class Request:
-    """A frame about to run."""
+class PythonFunction(Protocol):
+    """What a call must know of a Python function."""
 
-    code: types.CodeType
-    function: types.FunctionType
-    bound: list[Any]
-
-
-@dataclass
-class Stop:
-    """How evaluation of the root frame ended: it returned, or it must break before an instruction."""
-
-    returned: Value | None = None
-    instruction: Instruction | None = None
-    reason: Break | None = None
+    @property
+    def code(self) -> types.CodeType: ...
+    @property
+    def globals(self) -> DictValue: ...
+    @property
+    def real(self) -> Any: ...
+    def defaults(self, m: Machine) -> list[Value]: ...
+    def keyword_default(self, m: Machine, name: str) -> Value | None: ...
+    def closure(self, m: Machine) -> Sequence[Any]: ...
 
 
-@dataclass
-class Steps:
-    """Where to break, decided by an earlier run: the number of root instructions to execute, and why."""
+class Guarding(Protocol):
+    """Conditions for running the replacement code again (`guards.py`)."""
 
-    limit: int | None = None
-    reason: Break | None = None
+    def add(self, source: Source, check: Check) -> None: ...
+    def add_unless_fixed(self, source: Source, check: Check) -> None: ...
+    def keys(self, source: Source, real: dict) -> None: ...
+    def attribute_equals(self, source: Any, name: str, value: Any) -> None: ...
+    def identity(self, value: Value) -> None: ...
 
 
-class Machine(Protocol, Text, Attributes, Wrapping, Recording, Calls, Overrides, Arrays, Effects):
+class Wrapping(Protocol):
+    """Objects of the program's surroundings to Values (`wrap.py`, `kinds.py`). `known`: each pair once met."""
+
+    known: dict[int, tuple[Value, Any]]
+
+    def force(self, value: Value) -> Value: ...
+    def at(self, real: Any, source: Source) -> Value: ...
+    def reached_again(self, value: Value, real: Any, source: Source) -> None: ...
+    def object(self, real: Any) -> Value: ...
+    def constant(self, real: Any) -> Value: ...
+    def dictionary(self, real: dict, source: Source) -> DictValue: ...
+    def key(self, key: Any, source: Source, index: int) -> Value: ...
+    def globals(self, real: dict) -> DictValue: ...
+    def reference_to(self, value: Value, callback: Value) -> Value: ...
+    def number(self, number: Any) -> Value: ...
+
+
+class Recording(Protocol):
+    """Tensor operations to nodes of the graph (`record.py`)."""
+
+    graph: Graph
+    fake_mode: FakeMode
+    inputs: list[tuple[Node, Source, Any]]
+    conversions: dict[Node, Callable[[Any], Any]]
+    leaves: dict[Node, int]
+    tensor_of_fake: dict[int, tuple[torch.Tensor, Value]]
+
+    def hold(self, fake: torch.Tensor, value: Value) -> None: ...
+    def input(self, source: Source, real: Any, fake: Any) -> Node: ...
+    def call(self, target: Callable[..., Any], args: Arguments, kwargs: Keywords, *, keep: bool = False) -> Value: ...
+    def method(self, receiver: Value, name: str, args: Arguments, kwargs: Keywords) -> Value: ...
+    def to_node(self, value: Value) -> Any: ...
+    def binary(self, text: str, left: Value, right: Value) -> Value: ...
+    def compare(self, text: str, left: Value, right: Value) -> Value: ...
+
+
+class Knowing(Protocol):
+    """The Python objects behind Values, and running Python's own functions on them (`concrete.py`)."""
+
+    def run(self, function: Callable[..., Any], *args: Any) -> Any: ...
+    def constant(self, value: Value, what: str) -> Any: ...
+    def index(self, key: Value) -> Any: ...
+    def integer(self, value: Value) -> int: ...
+    def number(self, value: Value) -> Any: ...
+    def plain(self, value: Value, what: str) -> Any: ...
+
+
+class Raising(Protocol):
+    """Exceptions of the captured program (`exceptions.py`)."""
+
+    def raise_(self, cls: type[BaseException], *args: Any) -> NoReturn: ...
+    def make(self, cls: type[BaseException], *args: Any) -> Value: ...
+    def as_exception(self, value: Value) -> Value: ...
+    def as_cause(self, value: Value) -> Value: ...
+    def current(self) -> Value | None: ...
+    def stop_iteration(self, iterator: Value) -> NoReturn: ...
+    def of_generator(self, value: Value) -> Value: ...
+
+
+class AttributeAccess(Protocol):
+    """Attributes, by the descriptor protocol (`attributes.py`)."""
+
+    def class_lookup(self, cls: type, name: str) -> Any: ...
+    def special_method(self, value: Value, name: str) -> Value | None: ...
+    def instance(self, value: Value, cls: type, name: str) -> Value: ...
+    def generic(self, value: Value, cls: type, name: str, fallback: bool = True) -> Value: ...
+    def bind(self, raw: Any, value: Value, cls: type) -> Value: ...
+    def bind_to_class(self, raw: Any, cls_value: Any) -> Value: ...
+    def builtin(self, value: Value, name: str) -> Value: ...
+    def bound_builtin(self, value: Value, name: str) -> Value: ...
+    def set_instance(self, value: Value, cls: type, name: str, new: Value) -> None: ...
+    def set_generic(self, value: Value, cls: type, name: str, new: Value) -> None: ...
+    def delete_instance(self, value: Value, cls: type, name: str) -> None: ...
+    def delete_generic(self, value: Value, cls: type, name: str) -> None: ...
+
+
+class Operating(Protocol):
+    """Operators, statements and patterns over Values (`operators.py`)."""
+
+    def binary(self, text: str, left: Value, right: Value) -> Value: ...
+    def fold(self, function: Callable[..., Any], *values: Value) -> Value | None: ...
+    def operate(self, value: Value, special: str, other: Value, known: Callable[[], Value | None]) -> Value | None: ...
+    def compare(self, text: str, left: Value, right: Value) -> Value: ...
+    def equal(self, left: Value, right: Value) -> bool: ...
+    def identical(self, left: Value, right: Value) -> bool: ...
+    def unary(self, text: str, value: Value) -> Value: ...
+    def not_(self, value: Value) -> Value: ...
+    def item(self, value: Value, key: Value) -> Value: ...
+    def contains(self, container: Value, item: Value) -> Value: ...
+    def has_attribute(self, value: Value, name: str) -> bool: ...
+    def hashed_key(self, value: Value) -> Any: ...
+    def is_(self, left: Value, right: Value) -> bool: ...
+    def slice(self, start: Value, stop: Value, step: Value) -> Value: ...
+    def iterate(self, value: Value) -> Value: ...
+    def next(self, value: Value) -> Value: ...
+    def unpack(self, value: Value, count: int) -> list[Value]: ...
+    def super_of(self, cls: Value, receiver: Value) -> Value: ...
+    def as_scope(self, manager: Value) -> Value: ...
+    def context_method(self, manager: Value, name: str) -> Value: ...
+    def match_class(self, subject: Value, cls: Value, count: int, names: tuple[str, ...]) -> Value: ...
+    def real_callable(self, value: Value) -> Any: ...
+
+
+class Calling(Protocol):
+    """Calls of what is entered and of what is not (`calls.py`)."""
+
+    def function(self, function: PythonFunction, args: Arguments, kwargs: Keywords) -> Value: ...
+    def resume(
+        self, frame: Frame, started: bool, sent: Value | None, raised: Raised | None
+    ) -> tuple[Value | None, Value | None]: ...
+    def builtin(self, real: Any, args: Arguments, kwargs: Keywords) -> Value: ...
+    def builtin_method(
+        self, receiver: Value, name: str, args: Arguments, kwargs: Keywords, descriptor: Any = None
+    ) -> Value: ...
+    def class_(self, cls: type, args: Arguments, kwargs: Keywords) -> Value: ...
+    def construct(self, cls: type, args: Arguments, kwargs: Keywords) -> Value: ...
+    def new_instance(self, cls: type, args: Arguments, kwargs: Keywords) -> Value: ...
+
+
+class Overriding(Protocol):
+    """`__torch_function__` of classes and modes (`overrides.py`)."""
+
+    active: bool
+    modes: list[Value]
+    modes_off: int
+    subclasses_off: int
+
+    def note_class(self, cls: type) -> None: ...
+    def class_overrides(self, cls: type) -> bool: ...
+    def active_mode(self) -> bool: ...
+    def intercepts(self, args: Arguments, kwargs: Keywords) -> bool: ...
+    def ask(self, function: Any, args: Arguments, kwargs: Keywords) -> Value | None: ...
+    def attribute(self, value: Value, cls: type, name: str) -> Value | None: ...
+    def call(self, real: Any, args: Arguments, kwargs: Keywords) -> Value | None: ...
+    def method_call(self, receiver: Value, name: str, args: Arguments, kwargs: Keywords) -> Value | None: ...
+    def binary(self, names: list[tuple[Value, str, Value]]) -> Value | None: ...
+    def special(self, value: Value, special: str, *others: Value) -> Value | None: ...
+    def reflected_first(self, left: Value, right: Value, special: str) -> bool: ...
+
+
+class ArrayMath(Protocol):
+    """numpy's functions over array values (`arrays.py`)."""
+
+    def binary(self, text: str, left: Value, right: Value) -> Value | None: ...
+    def unary(self, text: str, value: Value) -> Value: ...
+    def ufunc(self, ufunc: Any, operands: list[Value]) -> Value: ...
+    def operand(self, value: Value, dtype: Any) -> Value: ...
+    def call(self, function: Any, args: Arguments, kwargs: Keywords) -> Value: ...
+    def fold_scalar(self, cls: type, args: Arguments, kwargs: Keywords) -> Value: ...
+
+
+class Effecting(Protocol):
+    """Changes of things outside, to replay behind the graph (`effects.py`)."""
+
+    mutated: dict[int, Value]
+    deferred: list[tuple[Value, list[Value], dict[str, Value]]]
+
+    def will_mutate(self, value: Value) -> None: ...
+    def defer(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> None: ...
+
+
+class Formatting(Protocol):
+    """Text made of Values (`text.py`)."""
+
+    def format(self, value: Value, conversion: int, specification: Value) -> Value: ...
+    def convert(self, value: Value, conversion: int) -> Value: ...
+    def join(self, parts: list[Value]) -> Value: ...
+
+
+class ModeTracking(Protocol):
+    """How captured code changed torch's modes (`modes.py`)."""
+
+    changes: int
+    autocast_nesting: int
+    switched: set[str]
+    open_scopes: list[Any]
+
+
+class Sizing(Protocol):
+    """Which sizes are symbolic, and their nodes (`sizes.py`)."""
+
+    def int_is_dynamic(self, source: Source, value: int) -> bool: ...
+    def symbol_for_int(self, m: Machine, value: int, source: Source) -> Any: ...
+    def shape_of(self, m: Machine, real: torch.Tensor, source: Source) -> tuple[Any, Any, tuple, tuple]: ...
+    def node_for(self, m: Machine, symbol: Any) -> Any: ...
+
+
+class Machine(Protocol):
     """One capture of one frame."""
 
-    def __init__(self, request: Request, policy: Policy, history: History, dynamic: bool | None) -> None:
-        self.request, self.policy = request, policy
-        self.graph = Graph()
-        self.inputs: list[tuple[Node, Source, Any]] = []
-        self.guards: dict[Any, Guard] = {}
-        self.wrapped: dict[int, tuple[Value, Any]] = {}
-        self.class_attributes: dict[type, dict[str, Any]] = {}
-        self.tensor_of_fake: dict[int, TensorValue] = {}
-        self.object_nodes: dict[int, Node] = {}
-        self.conversions: dict[Node, Callable[[Any], Any]] = {}
-        self.mutated: dict[int, Value] = {}
-        self.deferred: list[tuple[Value, list[Value], dict[str, Value]]] = []
-        self.env = ShapeEnv()
-        self.fake_mode = FakeMode(self.env)
-        self.sizes = Sizes(self.env, history, dynamic)
-        self.depth = self.mode_changes = self.step = 0
-        self.leaves: dict[Node, int] = {}  # tensors that became leaves of autograd inside, and by which instruction
-        self.made_classes: dict[type, int] = {}  # made by captured code, and by which instruction of the root frame
-        self.open_scopes: list[Any] = []
-        self.abandoned: list[Frame] = []
-        self.raised_at: dict[int, tuple[int, Value]] = {}
-        self.names: set[str] = set()
-        self.inlined: set[types.CodeType] = set()
-        self.counter = itertools.count()
-        self.start_overrides()
-        self.modes_at_entry = self.modes_at_end = read_modes()
-        self.autocast_nesting = 0  # how often captured code entered autocast and has not left it
-        self.root = self.root_frame()
-        self.current: Frame = self.root
+    current: Frame
+    root: Frame
+    step: int
+    made_classes: dict[type, int]
+    counter: itertools.count[int]
 
-    tensor_functions = Policy.tensor_functions()
-
-    def root_frame(self) -> Frame:
-        code, function = self.request.code, self.request.function
-        frame = Frame(program_of(code), self.globals_of(function.__globals__))
-        for index, real in enumerate(self.request.bound):
-            name = code.co_varnames[index]
-            frame.locals[name] = Lazy(real, Local(index, name))
-        for index, name in enumerate(code.co_freevars):
-            cell = function.__closure__[index]  # type: ignore[index]
-            frame.cells[name] = self.wrap_cell(cell, Closure(index, name), root_name=name)
-        return frame
-
-    def evaluate(self, steps: Steps) -> Stop:
-        """Run the root frame to its end, or to where `steps` says to break."""
-        frame = self.root
-        count = 0
-        while True:
-            instruction = frame.instructions[frame.position]
-            if steps.limit is not None and count == steps.limit:
-                return Stop(instruction=instruction, reason=steps.reason)
-            frame.position += 1
-            self.step = count
-            count += 1
-            try:
-                outcome = HANDLERS[instruction.name](self, frame, instruction)
-                if outcome is not None:
-                    frame.clear()
-                if self.abandoned:
-                    self.close_abandoned()
-            except Raised as raised:
-                self.current = frame
-                first = self.raised_at.setdefault(id(raised.value), (count - 1, raised.value))[0]
-                try:
-                    self.unwind(frame, instruction, raised)
-                except Raised as escaped:
-                    raise StepBreak(first, self.escaping(escaped)) from raised
-                outcome = None
-            except Break as reason:
-                self.blame(reason)
-                self.current = frame
-                raise StepBreak(count - 1, reason) from reason
-            if outcome is not None:
-                return Stop(returned=outcome)
-
-    def escaping(self, raised: Raised) -> Break:
-        """An exception that leaves the frame: CPython raises it, with its own traceback."""
-        reason = Break(
-            "an exception",
-            f"{raised.value.describe()} leaves the function",
-            "nothing to fix: the exception is raised by running this part in CPython",
-        )
-        self.blame(reason)
-        return reason
-
-    def run(self, frame: Frame) -> Value | None:
-        """Run an inlined frame to its return value, or to a yield (then `frame.yielded` is set)."""
-        instructions = frame.instructions
-        self.inlined.add(frame.code)
-        while True:
-            instruction = instructions[frame.position]
-            frame.position += 1
-            try:
-                outcome = HANDLERS[instruction.name](self, frame, instruction)
-                if self.abandoned:
-                    self.close_abandoned()
-            except Raised as raised:
-                self.current = frame
-                self.unwind(frame, instruction, raised)
-                continue
-            except Break as reason:
-                self.blame(reason)
-                raise
-            if outcome is not None:
-                return outcome
-
-    def unwind(self, frame: Frame, instruction: Instruction, raised: Raised) -> None:
-        """Go to the handler that covers the instruction, or raise on."""
-        handler = instruction.handler
-        if handler is None:
-            raise raised
-        if frame is self.root and isinstance(raised.value, ExceptionValue) and raised.value.positions is None:
-            raised.value.positions = instruction.positions
-        if isinstance(raised.value, ExceptionValue) and frame.handled and "__context__" not in raised.value.links:
-            if frame.handled[-1] is not raised.value:
-                raised.value.link(self, "__context__", frame.handled[-1])
-        del frame.stack[handler.depth :]
-        if handler.lasti:
-            frame.push(Constant(0))
-        frame.push(raised.value)
-        frame.jump(handler.target)
-
-    def blame(self, reason: Break) -> None:
-        """Give a break the user's line, the innermost one that is not library code."""
-        if reason.location:
-            return
-        frame: Frame | None = self.current
-        while frame is not None and frame.parent is not None and self.policy.is_library(frame.code.co_filename):
-            frame = frame.parent
-        assert frame is not None
-        reason.location = f"{frame.code.co_filename}:{frame.line} in {frame.code.co_qualname}"
-        reason.line = linecache.getline(frame.code.co_filename, frame.line).strip()
-
-    def location(self) -> str:
-        frame = self.current if hasattr(self, "current") else None
-        return f"{frame.code.co_filename}:{frame.line}" if frame is not None else ""
-
-    def fresh_input_name(self, source: Source) -> str:
-        text = "".join(c if c.isalnum() or c == "_" else "_" for c in source.text).strip("_") or "input"
-        if text == "self":  # torch.fx takes a first input of this name for the module itself
-            return "self_"
-        return text if not text[0].isdigit() else f"input_{text}"
-
-    def fresh(self, prefix: str) -> str:
-        return f"__stoker_{prefix}_{next(self.counter)}"
+    @property
+    def guards(self) -> Guarding: ...
+    @property
+    def wrap(self) -> Wrapping: ...
+    @property
+    def record(self) -> Recording: ...
+    @property
+    def concrete(self) -> Knowing: ...
+    @property
+    def exceptions(self) -> Raising: ...
+    @property
+    def attributes(self) -> AttributeAccess: ...
+    @property
+    def operators(self) -> Operating: ...
+    @property
+    def calls(self) -> Calling: ...
+    @property
+    def overrides(self) -> Overriding: ...
+    @property
+    def arrays(self) -> ArrayMath: ...
+    @property
+    def effects(self) -> Effecting: ...
+    @property
+    def text(self) -> Formatting: ...
+    @property
+    def modes(self) -> ModeTracking: ...
+    @property
+    def sizes(self) -> Sizing: ...
+    @property
+    def policy(self) -> Policy: ...
+    @property
+    def tensor_functions(self) -> frozenset[Any]: ...
+    def run(self, frame: Frame) -> Value | None: ...
+    def unwind(self, frame: Frame, instruction: Instruction, raised: Raised) -> None: ...
+    def blame(self, reason: Break) -> None: ...
+    def location(self) -> str: ...
+    def fresh(self, prefix: str) -> str: ...

@@ -6,13 +6,15 @@ Out: a Value for the result. Results that are plain data (sizes, dtypes) leave n
 
 from __future__ import annotations
 
+import operator
 import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.fx import Node
+from torch.fx import Graph, Node
 
+from stoker.capture.python_operators import BINARY, COMPARE
 from stoker.capture.values.array import ArrayValue
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant, is_numpy_scalar, is_plain, python_number
@@ -25,47 +27,68 @@ from stoker.capture.values.slices import SliceValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Arguments, Keywords, Lazy, Value
 from stoker.errors import Break
-from stoker.fake import DataDependent
-from stoker.guard.guard import Equals
-from stoker.guard.source import Attribute
+from stoker.fake import DataDependent, FakeMode
+from stoker.guard.source import Source
+from stoker.shape import ShapeEnv
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 
-class Recording:
-    """Mixed into the machine."""
+class GraphRecorder:
+    """The graph of one capture: its nodes, its inputs and where they come from."""
 
-    def graph_call(
-        self: Machine, target: Callable[..., Any], args: Arguments, kwargs: Keywords, *, keep: bool = False
-    ) -> Value:
+    def __init__(self, m: Machine, env: ShapeEnv) -> None:
+        self.m = m
+        self.graph = Graph()
+        self.fake_mode = FakeMode(env)
+        self.inputs: list[tuple[Node, Source, Any]] = []
+        self.conversions: dict[
+            Node, Callable[[Any], Any]
+        ] = {}  # what an object goes through before it enters the graph
+        self.leaves: dict[Node, int] = {}  # tensors that became leaves of autograd inside, and by which instruction
+        self.tensor_of_fake: dict[int, tuple[torch.Tensor, Value]] = {}
+        self.object_nodes: dict[int, Node] = {}
+
+    def hold(self, fake: torch.Tensor, value: Value) -> None:
+        """Results that are this very fake tensor are this value."""
+        self.tensor_of_fake[id(fake)] = (fake, value)
+
+    def input(self, source: Source, real: Any, fake: Any) -> Node:
+        """A new input of the graph, found at a source."""
+        node = self.graph.placeholder(input_name(source))
+        node.meta["example_value"] = fake
+        self.inputs.append((node, source, real))
+        return node
+
+    def call(self, target: Callable[..., Any], args: Arguments, kwargs: Keywords, *, keep: bool = False) -> Value:
         """Record `target(*args, **kwargs)`. `keep` keeps a node whose result is not a tensor."""
-        return self.record("call_function", target, args, kwargs, keep)
+        return self.node("call_function", target, args, kwargs, keep)
 
-    def graph_method(self: Machine, receiver: Value, name: str, args: Arguments, kwargs: Keywords) -> Value:
-        return self.record("call_method", name, [receiver, *args], kwargs, _mutates(name))
+    def method(self, receiver: Value, name: str, args: Arguments, kwargs: Keywords) -> Value:
+        return self.node("call_method", name, [receiver, *args], kwargs, _mutates(name))
 
-    def record(self: Machine, kind: str, target: Any, args: Arguments, kwargs: Keywords, keep: bool) -> Value:
-        if self.overriding and self.intercepts(args, kwargs):
+    def node(self, kind: str, target: Any, args: Arguments, kwargs: Keywords, keep: bool) -> Value:
+        if self.m.overrides.active and self.m.overrides.intercepts(args, kwargs):
             raise Break(f"`{_name(target)}`", "it is reached by a way on which __torch_function__ is not captured")
-        if "requires_grad" in kwargs and kwargs["requires_grad"].truth(self):
+        if "requires_grad" in kwargs and kwargs["requires_grad"].truth(self.m):
             raise Break(f"`{_name(target)}`", "it makes a leaf of autograd in the middle of a graph")
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {name: self.to_fake(a) for name, a in kwargs.items()}
         result = self.run_fake(kind, target, fake_args, fake_kwargs)
         if not keep and _is_plain_result(result):
-            return self.wrap_constant(result)
+            return self.m.wrap.constant(result)
         node_args = tuple(self.to_node(a) for a in args)
         node_kwargs = {name: self.to_node(a) for name, a in kwargs.items()}
         node = self.graph.create_node(kind, target, node_args, node_kwargs)
-        node.meta["location"] = self.location()
+        node.meta["location"] = self.m.location()
         node.meta["example_value"] = result
         value = self.wrap_result(node, result)
         if target in UNIT_INTERVAL and isinstance(value, TensorValue):
             value.bounds = (0.0, 1.0)
         return value
 
-    def run_fake(self: Machine, kind: str, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
+    def run_fake(self, kind: str, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         try:
             with self.fake_mode:
                 if kind == "call_method":
@@ -85,14 +108,14 @@ class Recording:
                 "the operation runs in eager instead, which raises the error if it is one",
             ) from error
 
-    def wrap_result(self: Machine, node: Node, result: Any) -> Value:
+    def wrap_result(self, node: Node, result: Any) -> Value:
         """A result of fakes and plain data to a Value; parts of a structure become getitem nodes."""
         if isinstance(result, torch.Tensor):
             known = self.tensor_of_fake.get(id(result))
-            if known is not None and known.fake is result:
-                return known
+            if known is not None and known[0] is result:
+                return known[1]
             value = TensorValue(node, result, _public_class(result))
-            self.tensor_of_fake[id(result)] = value
+            self.hold(result, value)
             return value
         if isinstance(result, SYMBOLIC):
             return SymbolicValue(result)
@@ -102,20 +125,18 @@ class Recording:
             parts = [self.wrap_part(node, index, part) for index, part in enumerate(result)]
             return ListValue(parts) if isinstance(result, list) else TupleValue(parts, type(result))
         if isinstance(result, dict):
-            return DictValue({k: (self.wrap_constant(k), self.wrap_part(node, k, v)) for k, v in result.items()})
+            return DictValue({k: (self.m.wrap.constant(k), self.wrap_part(node, k, v)) for k, v in result.items()})
         raise Break(f"`{_name(node.target)}`", f"it returns a {type(result).__qualname__}")
 
-    def wrap_part(self: Machine, node: Node, index: Any, part: Any) -> Value:
+    def wrap_part(self, node: Node, index: Any, part: Any) -> Value:
         if _is_plain_result(part):
-            return self.wrap_constant(part)
-        import operator
-
+            return self.m.wrap.constant(part)
         piece = self.graph.create_node("call_function", operator.getitem, (node, index), {})
         piece.meta["location"] = node.meta["location"]
         piece.meta["example_value"] = part
         return self.wrap_result(piece, part)
 
-    def to_fake(self: Machine, value: Value) -> Any:
+    def to_fake(self, value: Value) -> Any:
         """The argument for the fake run."""
         match value:
             case TensorValue():
@@ -127,16 +148,16 @@ class Recording:
             case SymbolicValue():
                 return value.symbol
             case TupleValue():
-                parts = [self.to_fake(element) for element in value.elements(self)]
+                parts = [self.to_fake(element) for element in value.elements(self.m)]
                 return tuple(parts) if value.cls in (tuple, torch.Size) else _rebuild(value.cls, parts)
             case ListValue():
-                return [self.to_fake(element) for element in value.elements(self)]
+                return [self.to_fake(element) for element in value.elements(self.m)]
             case SliceValue():
                 return slice(*(self.to_fake(part) for part in value.parts))
             case DictValue():
-                return {key.constant(): self.to_fake(part) for key, part in value.pairs(self)}
+                return {key.constant(): self.to_fake(part) for key, part in value.pairs(self.m)}
             case Lazy():
-                return self.to_fake(self.force(value))
+                return self.to_fake(self.m.wrap.force(value))
             case InstanceValue(storage=(SequenceValue() | Constant()) as storage):
                 return self.to_fake(storage)
             case ObjectValue(real=real) if real is not None and not isinstance(real, types.FunctionType):
@@ -144,7 +165,7 @@ class Recording:
         value.unsupported("an argument of a tensor operation")
         return None
 
-    def to_node(self: Machine, value: Value) -> Any:
+    def to_node(self, value: Value) -> Any:
         """The argument as the graph holds it."""
         match value:
             case TensorValue():
@@ -156,18 +177,18 @@ class Recording:
             case BuiltinValue():
                 return value.constant()
             case SymbolicValue():
-                return self.sizes.node_for(self, value.symbol)
+                return self.m.sizes.node_for(self.m, value.symbol)
             case TupleValue():
-                parts = tuple(self.to_node(element) for element in value.elements(self))
+                parts = tuple(self.to_node(element) for element in value.elements(self.m))
                 return parts if value.cls in (tuple, torch.Size) else _rebuild(value.cls, list(parts))
             case ListValue():
-                return [self.to_node(element) for element in value.elements(self)]
+                return [self.to_node(element) for element in value.elements(self.m)]
             case SliceValue():
                 return slice(*(self.to_node(part) for part in value.parts))
             case DictValue():
-                return {key.constant(): self.to_node(part) for key, part in value.pairs(self)}
+                return {key.constant(): self.to_node(part) for key, part in value.pairs(self.m)}
             case Lazy():
-                return self.to_node(self.force(value))
+                return self.to_node(self.m.wrap.force(value))
             case InstanceValue(storage=(SequenceValue() | Constant()) as storage):
                 return self.to_node(storage)
             case ObjectValue(real=real, source=source) if real is not None and source is not None:
@@ -175,70 +196,35 @@ class Recording:
         value.unsupported("an argument of a tensor operation")
         return None
 
-    def object_input(self: Machine, value: Value, real: Any, source: Any) -> Node:
+    def object_input(self, value: Value, real: Any, source: Any) -> Node:
         """An opaque object (a generator, a process group) goes into the graph as an input."""
         known = self.object_nodes.get(id(value))
         if known is None:
-            known = self.graph.placeholder(self.fresh_input_name(source))
-            known.meta["example_value"] = real
-            self.inputs.append((known, source, real))
-            self.object_nodes[id(value)] = known
+            known = self.object_nodes[id(value)] = self.input(source, real, real)
         return known
 
-    def tensor_binary(self: Machine, text: str, left: Value, right: Value) -> Value:
+    def binary(self, text: str, left: Value, right: Value) -> Value:
         self.refuse_foreign(left, right)
         operation = text if isinstance(left, TensorValue) else text.removesuffix("=")
-        return self.graph_call(self.BINARY[operation], [left, right], {})
+        return self.call(BINARY[operation], [left, right], {})
 
-    def tensor_compare(self: Machine, text: str, left: Value, right: Value) -> Value:
+    def compare(self, text: str, left: Value, right: Value) -> Value:
         self.refuse_foreign(*(v for v in (left, right) if isinstance(v, ArrayValue)))
         if text in ("==", "!=") and not all(_is_numeric(v) for v in (left, right)):
             return Constant(text == "!=")
-        result = self.graph_call(self.COMPARE[text], [left, right], {})
+        result = self.call(COMPARE[text], [left, right], {})
         if isinstance(result, TensorValue) and isinstance(left, TensorValue) and isinstance(right, Constant):
             result.known_truth = _compare_bounds(text, left.bounds, right.value)
         return result
 
-    def refuse_foreign(self: Machine, *values: Value) -> None:
+    def refuse_foreign(self, *values: Value) -> None:
         for value in values:
             if isinstance(value, ArrayValue):
                 raise Break(
                     "an operator on a tensor and an array", "numpy and torch decide by precedence who computes it"
                 )
             if isinstance(value, Constant) and isinstance(value.value, (str, bytes)):
-                self.raise_(TypeError, f"unsupported operand type(s): a tensor and {value.value!r}")
-
-    def guard_attribute(self: Machine, source: Any, name: str, value: Any) -> None:
-        self.guard(Attribute(source, name), Equals(value))
-
-    def tensor_attribute(self: Machine, value: TensorValue, name: str) -> Value | None:
-        """A Python attribute that the user put on the tensor object; None if it has none of that name."""
-        if value.real is None or value.source is None:
-            return None
-        table = self.wrap_dict(value.real.__dict__, _dict_of(value))
-        return table.lookup(self, Constant(name))
-
-    def set_tensor_attribute(self: Machine, value: TensorValue, name: str, new: Value) -> None:
-        if self.overriding and self.intercepts([value], {}):
-            value.unsupported(f"assignment to attribute {name!r} through __torch_function__")
-        raw = self.class_lookup(value.cls, name)
-        if raw is not self.MISSING:
-            self.set_tensor_field(value, name, new)
-        else:
-            self.store_tensor_attribute(value, name, new)
-
-    def store_tensor_attribute(self: Machine, value: TensorValue, name: str, new: Value) -> None:
-        if value.real is not None and value.source is not None:
-            self.wrap_dict(value.real.__dict__, _dict_of(value)).store(self, Constant(name), new)
-        else:
-            value.extra[name] = new
-            self.will_mutate(value)
-
-    def set_tensor_field(self: Machine, value: TensorValue, name: str, new: Value) -> None:
-        if name == "requires_grad" and isinstance(new, Constant):
-            self.call_builtin_method(value, "requires_grad_", [new], {})
-            return
-        value.unsupported(f"assignment to tensor attribute {name!r}")
+                self.m.exceptions.raise_(TypeError, f"unsupported operand type(s): a tensor and {value.value!r}")
 
 
 DTYPE_OF = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
@@ -262,13 +248,6 @@ def _compare_bounds(text: str, bounds: tuple[float, float] | None, number: float
     return None
 
 
-def _dict_of(value: TensorValue) -> Any:
-    from stoker.guard.source import InstanceDict
-
-    assert value.source is not None
-    return InstanceDict(value.source)
-
-
 def _rebuild(cls: type, parts: list[Any]) -> Any:
     if cls.__flags__ & HEAP_TYPE and not hasattr(cls, "n_sequence_fields"):
         return tuple.__new__(cls, parts)
@@ -283,6 +262,14 @@ def _is_plain_result(result: Any) -> bool:
     if isinstance(result, (tuple, torch.Size)):
         return all(_is_plain_result(part) for part in result)
     return result is not None and is_plain(result)
+
+
+def input_name(source: Source) -> str:
+    """A name for a graph's input, after the place where it is found."""
+    text = "".join(c if c.isalnum() or c == "_" else "_" for c in source.text).strip("_") or "input"
+    if text == "self":  # torch.fx takes a first input of this name for the module itself
+        return "self_"
+    return text if not text[0].isdigit() else f"input_{text}"
 
 
 def _mutates(name: str) -> bool:

@@ -146,8 +146,8 @@ class Sizes:
         return result
 
     def _input(self, m: Machine, symbol: Symbol) -> Node:
-        node = m.graph.placeholder(symbol.name)
-        m.inputs.append((node, self.env.origins[symbol][0], self.env.size_hint(symbol)))
+        node = m.record.graph.placeholder(symbol.name)
+        m.record.inputs.append((node, self.env.origins[symbol][0], self.env.size_hint(symbol)))
         return node
 
     def relations(self, slot_of: Callable[[Source], int], guards: list[Guard]) -> SizeRelations:
@@ -188,7 +188,7 @@ def _binding(slot_of: Callable[[Source], int], origin: Source) -> tuple[int, int
 def _emit(m: Machine, target: Any, args: tuple) -> Any:
     if not any(isinstance(a, Node) for a in args):
         return target(*args)
-    node = m.graph.create_node("call_function", target, args, {})
+    node = m.record.graph.create_node("call_function", target, args, {})
     node.meta["location"] = m.location()
     return node
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.bytecode import Instruction, build, encode, reachable
 from stoker.capture.values.constant import Constant
+from stoker.capture.values.function import cell_of
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Null, Value
 from stoker.errors import Break
@@ -47,7 +48,7 @@ def _finished() -> Any:
 
 def _function(e: Emitter, frame: Frame, code: types.CodeType, names: tuple[str, ...]) -> Code:
     """The code that makes a function of `code` in the frame's globals, with the frame's cells under these names."""
-    cells = TupleValue([e.m.cell_for(frame, name) for name in names]) if names else Constant(None)
+    cells = TupleValue([cell_of(frame, name) for name in names]) if names else Constant(None)
     parts = [Constant(code), Constant(frame.globals.real), Constant(code.co_name), Constant(None), cells]
     return build.call(build.load_const(types.FunctionType), *(e.detached(part) for part in parts))
 

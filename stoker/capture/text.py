@@ -6,10 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import InstanceValue
-from stoker.capture.values.mapping import DictValue, SetValue
-from stoker.capture.values.sequence import ListValue, TupleValue
-from stoker.capture.values.size import SymbolicValue
-from stoker.capture.values.value import NotConstant, Value
+from stoker.capture.values.value import Value
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -18,50 +15,32 @@ CONVERSIONS = {0: None, 1: "__str__", 2: "__repr__", 3: None}
 
 
 class Text:
-    """Mixed into the machine."""
+    """What formatting gives."""
 
-    def plain(self: Machine, value: Value, what: str) -> Any:
-        """A real object that prints as the value prints."""
-        if isinstance(value, SymbolicValue):
-            return value.specialize(self)
-        match value:
-            case ListValue():
-                return [self.plain(element, what) for element in value.elements(self)]
-            case DictValue():
-                pairs = {self.plain(k, what): self.plain(v, what) for k, v in value.pairs(self)}
-                return pairs if value.cls is dict else value.cls(pairs)
-            case TupleValue() if value.cls is tuple:
-                return tuple(self.plain(element, what) for element in value.elements(self))
-            case SetValue():
-                return value.cls(self.plain(element, what) for element in value.elements(self))
-            case InstanceValue():
-                return Shown(self, value)
-        try:
-            return value.constant()
-        except NotConstant:
-            value.unsupported(what)
+    def __init__(self, m: Machine) -> None:
+        self.m = m
 
-    def format_value(self: Machine, value: Value, conversion: int, specification: Value) -> Value:
+    def format(self, value: Value, conversion: int, specification: Value) -> Value:
         """One field of an f-string."""
         if conversion:
-            value = self.convert_value(value, conversion)
-        spec = self.constant_of(specification, "a format specification")
+            value = self.convert(value, conversion)
+        spec = self.m.concrete.constant(specification, "a format specification")
         if isinstance(value, InstanceValue):
-            found = value.special(self, "__format__", Constant(spec))
+            found = value.special(self.m, "__format__", Constant(spec))
             if found is not None:
                 return found
-        return Constant(self.run_real(format, self.plain(value, "formatting"), spec))
+        return Constant(self.m.concrete.run(format, self.m.concrete.plain(value, "formatting"), spec))
 
-    def convert_value(self: Machine, value: Value, conversion: int) -> Value:
+    def convert(self, value: Value, conversion: int) -> Value:
         function: Any = {1: str, 2: repr, 3: ascii}[conversion]
         if isinstance(value, InstanceValue):
-            found = value.special(self, "__str__" if conversion == 1 else "__repr__")
+            found = value.special(self.m, "__str__" if conversion == 1 else "__repr__")
             if found is not None:
                 return found
-        return Constant(self.run_real(function, self.plain(value, "formatting")))
+        return Constant(self.m.concrete.run(function, self.m.concrete.plain(value, "formatting")))
 
-    def join_strings(self: Machine, parts: list[Value]) -> Value:
-        return Constant("".join(self.constant_of(part, "an f-string") for part in parts))
+    def join(self, parts: list[Value]) -> Value:
+        return Constant("".join(self.m.concrete.constant(part, "an f-string") for part in parts))
 
 
 class Shown:
@@ -72,7 +51,7 @@ class Shown:
 
     def _ask(self, special: str, *args: Value) -> str:
         found = self.value.special(self.m, special, *args)
-        return self.m.constant_of(found, "text") if found is not None else self.value.unsupported("text")
+        return self.m.concrete.constant(found, "text") if found is not None else self.value.unsupported("text")
 
     def __repr__(self) -> str:
         return self._ask("__repr__")

@@ -28,7 +28,7 @@ import torch
 
 from stoker import _C
 from stoker.capture.capture import Captured, capture
-from stoker.capture.machine import Request
+from stoker.capture.evaluator import Request
 from stoker.capture.policy import Policy
 from stoker.capture.sizes import History
 from stoker.errors import (

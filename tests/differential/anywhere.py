@@ -15,7 +15,7 @@ from harness import Program, Runner, compare
 import stoker
 import stoker.capture.capture
 from stoker.bytecode import decode
-from stoker.capture.machine import Steps
+from stoker.capture.evaluator import Steps
 from stoker.errors import Break
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
-from stoker.capture.builtin import handles, tensor_special
+from stoker.capture.handlers import handles, tensor_special
 from stoker.capture.values.array import DTYPES, ArrayValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import ListValue, SequenceValue
@@ -47,7 +47,7 @@ def _tensor_of(m: Machine, array: Value) -> Value:
     if not array.given:
         array.given = True
         return array.tensor
-    return m.graph_method(array.tensor, "view_as", [array.tensor], {})
+    return m.record.method(array.tensor, "view_as", [array.tensor], {})
 
 
 @handles(torch.from_numpy)
@@ -59,7 +59,7 @@ def from_numpy(m: Machine, array: Value) -> Value:
 def as_tensor(m: Machine, data: Value, dtype: Value = NONE, device: Value = NONE) -> Value:
     if not isinstance(data, ArrayValue):
         given = {name: v for name, v in (("dtype", dtype), ("device", device)) if v is not NONE}
-        return m.graph_call(torch.as_tensor, [data], given)
+        return m.record.call(torch.as_tensor, [data], given)
     if any(not (isinstance(v, Constant) and v.value is None) for v in (dtype, device)):
         data.unsupported("torch.as_tensor with a dtype or a device")
     return _tensor_of(m, data)
@@ -68,10 +68,10 @@ def as_tensor(m: Machine, data: Value, dtype: Value = NONE, device: Value = NONE
 @handles(torch.tensor)
 def tensor(m: Machine, data: Value, **kwargs: Value) -> Value:
     if not isinstance(data, ArrayValue):
-        return m.graph_call(torch.tensor, [data], kwargs)
+        return m.record.call(torch.tensor, [data], kwargs)
     if kwargs:
         data.unsupported("torch.tensor with options")
-    return m.graph_method(data.tensor, "clone", [], {})
+    return m.record.method(data.tensor, "clone", [], {})
 
 
 @handles(numpy.asarray)
@@ -89,7 +89,9 @@ def _made(value: Value) -> ArrayValue:
 
 
 def _dtype(m: Machine, dtype: Value) -> Constant:
-    wanted = numpy.dtype(float) if _is_none(dtype) else m.run_real(numpy.dtype, m.constant_of(dtype, "a dtype"))
+    wanted = (
+        numpy.dtype(float) if _is_none(dtype) else m.concrete.run(numpy.dtype, m.concrete.constant(dtype, "a dtype"))
+    )
     if wanted not in DTYPES:
         raise Break("a numpy array", f"arrays of {wanted} are not captured")
     return Constant(DTYPES[wanted])
@@ -101,7 +103,7 @@ def _is_none(value: Value) -> bool:
 
 def _factory(numpy_function: Any, torch_function: Any) -> None:
     def handler(m: Machine, shape: Value, dtype: Value = NONE) -> Value:
-        return _made(m.graph_call(torch_function, [shape], {"dtype": _dtype(m, dtype), "device": CPU}))
+        return _made(m.record.call(torch_function, [shape], {"dtype": _dtype(m, dtype), "device": CPU}))
 
     handler.__name__ = numpy_function.__name__
     handles(numpy_function)(handler)
@@ -115,7 +117,7 @@ def _factory_like(numpy_function: Any, torch_function: Any) -> None:
     def handler(m: Machine, array: Value) -> Value:
         if not isinstance(array, ArrayValue) or array.scalar:
             raise Break(f"`numpy.{numpy_function.__name__}`", "it is not given an array that is captured")
-        return _made(m.graph_call(torch_function, [array.dense()], {}))
+        return _made(m.record.call(torch_function, [array.dense()], {}))
 
     handler.__name__ = numpy_function.__name__
     handles(numpy_function)(handler)
@@ -131,7 +133,7 @@ def _method(function: Any, name: str) -> None:
     def handler(m: Machine, array: Value, *args: Value) -> Value:
         if not isinstance(array, ArrayValue):
             raise Break(f"`numpy.{function.__name__}`", "it is not given an array that is captured")
-        return m.call_builtin_method(array, name, list(args), {})
+        return m.calls.builtin_method(array, name, list(args), {})
 
     handler.__name__ = name
     handles(function)(handler)
@@ -153,7 +155,7 @@ def _joins(function: Any, torch_function: Any) -> None:
         if not known or len(known) != len(parts) or any(a.dtype != known[0].dtype for a in known):
             raise Break(f"`numpy.{function.__name__}`", "its parts are not captured arrays of one dtype")
         given = ListValue([a.dense() for a in known])
-        return _made(m.graph_call(torch_function, [given, axis], {}))
+        return _made(m.record.call(torch_function, [given, axis], {}))
 
     handler.__name__ = function.__name__
     handles(function)(handler)
@@ -169,5 +171,5 @@ def where(m: Machine, condition: Value, left: Value, right: Value) -> Value:
         case ArrayValue(), ArrayValue(), ArrayValue() if condition.dtype == bool and left.dtype == right.dtype:
             parts: list[Value] = [condition.dense(), left.dense(), right.dense()]
             if not (condition.scalar or left.scalar or right.scalar):
-                return _made(m.graph_call(torch.where, parts, {}))
+                return _made(m.record.call(torch.where, parts, {}))
     raise Break("`numpy.where`", "it is not given a boolean condition and two captured arrays of one dtype")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.utils.checkpoint
 
-from stoker.capture.builtin import handles
+from stoker.capture.handlers import handles
 from stoker.capture.polyfill import context
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def apply(m: Machine, cls: Value, *args: Value) -> Value:
     assert isinstance(cls, ClassValue)
     rehearse(m, cls, list(args))
-    return m.graph_call(_node_of(cls.real), list(args), {}, keep=True)
+    return m.record.call(_node_of(cls.real), list(args), {}, keep=True)
 
 
 def _node_of(cls: type) -> Any:
@@ -48,33 +48,35 @@ def _node_of(cls: type) -> Any:
 
 def rehearse(m: Machine, cls: ClassValue, args: list[Value]) -> None:
     """Evaluate forward and backward, keep the guards, drop the nodes; effects outside `ctx` are a break."""
-    before = len(m.graph.nodes)
-    known = set(m.graph.nodes)
-    effects = (set(m.mutated), len(m.deferred))
+    before = len(m.record.graph.nodes)
+    known = set(m.record.graph.nodes)
+    effects = (set(m.effects.mutated), len(m.effects.deferred))
     ctx = InstanceValue(context.Context)
     ctx.set_attribute(m, "needs_input_grad", TupleValue([Constant(_needs_grad(a)) for a in args]))
-    separate = m.class_lookup(cls.real, "setup_context") is not m.class_lookup(torch.autograd.Function, "setup_context")
+    separate = m.attributes.class_lookup(cls.real, "setup_context") is not m.attributes.class_lookup(
+        torch.autograd.Function, "setup_context"
+    )
     forward = cls.attribute(m, "forward")
-    clones = [m.graph_method(a, "clone", [], {}) if isinstance(a, TensorValue) else a for a in args]
+    clones = [m.record.method(a, "clone", [], {}) if isinstance(a, TensorValue) else a for a in args]
     if separate:
-        outputs = m.call(forward, clones, {})
-        m.call(cls.attribute(m, "setup_context"), [ctx, TupleValue(list(clones)), outputs], {})
+        outputs = forward.call(m, clones, {})
+        cls.attribute(m, "setup_context").call(m, [ctx, TupleValue(list(clones)), outputs], {})
     else:
-        outputs = m.call(forward, [ctx, *clones], {})
+        outputs = forward.call(m, [ctx, *clones], {})
     if any(_needs_grad(a) for a in args) and torch.is_grad_enabled():
         results = outputs.items_list(m) if isinstance(outputs, TupleValue) else [outputs]
-        m.call(cls.attribute(m, "backward"), [ctx, *(r for r in results if isinstance(r, TensorValue))], {})
-    if (set(m.mutated), len(m.deferred)) != effects:
+        cls.attribute(m, "backward").call(m, [ctx, *(r for r in results if isinstance(r, TensorValue))], {})
+    if (set(m.effects.mutated), len(m.effects.deferred)) != effects:
         raise Break(
             f"autograd function `{cls.real.__qualname__}`",
             "its forward or backward changes something besides ctx",
             "return what changes as an output instead",
         )
-    placeholders = {node for node, _, _ in m.inputs}
-    for node in reversed(list(m.graph.nodes)):
+    placeholders = {node for node, _, _ in m.record.inputs}
+    for node in reversed(list(m.record.graph.nodes)):
         if node not in known and node not in placeholders:
-            m.graph.erase_node(node)
-    assert len(m.graph.nodes) >= before
+            m.record.graph.erase_node(node)
+    assert len(m.record.graph.nodes) >= before
 
 
 def _needs_grad(value: Value) -> bool:
@@ -92,10 +94,10 @@ def checkpoint(m: Machine, function: Value, *args: Value, use_reentrant: Value |
         )
     for name in ("preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"):
         kwargs.pop(name, None)
-    known = set(m.graph.nodes)
-    result = m.call(function, list(args), kwargs)
+    known = set(m.record.graph.nodes)
+    result = function.call(m, list(args), kwargs)
     region = next(m.counter)
-    for node in m.graph.nodes:
+    for node in m.record.graph.nodes:
         if node not in known:
             node.meta.setdefault("recompute", region)
     return result

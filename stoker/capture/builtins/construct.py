@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stoker.capture.builtin import CLASS_METHODS, STORAGE, handles, on_object
+from stoker.capture.handlers import CLASS_METHODS, STORAGE, handles, on_object
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.deque import DequeValue
@@ -32,7 +32,7 @@ def _number(m: Machine, cls: type, special: str, args: tuple[Value, ...]) -> Val
         return Constant(cls())
     value = args[0]
     if isinstance(value, TensorValue):
-        return m.call_builtin_method(value, f"__{cls.__name__}__", [], {})
+        return m.calls.builtin_method(value, f"__{cls.__name__}__", [], {})
     if isinstance(value, InstanceValue):
         found = value.special(m, special) or value.special(m, "__index__")
         if found is not None:
@@ -40,12 +40,12 @@ def _number(m: Machine, cls: type, special: str, args: tuple[Value, ...]) -> Val
     if isinstance(value, SymbolicValue) and value.python_type() is cls:
         return value
     if isinstance(value, SymbolicValue) and cls is float:
-        return m.wrap_number(m.run_real(torch.sym_float, value.symbol))
+        return m.wrap.number(m.concrete.run(torch.sym_float, value.symbol))
     if isinstance(value, SymbolicValue) and cls is int:
-        return m.wrap_number(m.run_real(torch.sym_int, value.symbol))
+        return m.wrap.number(m.concrete.run(torch.sym_int, value.symbol))
     if isinstance(value, InstanceValue) and not isinstance(value.storage, Constant):
-        m.raise_(TypeError, f"{_wanted(cls)}, not '{value.cls.__name__}'")
-    return m.wrap_constant(m.run_real(cls, *(m.plain(m.storage_of(a), f"{cls.__name__}()") for a in args)))
+        m.exceptions.raise_(TypeError, f"{_wanted(cls)}, not '{value.cls.__name__}'")
+    return m.wrap.constant(m.concrete.run(cls, *(m.concrete.plain(a.stored(), f"{cls.__name__}()") for a in args)))
 
 
 def _wanted(cls: type) -> str:
@@ -66,7 +66,7 @@ def float_(m: Machine, *args: Value) -> Value:
 
 @handles(complex)
 def complex_(m: Machine, *args: Value) -> Value:
-    return m.wrap_constant(m.run_real(complex, *(m.constant_of(a, "complex()") for a in args)))
+    return m.wrap.constant(m.concrete.run(complex, *(m.concrete.constant(a, "complex()") for a in args)))
 
 
 @handles(bool)
@@ -80,35 +80,37 @@ def str_(m: Machine, value: Value = Constant("")) -> Value:  # noqa: B008
         found = value.special(m, "__str__")
         if found is not None:
             return found
-    return Constant(m.run_real(str, m.plain(value, "str()")))
+    return Constant(m.concrete.run(str, m.concrete.plain(value, "str()")))
 
 
 @handles(bytes)
 def bytes_(m: Machine, *args: Value) -> Value:
-    return Constant(m.run_real(bytes, *(m.plain(a, "bytes()") for a in args)))
+    return Constant(m.concrete.run(bytes, *(m.concrete.plain(a, "bytes()") for a in args)))
 
 
 @handles(collections.deque)
 def deque_(m: Machine, iterable: Value | None = None, maxlen: Value = NONE) -> Value:
     items = iterable.items_list(m) if iterable is not None else []
-    return DequeValue(items, m.constant_of(maxlen, "deque()"))
+    return DequeValue(items, m.concrete.constant(maxlen, "deque()"))
 
 
 @handles(torch.device)
 def device_(m: Machine, *args: Value, **kwargs: Value) -> Value:
-    named = {name: m.constant_of(value, "torch.device()") for name, value in kwargs.items()}
-    return Constant(m.run_real(lambda: torch.device(*(m.constant_of(a, "torch.device()") for a in args), **named)))
+    named = {name: m.concrete.constant(value, "torch.device()") for name, value in kwargs.items()}
+    return Constant(
+        m.concrete.run(lambda: torch.device(*(m.concrete.constant(a, "torch.device()") for a in args), **named))
+    )
 
 
 @handles(slice)
 def slice_(m: Machine, *args: Value) -> Value:
     start, stop, step = (NONE, *args, NONE)[:3] if len(args) == 1 else (*args, NONE)[:3]
-    return m.slice(start, stop, step)
+    return m.operators.slice(start, stop, step)
 
 
 @handles(range)
 def range_(m: Machine, *args: Value) -> Value:
-    return Constant(m.run_real(range, *(m.integer(a) for a in args)))
+    return Constant(m.concrete.run(range, *(m.concrete.integer(a) for a in args)))
 
 
 @handles(list)
@@ -183,7 +185,7 @@ def _new_dict(cls: type):
 def _new_number(base: type):
     def new(m: Machine, owner: type, args: Arguments, kwargs: Keywords) -> Any:
         try:
-            return Constant(m.run_real(base, *(a.constant() for a in args)))
+            return Constant(m.concrete.run(base, *(a.constant() for a in args)))
         except NotConstant:
             raise Break(f"construction of {owner.__qualname__}", "its value is not constant") from None
 
@@ -194,23 +196,21 @@ def _new_tuple(m: Machine, owner: type, args: Arguments, kwargs: Keywords) -> An
     return TupleValue(args[0].items_list(m) if args else [], owner)
 
 
+STORAGE.update({base: _new_dict(base) for base in (collections.OrderedDict, collections.defaultdict, dict)})
+STORAGE.update({base: _new_number(base) for base in (int, float, str, bytes, complex)})
 STORAGE.update(
     {
-        collections.OrderedDict: _new_dict(collections.OrderedDict),
-        collections.defaultdict: _new_dict(collections.defaultdict),
-        dict: _new_dict(dict),
         list: lambda m, owner, args, kwargs: ListValue([]),
         set: lambda m, owner, args, kwargs: SetValue({}),
         frozenset: lambda m, owner, args, kwargs: SetValue(set_of(m, args[0])._entries if args else {}, frozenset),
         tuple: _new_tuple,
-        **{base: _new_number(base) for base in (int, float, str, bytes, complex)},
     }
 )
 
 
 @on_object(dict.__init__, collections.OrderedDict.__init__)
 def dict_init(m: Machine, value: Value, *args: Value, **kwargs: Value) -> Value:
-    storage = m.storage_of(value)
+    storage = value.stored()
     assert isinstance(storage, DictValue)
     storage.method_update(m, *args, **kwargs)
     return NONE
@@ -218,7 +218,7 @@ def dict_init(m: Machine, value: Value, *args: Value, **kwargs: Value) -> Value:
 
 @on_object(list.__init__)
 def list_init(m: Machine, value: Value, items: Value | None = None) -> Value:
-    storage = m.storage_of(value)
+    storage = value.stored()
     if items is not None and isinstance(storage, ListValue):
         storage.method_extend(m, items)
     return NONE
@@ -226,7 +226,7 @@ def list_init(m: Machine, value: Value, items: Value | None = None) -> Value:
 
 @on_object(set.__init__)
 def set_init(m: Machine, value: Value, items: Value | None = None) -> Value:
-    storage = m.storage_of(value)
+    storage = value.stored()
     if items is not None and isinstance(storage, SetValue):
         storage.method_update(m, items)
     return NONE
@@ -241,4 +241,4 @@ def not_ordered(m: Machine, value: Value, other: Value) -> Value:
 def call_type(m: Machine, cls: Value, *args: Value, **kwargs: Value) -> Value:
     """`super().__call__(...)` in a metaclass."""
     assert isinstance(cls, ClassValue)
-    return m.construct(cls.real, list(args), kwargs)
+    return m.calls.construct(cls.real, list(args), kwargs)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from stoker import torch_private
-from stoker.capture.builtin import handles
+from stoker.capture.handlers import handles
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.context import ScopeValue
 from stoker.capture.values.value import Value
@@ -26,19 +26,19 @@ ATTENTION = Fixed(torch_private.ATTENTION_SWITCHES, "torch.nn.attention")
 @handles(torch.profiler.record_function)
 def record_function(m: Machine, name: Value, args: Value = Constant(None)) -> Value:  # noqa: B008
     """A label for the profiler: the graph has its own."""
-    return m.call(m.wrap_object(contextlib.nullcontext), [], {})
+    return m.wrap.object(contextlib.nullcontext).call(m, [], {})
 
 
 @handles(torch_private.InferenceMode)
 def inference_mode(m: Machine, enabled: Value) -> Value:
-    return ScopeValue(torch_private.InferenceMode, m.constant_of(enabled, "torch.inference_mode()"))
+    return ScopeValue(torch_private.InferenceMode, m.concrete.constant(enabled, "torch.inference_mode()"))
 
 
 def _attention_getter(name: str, get: Callable[[], bool]) -> None:
     def handler(m: Machine) -> Value:
         now = get()
-        if f"attention {name}" not in m.names:
-            m.guard(ATTENTION, Holds(lambda _: get() == now, f"switch {name} is {now}"))
+        if f"attention {name}" not in m.modes.switched:
+            m.guards.add(ATTENTION, Holds(lambda _: get() == now, f"switch {name} is {now}"))
         return Constant(now)
 
     handles(get)(handler)
@@ -46,11 +46,11 @@ def _attention_getter(name: str, get: Callable[[], bool]) -> None:
 
 def _attention_setter(name: str, set_: Callable[[bool], None]) -> None:
     def handler(m: Machine, enabled: Value) -> Value:
-        m.names.add(f"attention {name}")
-        m.run_real(set_, m.constant_of(enabled, "a switch of attention"))
-        node = m.graph.create_node("call_function", set_, (m.to_node(enabled),), {})
+        m.modes.switched.add(f"attention {name}")
+        m.concrete.run(set_, m.concrete.constant(enabled, "a switch of attention"))
+        node = m.record.graph.create_node("call_function", set_, (m.record.to_node(enabled),), {})
         node.meta["location"] = m.location()
-        m.mode_changes += 1
+        m.modes.changes += 1
         return NONE
 
     handles(set_)(handler)

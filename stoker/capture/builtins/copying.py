@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from stoker.capture.builtin import handles
+from stoker.capture.handlers import handles
 from stoker.capture.values.instance import InstanceValue, ObjectValue
 from stoker.capture.values.mapping import DictValue, SetValue
 from stoker.capture.values.sequence import ListValue, TupleValue
@@ -62,7 +62,7 @@ def _copied(m: Machine, value: Value, special: str, part, known: Memo) -> Value:
             for key, entry in value.pairs(m):
                 made.store(m, part(key), part(entry))  # type: ignore[attr-defined]
         case SetValue():
-            made = SetValue({m.set_key(e): part(e) for e in value._entries.values()}, value.cls)
+            made = SetValue({e.hash_key(m): part(e) for e in value._entries.values()}, value.cls)
         case InstanceValue():
             return _copied_instance(m, value, special, part, register)
         case _:
@@ -82,18 +82,18 @@ def _copied_tensor(m: Machine, value: TensorValue, special: str) -> Value:
         or (real is not None and (real.__dict__ or (deep and real._is_view())))
     ):
         value.unsupported("copy.deepcopy()" if deep else "copy.copy()")
-    copied = m.graph_method(value, "detach", [], {})
+    copied = m.record.method(value, "detach", [], {})
     if deep:
-        copied = m.graph_method(copied, "clone", [], {})
+        copied = m.record.method(copied, "clone", [], {})
     return copied
 
 
 def _copied_instance(m: Machine, value: InstanceValue, special: str, part, register) -> Value:
-    hook = m.special_method(value, special)
+    hook = m.attributes.special_method(value, special)
     if hook is not None:
-        return m.call(hook, [DictValue()] if special == "__deepcopy__" else [], {})
+        return hook.call(m, [DictValue()] if special == "__deepcopy__" else [], {})
     for name in ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs_ex__", "__getnewargs__"):
-        if isinstance(m.class_lookup(value.cls, name), types.FunctionType):
+        if isinstance(m.attributes.class_lookup(value.cls, name), types.FunctionType):
             value.unsupported(f"{special} through a user-written {name}")
     made = InstanceValue(value.cls, storage=part(value.storage) if value.storage is not None else None)
     if isinstance(value, ObjectValue) and type(value) is not InstanceValue:

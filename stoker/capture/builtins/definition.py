@@ -13,7 +13,7 @@ import dis
 import types
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from stoker.capture.builtin import handles
+from stoker.capture.handlers import handles
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.function import FunctionValue
@@ -84,10 +84,10 @@ def build_class(m: Machine, body: Value, name: Value, *bases: Value, **kwargs: V
             raise definition_break()
         return UnmadeClass(str(name.constant()))
     function = types.FunctionType(body.code, body.globals.real, body.name)  # type: ignore[arg-type]
-    made = m.run_real(builtins.__build_class__, function, name.constant(), *real_bases)
+    made = m.concrete.run(builtins.__build_class__, function, name.constant(), *real_bases)
     value = MadeClass(made, m.step)
     m.made_classes[made] = m.step
-    m.wrapped[id(made)] = (value, made)
+    m.wrap.known[id(made)] = (value, made)
     return value
 
 

@@ -8,7 +8,7 @@ import platform
 import sys
 from typing import TYPE_CHECKING
 
-from stoker.capture.builtin import handles, pure
+from stoker.capture.handlers import handles, pure
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.value import Value
 from stoker.guard.source import Fixed
@@ -22,8 +22,8 @@ pure(sys.getrecursionlimit, sys.intern, str.maketrans, bytes.maketrans)
 def _facts() -> None:
     for function in (importlib.metadata.version, platform.system, platform.machine, platform.python_version):
         handles(function)(
-            lambda m, *args, function=function: m.wrap_constant(
-                m.run_real(function, *(m.constant_of(a, function.__name__) for a in args))
+            lambda m, *args, function=function: m.wrap.constant(
+                m.concrete.run(function, *(m.concrete.constant(a, function.__name__) for a in args))
             )
         )
 
@@ -33,5 +33,5 @@ _facts()
 
 @handles(importlib.util.find_spec)
 def find_spec(m: Machine, name: Value, package: Value | None = None) -> Value:
-    found = m.run_real(importlib.util.find_spec, m.constant_of(name, "find_spec()"))
-    return Constant(None) if found is None else m.wrap(found, Fixed(found, "module spec", snapshot=True))
+    found = m.concrete.run(importlib.util.find_spec, m.concrete.constant(name, "find_spec()"))
+    return Constant(None) if found is None else m.wrap.at(found, Fixed(found, "module spec", snapshot=True))

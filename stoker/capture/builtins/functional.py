@@ -9,7 +9,7 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from stoker.capture.builtin import handles, on_object
+from stoker.capture.handlers import handles, on_object
 from stoker.capture.polyfill import counting, folding
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import MethodValue, PartialValue
@@ -29,7 +29,7 @@ ENTERED = {
 
 
 def _enters(polyfill: Any) -> Any:
-    return lambda m, *args, **kwargs: m.call(m.wrap_object(polyfill), list(args), kwargs)
+    return lambda m, *args, **kwargs: m.wrap.object(polyfill).call(m, list(args), kwargs)
 
 
 for _original, _polyfill in ENTERED.items():
@@ -38,7 +38,7 @@ for _original, _polyfill in ENTERED.items():
 
 @handles(functools.cmp_to_key)
 def cmp_to_key(m: Machine, mycmp: Value) -> Value:
-    return PartialValue(m.wrap_object(folding.Ranked), [mycmp], {})
+    return PartialValue(m.wrap.object(folding.Ranked), [mycmp], {})
 
 
 def _getter(kind: type) -> None:
@@ -67,12 +67,12 @@ def delitem(m: Machine, container: Value, key: Value) -> Value:
 
 @handles(operator.concat)
 def concat(m: Machine, left: Value, right: Value) -> Value:
-    return m.binary("+", left, right)
+    return m.operators.binary("+", left, right)
 
 
 @handles(operator.iconcat)
 def iconcat(m: Machine, left: Value, right: Value) -> Value:
-    return m.binary("+=", left, right)
+    return m.operators.binary("+=", left, right)
 
 
 @handles(operator.length_hint)
@@ -84,7 +84,7 @@ if hasattr(operator, "call"):
 
     @handles(operator.call)
     def call(m: Machine, function: Value, /, *args: Value, **kwargs: Value) -> Value:
-        return m.call(function, list(args), kwargs)
+        return function.call(m, list(args), kwargs)
 
 
 @on_object(types.FunctionType.__get__)
@@ -96,4 +96,4 @@ def bind_function(m: Machine, function: Value, receiver: Value, owner: Value = N
 
 @handles(weakref.ref)
 def reference(m: Machine, value: Value, callback: Value = NONE) -> Value:
-    return m.reference_to(value, callback)
+    return m.wrap.reference_to(value, callback)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from stoker.capture.builtin import handles
+from stoker.capture.handlers import handles
 from stoker.capture.polyfill import iteration
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.iterator import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @handles(iter)
 def iter_(m: Machine, value: Value, sentinel: Value | None = None) -> Value:
-    return m.iterate(value) if sentinel is None else CallIterator(value, sentinel)
+    return m.operators.iterate(value) if sentinel is None else CallIterator(value, sentinel)
 
 
 @handles(next)
@@ -38,42 +38,47 @@ def next_(m: Machine, iterator: Value, *default: Value) -> Value:
     except Exhausted:
         if default:
             return default[0]
-        m.stop_iteration(iterator)
+        m.exceptions.stop_iteration(iterator)
 
 
 @handles(zip)
 def zip_(m: Machine, *parts: Value, strict: Value = Constant(False)) -> Value:  # noqa: B008
-    return ZipIterator([m.iterate(part) for part in parts], strict.truth(m))
+    return ZipIterator([m.operators.iterate(part) for part in parts], strict.truth(m))
 
 
 @handles(enumerate)
 def enumerate_(m: Machine, part: Value, start: Value = Constant(0)) -> Value:  # noqa: B008
-    return EnumerateIterator(m.iterate(part), start)
+    return EnumerateIterator(m.operators.iterate(part), start)
 
 
 @handles(map)
 def map_(m: Machine, function: Value, *parts: Value) -> Value:
-    return MapIterator(function, [m.iterate(part) for part in parts])
+    return MapIterator(function, [m.operators.iterate(part) for part in parts])
 
 
 @handles(filter)
 def filter_(m: Machine, function: Value, part: Value) -> Value:
-    return FilterIterator(function, m.iterate(part))
+    return FilterIterator(function, m.operators.iterate(part))
 
 
 @handles(reversed)
 def reversed_(m: Machine, value: Value) -> Value:
-    found = m.special_method(value, "__reversed__") if not isinstance(value, (SequenceValue, Constant)) else None
-    storage = m.storage_of(value)
+    found = (
+        m.attributes.special_method(value, "__reversed__") if not isinstance(value, (SequenceValue, Constant)) else None
+    )
+    storage = value.stored()
     if isinstance(storage, SequenceValue):
         return SequenceIterator(storage, -1)
     if isinstance(storage, (DictValue, DictView, Constant)):
         return SequenceIterator(ListValue(storage.items_list(m)), -1)
     if found is not None:
-        return m.call(found, [], {})
-    if m.special_method(value, "__len__") is None or m.special_method(value, "__getitem__") is None:
+        return found.call(m, [], {})
+    if (
+        m.attributes.special_method(value, "__len__") is None
+        or m.attributes.special_method(value, "__getitem__") is None
+    ):
         value.unsupported("reversed()")
-    made = m.call(m.wrap_object(iteration.backwards), [value, m.call(m.wrap_object(len), [value], {})], {})
+    made = m.wrap.object(iteration.backwards).call(m, [value, m.wrap.object(len).call(m, [value], {})], {})
     return PolyfilledIterator(reversed, made, [value])
 
 
@@ -84,4 +89,4 @@ def count_(m: Machine, start: Value = Constant(0), step: Value = Constant(1)) ->
 
 @handles(itertools.repeat)
 def repeat_(m: Machine, value: Value, times: Value | None = None) -> Value:
-    return RepeatIterator(value, m.integer(times) if times is not None else None)
+    return RepeatIterator(value, m.concrete.integer(times) if times is not None else None)

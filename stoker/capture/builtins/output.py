@@ -10,7 +10,7 @@ import logging
 import sys
 from typing import TYPE_CHECKING, Any
 
-from stoker.capture.builtin import handles
+from stoker.capture.handlers import handles
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinValue
 from stoker.capture.values.tensor import TensorValue
@@ -31,7 +31,7 @@ def _text(m: Machine, value: Value) -> Value:
             f"it prints {value.describe()}, which is known only when the graph has run",
             "print outside the compiled function, or accept the break",
         )
-    return m.call(m.wrap_object(str), [value], {})
+    return m.wrap.object(str).call(m, [value], {})
 
 
 @handles(print)
@@ -41,10 +41,10 @@ def print_(m: Machine, *args: Value, **kwargs: Value) -> Value:
     for name in ("sep", "end"):
         given = kwargs.get(name, NONE).constant()
         if given is not None and not isinstance(given, str):
-            m.raise_(TypeError, f"{name} must be None or a string, not {type(given).__name__}")
-    if id(m.globals_of(vars(sys))) in m.mutated:
+            m.exceptions.raise_(TypeError, f"{name} must be None or a string, not {type(given).__name__}")
+    if id(m.wrap.globals(vars(sys))) in m.effects.mutated:
         raise Break("print()", "the captured code replaced sys.stdout or another attribute of sys")
-    m.defer(BuiltinValue(builtins.print), [_text(m, value) for value in args], kwargs)
+    m.effects.defer(BuiltinValue(builtins.print), [_text(m, value) for value in args], kwargs)
     return NONE
 
 
@@ -64,7 +64,9 @@ def _logs(method: Any, level: int) -> None:
         if not isinstance(real, logging.Logger) or logger.source is None:
             logger.unsupported("logging")
         heard = real.isEnabledFor(level)
-        m.guard(logger.source, Holds(lambda now: now.isEnabledFor(level) == heard, f"hears level {level}: {heard}"))
+        m.guards.add(
+            logger.source, Holds(lambda now: now.isEnabledFor(level) == heard, f"hears level {level}: {heard}")
+        )
         if heard:
             raise Break(
                 "logging", f"the logger {real.name!r} hears this message", "raise its level, or accept the break"
@@ -76,7 +78,7 @@ def _logs(method: Any, level: int) -> None:
 
 @handles(logging.getLogger)
 def get_logger(m: Machine, name: Value = NONE) -> Value:
-    return m.wrap_object(m.run_real(logging.getLogger, m.constant_of(name, "a logger's name")))
+    return m.wrap.object(m.concrete.run(logging.getLogger, m.concrete.constant(name, "a logger's name")))
 
 
 for _name, _level in LEVELS.items():

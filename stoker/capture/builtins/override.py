@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stoker import torch_private
-from stoker.capture.builtin import handles, tensor_special
-from stoker.capture.leaves import leaf_break
+from stoker.capture.autograd_leaves import leaf_break
+from stoker.capture.handlers import handles, tensor_special
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.context import ScopeValue
+from stoker.capture.values.mapping import pairs_of
 from stoker.capture.values.subclass import SubclassValue, convert, into_class, is_captured_class
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import NotConstant, Value
@@ -34,25 +35,25 @@ class SwitchValue(ScopeValue):
 
     def method___enter__(self, m: Machine) -> Value:
         self.scope = contextlib.nullcontext()
-        m.open_scopes.append(self)
+        m.modes.open_scopes.append(self)
         self.count(m, 1)
         return self
 
     def method___exit__(self, m: Machine, *error: Value) -> Value:
-        m.open_scopes.remove(self)
+        m.modes.open_scopes.remove(self)
         self.count(m, -1)
         return NONE
 
     def count(self, m: Machine, change: int) -> None:
-        m.subclasses_off += change
+        m.overrides.subclasses_off += change
         if self.kind is torch_private.DisableTorchFunction:
-            m.modes_off += change
+            m.overrides.modes_off += change
 
     def leave_graph(self, m: Machine) -> None:
         """The graph never entered it."""
 
     def emit(self, e: Emitter) -> None:
-        if self in e.m.open_scopes:
+        if self in e.m.modes.open_scopes:
             e.call_function(enter_switch, [Constant(self.kind)])
         else:
             e.call_function(self.kind, [])
@@ -78,21 +79,21 @@ def base_behaviour(
 ) -> Value:
     """`super().__torch_function__`: run the function without overrides, put what it gives into the class."""
     assert isinstance(cls, ClassValue)
-    if not all(issubclass(cls.real, m.constant_of(t, "types")) for t in types.items_list(m)):
+    if not all(issubclass(cls.real, m.concrete.constant(t, "types")) for t in types.items_list(m)):
         return Constant(NotImplemented)
     given = args.items_list(m) if args is not None else []
     none = kwargs is None or (isinstance(kwargs, Constant) and kwargs.value is None)
-    named = {} if none else {k.constant(): v for k, v in m.pairs_of(kwargs)}  # type: ignore[arg-type]
-    count = len(m.tensor_of_fake)
-    m.subclasses_off += 1
+    named = {} if none else {k.constant(): v for k, v in pairs_of(m, kwargs)}  # type: ignore[arg-type]
+    count = len(m.record.tensor_of_fake)
+    m.overrides.subclasses_off += 1
     try:
-        result = m.call(func, given, named)
+        result = func.call(m, given, named)
         if _keeps_class(func):
             return result
-        made = set(islice(reversed(m.tensor_of_fake), len(m.tensor_of_fake) - count))
+        made = set(islice(reversed(m.record.tensor_of_fake), len(m.record.tensor_of_fake) - count))
         return convert(m, result, cls.real, made)
     finally:
-        m.subclasses_off -= 1
+        m.overrides.subclasses_off -= 1
 
 
 def _keeps_class(func: Value) -> bool:
@@ -104,36 +105,36 @@ def _keeps_class(func: Value) -> bool:
 
 @tensor_special("as_subclass")
 def as_subclass(m: Machine, value: TensorValue, cls: Value) -> Value:
-    kind = m.constant_of(cls, "as_subclass()")
+    kind = m.concrete.constant(cls, "as_subclass()")
     if not is_captured_class(kind):
         raise Break("as_subclass()", f"{kind.__qualname__} acts below autograd")
-    m.subclasses_off += 1
+    m.overrides.subclasses_off += 1
     try:
         return into_class(m, value, kind, fresh=False)
     finally:
-        m.subclasses_off -= 1
+        m.overrides.subclasses_off -= 1
 
 
 @handles(torch_private.make_subclass)
 def make_subclass(m: Machine, cls: Value, data: Value, require_grad: Value = Constant(False)) -> Value:  # noqa: B008
-    kind = m.constant_of(cls, "_make_subclass()")
+    kind = m.concrete.constant(cls, "_make_subclass()")
     if not isinstance(data, TensorValue) or require_grad.truth(m) or not is_captured_class(kind):
         raise Break("torch.Tensor._make_subclass", "it makes a leaf that needs a gradient, or is not given a tensor")
-    m.subclasses_off += 1
+    m.overrides.subclasses_off += 1
     try:
-        plain = m.graph_method(data, "detach", [], {})
+        plain = m.record.method(data, "detach", [], {})
         assert isinstance(plain, TensorValue)
         return into_class(m, plain, kind, fresh=True)
     finally:
-        m.subclasses_off -= 1
+        m.overrides.subclasses_off -= 1
 
 
 def asked(m: Machine, values: list[Value]) -> Value:
-    return Constant(m.intercepts(values, {}))
+    return Constant(m.overrides.intercepts(values, {}))
 
 
 handles(torch.overrides.has_torch_function, *torch_private.has_torch_function)(
-    lambda m, args: asked(m, args.items_list(m) if m.overriding else [])
+    lambda m, args: asked(m, args.items_list(m) if m.overrides.active else [])
 )
 handles(
     torch.overrides.has_torch_function_unary,
@@ -144,39 +145,41 @@ handles(
 
 @handles(torch_private.torch_function_enabled)
 def enabled(m: Machine) -> Value:
-    return Constant(not m.subclasses_off)
+    return Constant(not m.overrides.subclasses_off)
 
 
 @handles(torch_private.is_torch_function_mode_enabled)
 def mode_enabled(m: Machine) -> Value:
-    return Constant(m.active_mode() or (not m.modes_off and torch_private.function_mode_count() > 0))
+    return Constant(
+        m.overrides.active_mode() or (not m.overrides.modes_off and torch_private.function_mode_count() > 0)
+    )
 
 
 @handles(torch_private.function_mode_count)
 def mode_count(m: Machine) -> Value:
-    return Constant(torch_private.function_mode_count() + len(m.modes))
+    return Constant(torch_private.function_mode_count() + len(m.overrides.modes))
 
 
 @handles(torch_private.function_mode_at)
 def mode_at(m: Machine, index: Value) -> Value:
-    place = m.integer(index) - torch_private.function_mode_count()
-    if not 0 <= place < len(m.modes):
+    place = m.concrete.integer(index) - torch_private.function_mode_count()
+    if not 0 <= place < len(m.overrides.modes):
         raise Break("a torch function mode", "it was entered outside the captured code")
-    return m.modes[place]
+    return m.overrides.modes[place]
 
 
 @handles(torch_private.push_function_mode)
 def push_mode(m: Machine, mode: Value) -> Value:
-    m.modes.append(mode)
-    m.overriding = True
+    m.overrides.modes.append(mode)
+    m.overrides.active = True
     return NONE
 
 
 @handles(torch_private.pop_function_mode)
 def pop_mode(m: Machine) -> Value:
-    if not m.modes:
+    if not m.overrides.modes:
         raise Break("a torch function mode", "it was entered outside the captured code")
-    return m.modes.pop()
+    return m.overrides.modes.pop()
 
 
 # Methods that change the tensor object itself: the graph holds another object on the same memory.
@@ -198,9 +201,9 @@ RESHAPES = [
 
 def _changes_the_object(name: str) -> None:
     def handler(m: Machine, value: TensorValue, *args: Value, **kwargs: Value) -> Value:
-        if isinstance(value, SubclassValue) and value.node in m.conversions:
+        if isinstance(value, SubclassValue) and value.node in m.record.conversions:
             value.unsupported(f"{name}()", "call it outside the compiled function")
-        return m.graph_method(value, name, list(args), kwargs)
+        return m.record.method(value, name, list(args), kwargs)
 
     tensor_special(name)(handler)
 
@@ -217,5 +220,5 @@ def requires_grad_(m: Machine, value: TensorValue, requires_grad: Value = Consta
         return value
     if value.source is not None or not wanted or isinstance(value, SubclassValue):
         raise leaf_break(value.describe())
-    m.leaves.setdefault(value.node, m.step)
-    return m.graph_method(value, "requires_grad_", [], {})
+    m.record.leaves.setdefault(value.node, m.step)
+    return m.record.method(value, "requires_grad_", [], {})

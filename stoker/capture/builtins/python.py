@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
-from stoker.capture.builtin import EXCEPTION_METHODS, HEAP_TYPE, handles, on_object, pure, special
+from stoker.capture.handlers import EXCEPTION_METHODS, HEAP_TYPE, handles, on_object, pure, special
+from stoker.capture.python_operators import BINARY, COMPARE, SPECIAL_BINARY, SPECIAL_COMPARE, UNARY
+from stoker.capture.static import MISSING
 from stoker.capture.values.array import ArrayValue
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
@@ -40,12 +42,12 @@ pure(hex, oct, bin, ord, chr)
 
 @handles(format)
 def format_(m: Machine, value: Value, specification: Value = Constant("")) -> Value:  # noqa: B008
-    return m.format_value(value, 0, specification)
+    return m.text.format(value, 0, specification)
 
 
 @handles(ascii)
 def ascii_(m: Machine, value: Value) -> Value:
-    return m.convert_value(value, 3)
+    return m.text.convert(value, 3)
 
 
 @handles(len)
@@ -59,44 +61,44 @@ def classes_in(m: Machine, pattern: Value) -> Any:
         return tuple(classes_in(m, part) for part in pattern.items_list(m))
     if isinstance(pattern, ObjectValue) and not isinstance(pattern, ClassValue) and pattern.real is not None:
         return pattern.real
-    return m.constant_of(pattern, "a class pattern")
+    return m.concrete.constant(pattern, "a class pattern")
 
 
 @handles(isinstance)
 def isinstance_(m: Machine, value: Value, pattern: Value) -> Value:
     classes = classes_in(m, pattern)
     if isinstance(value, ObjectValue) and value.real is not None:
-        return Constant(m.run_real(isinstance, value.real, classes))
+        return Constant(m.concrete.run(isinstance, value.real, classes))
     if isinstance(value, TensorValue):
         return Constant(_tensor_isinstance(m, value, classes))
     if isinstance(value, Constant):
-        return Constant(m.run_real(isinstance, value.value, classes))
-    return Constant(m.run_real(issubclass, value.python_type(), classes))
+        return Constant(m.concrete.run(isinstance, value.value, classes))
+    return Constant(m.concrete.run(issubclass, value.python_type(), classes))
 
 
 def _tensor_isinstance(m: Machine, value: TensorValue, classes: Any) -> bool:
     if isinstance(classes, tuple):
         return any(_tensor_isinstance(m, value, cls) for cls in classes)
     if value.real is not None:
-        return m.run_real(isinstance, value.real, classes)
+        return m.concrete.run(isinstance, value.real, classes)
     if classes is torch.nn.Parameter:
         return value.cls is torch.nn.Parameter
     named = {torch.FloatTensor: torch.float32, torch.LongTensor: torch.int64, torch.HalfTensor: torch.float16}
     if classes in named:
         return value.fake.dtype is named[classes]
-    return m.run_real(issubclass, value.cls, classes)
+    return m.concrete.run(issubclass, value.cls, classes)
 
 
 @handles(issubclass)
 def issubclass_(m: Machine, cls: Value, pattern: Value) -> Value:
-    return Constant(m.run_real(issubclass, m.constant_of(cls, "issubclass()"), classes_in(m, pattern)))
+    return Constant(m.concrete.run(issubclass, m.concrete.constant(cls, "issubclass()"), classes_in(m, pattern)))
 
 
 @handles(type)
 def type_(m: Machine, value: Value, *rest: Value) -> Value:
     if rest:
         raise Break("type(name, bases, namespace)", "classes are not made inside graphs")
-    return m.wrap_object(value.python_type())
+    return m.wrap.object(value.python_type())
 
 
 @handles(callable)
@@ -108,9 +110,9 @@ def callable_(m: Machine, value: Value) -> Value:
 
 
 def attribute_name(m: Machine, name: Value) -> str:
-    found = m.constant_of(name, "an attribute name")
+    found = m.concrete.constant(name, "an attribute name")
     if not isinstance(found, str):
-        m.raise_(TypeError, f"attribute name must be string, not '{type(found).__name__}'")
+        m.exceptions.raise_(TypeError, f"attribute name must be string, not '{type(found).__name__}'")
     return found
 
 
@@ -126,7 +128,7 @@ def getattr_(m: Machine, value: Value, name: Value, *default: Value) -> Value:
 
 @handles(hasattr)
 def hasattr_(m: Machine, value: Value, name: Value) -> Value:
-    return Constant(m.has_attribute(value, attribute_name(m, name)))
+    return Constant(m.operators.has_attribute(value, attribute_name(m, name)))
 
 
 @handles(setattr)
@@ -143,19 +145,19 @@ def delattr_(m: Machine, value: Value, name: Value) -> Value:
 
 @on_object(object.__setattr__)
 def object_setattr(m: Machine, value: Value, name: Value, new: Value) -> Value:
-    m.generic_set_attribute(value, value.python_type(), attribute_name(m, name), new)
+    m.attributes.set_generic(value, value.python_type(), attribute_name(m, name), new)
     return NONE
 
 
 @on_object(object.__delattr__)
 def object_delattr(m: Machine, value: Value, name: Value) -> Value:
-    m.generic_delete_attribute(value, value.python_type(), attribute_name(m, name))
+    m.attributes.delete_generic(value, value.python_type(), attribute_name(m, name))
     return NONE
 
 
 @on_object(object.__getattribute__)
 def object_getattribute(m: Machine, value: Value, name: Value) -> Value:
-    return m.generic_attribute(value, value.python_type(), attribute_name(m, name), fallback=False)
+    return m.attributes.generic(value, value.python_type(), attribute_name(m, name), fallback=False)
 
 
 @on_object(object.__init__)
@@ -175,8 +177,8 @@ def object_eq(m: Machine, value: Value, other: Value) -> Value:
 
 @on_object(object.__ne__)
 def object_ne(m: Machine, value: Value, other: Value) -> Value:
-    found = m.operate(value, "__eq__", other, lambda: value.compare(m, "==", other))
-    return Constant(NotImplemented) if found is None else m.not_(found)
+    found = m.operators.operate(value, "__eq__", other, lambda: value.compare(m, "==", other))
+    return Constant(NotImplemented) if found is None else m.operators.not_(found)
 
 
 @on_object(BaseException.__init__)
@@ -190,8 +192,8 @@ def exception_init(m: Machine, value: Value, *args: Value, **kwargs: Value) -> V
 def exception_str(m: Machine, value: Value) -> Value:
     args = value.attribute(m, "args").items_list(m)
     if len(args) == 1:
-        return m.call(m.wrap_object(str), args, {})
-    return Constant(str(m.plain(TupleValue(args), "str()")) if args else "")
+        return m.wrap.object(str).call(m, args, {})
+    return Constant(str(m.concrete.plain(TupleValue(args), "str()")) if args else "")
 
 
 @on_object(*{cls.__str__ for cls in (OSError, UnicodeDecodeError, UnicodeEncodeError, SyntaxError, ImportError)})
@@ -200,32 +202,32 @@ def own_str(m: Machine, value: Value) -> Value:
     assert isinstance(value, ExceptionValue)
     if value.real is not None and value.source is not None:
         text = str(value.real)
-        m.guard(value.source, Holds(lambda now: str(now) == text, f"shows as {text!r}"))
+        m.guards.add(value.source, Holds(lambda now: str(now) == text, f"shows as {text!r}"))
         return Constant(text)
     base = next(cls for cls in value.cls.__mro__ if not cls.__flags__ & HEAP_TYPE)
-    args = [m.plain(a, "str()") for a in value.attribute(m, "args").items_list(m)]
-    return Constant(m.run_real(lambda: str(base(*args))))
+    args = [m.concrete.plain(a, "str()") for a in value.attribute(m, "args").items_list(m)]
+    return Constant(m.concrete.run(lambda: str(base(*args))))
 
 
 @on_object(KeyError.__str__)
 def key_error_str(m: Machine, value: Value) -> Value:
     args = value.attribute(m, "args").items_list(m)
     if len(args) == 1:
-        return m.call(m.wrap_object(repr), args, {})
+        return m.wrap.object(repr).call(m, args, {})
     return exception_str(m, value)
 
 
 @on_object(BaseException.__repr__)
 def exception_repr(m: Machine, value: Value) -> Value:
-    args = [repr(m.plain(a, "repr()")) for a in value.attribute(m, "args").items_list(m)]
+    args = [repr(m.concrete.plain(a, "repr()")) for a in value.attribute(m, "args").items_list(m)]
     return Constant(f"{value.python_type().__name__}({', '.join(args)})")
 
 
 @on_object(BaseException.add_note)
 def add_note(m: Machine, value: Value, note: Value) -> Value:
-    if not m.has_attribute(value, "__notes__"):
+    if not m.operators.has_attribute(value, "__notes__"):
         value.set_attribute(m, "__notes__", ListValue([]))
-    return m.call(value.attribute(m, "__notes__").attribute(m, "append"), [note], {})
+    return value.attribute(m, "__notes__").attribute(m, "append").call(m, [note], {})
 
 
 @on_object(BaseException.with_traceback)
@@ -238,25 +240,25 @@ EXCEPTION_METHODS.update(__init__=exception_init, __str__=exception_str, __repr_
 
 @on_object(object.__str__)
 def object_str(m: Machine, value: Value) -> Value:
-    return m.call(m.wrap_object(repr), [value], {})
+    return m.wrap.object(repr).call(m, [value], {})
 
 
 @on_object(object.__format__)
 def object_format(m: Machine, value: Value, specification: Value) -> Value:
-    return m.call(m.wrap_object(str), [value], {})
+    return m.wrap.object(str).call(m, [value], {})
 
 
 @handles(sys.exception)
 def current_exception(m: Machine) -> Value:
-    return m.current_exception() or NONE
+    return m.exceptions.current() or NONE
 
 
 @handles(sys.exc_info)
 def exc_info(m: Machine) -> Value:
-    error = m.current_exception()
+    error = m.exceptions.current()
     if error is None:
         return TupleValue([NONE, NONE, NONE])
-    return TupleValue([m.wrap_object(error.python_type()), error, TracebackValue()])
+    return TupleValue([m.wrap.object(error.python_type()), error, TracebackValue()])
 
 
 class TracebackValue(Value):
@@ -269,11 +271,11 @@ class TracebackValue(Value):
 @handles(inspect.signature)
 def signature(m: Machine, function: Value) -> Value:
     """The signature of a function that existed before is a fact about it."""
-    real = m.real_callable(function)
+    real = m.operators.real_callable(function)
     if real is None:
         raise Break("inspect.signature()", f"{function.describe()} was made by the captured code")
-    found = m.run_real(inspect.signature, real)
-    return m.wrap(found, Fixed(found, "signature", snapshot=True))
+    found = m.concrete.run(inspect.signature, real)
+    return m.wrap.at(found, Fixed(found, "signature", snapshot=True))
 
 
 @handles(types.MappingProxyType)
@@ -284,14 +286,14 @@ def mapping_proxy(m: Machine, mapping: Value) -> Value:
 @handles(super)
 def super_(m: Machine, *args: Value) -> Value:
     if args:
-        return m.super_of(args[0], args[1])
+        return m.operators.super_of(args[0], args[1])
     frame = m.current
     if "__class__" not in frame.cells or not frame.code.co_argcount:
         raise Break("super()", "it is called outside a method")
     first = frame.code.co_varnames[0]
     cell = frame.cells.get(first)
-    receiver = cell.get(m) if cell is not None else m.force(frame.locals[first])
-    return m.super_of(frame.cells["__class__"].get(m), receiver)
+    receiver = cell.get(m) if cell is not None else m.wrap.force(frame.locals[first])
+    return m.operators.super_of(frame.cells["__class__"].get(m), receiver)
 
 
 @handles(id)
@@ -306,26 +308,28 @@ def get_ident(m: Machine) -> Value:
 
 @handles(hash)
 def hash_(m: Machine, value: Value) -> Value:
-    hasher = m.class_lookup(value.python_type(), "__hash__")
+    hasher = m.attributes.class_lookup(value.python_type(), "__hash__")
     if hasher is None:
-        m.raise_(TypeError, f"unhashable type: '{value.python_type().__name__}'")
+        m.exceptions.raise_(TypeError, f"unhashable type: '{value.python_type().__name__}'")
     if isinstance(value, InstanceValue) and isinstance(hasher, types.FunctionType):
-        return m.call(m.bind(hasher, value, value.cls), [], {})
-    return Constant(m.run_real(hash, m.constant_of(value, "hash()")))
+        return m.attributes.bind(hasher, value, value.cls).call(m, [], {})
+    return Constant(m.concrete.run(hash, m.concrete.constant(value, "hash()")))
 
 
 @handles(round)
 def round_(m: Machine, number: Value, ndigits: Value = NONE) -> Value:
     if isinstance(number, TensorValue):
-        if m.class_lookup(number.cls, "__round__") is m.MISSING:
-            m.raise_(TypeError, f"type {number.cls.__name__} doesn't define __round__ method")
+        if m.attributes.class_lookup(number.cls, "__round__") is MISSING:
+            m.exceptions.raise_(TypeError, f"type {number.cls.__name__} doesn't define __round__ method")
         number.unsupported("round()")
     if isinstance(number, InstanceValue):
         given = [] if isinstance(ndigits, Constant) and ndigits.value is None else [ndigits]
         found = value_or_none(number.special(m, "__round__", *given))
         if found is not None:
             return found
-    return Constant(m.run_real(round, m.constant_of(number, "round()"), m.constant_of(ndigits, "round()")))
+    return Constant(
+        m.concrete.run(round, m.concrete.constant(number, "round()"), m.concrete.constant(ndigits, "round()"))
+    )
 
 
 def value_or_none(found: Value | None) -> Value | None:
@@ -341,30 +345,30 @@ def divmod_(m: Machine, left: Value, right: Value) -> Value:
                 return found
     if isinstance(left, TensorValue) or isinstance(right, TensorValue):
         raise Break("divmod() of a tensor", "eager raises TypeError")
-    return TupleValue([m.binary("//", left, right), m.binary("%", left, right)])
+    return TupleValue([m.operators.binary("//", left, right), m.operators.binary("%", left, right)])
 
 
 @handles(pow)
 def pow_(m: Machine, base: Value, exp: Value, mod: Value = NONE) -> Value:
     if isinstance(mod, Constant) and mod.value is None:
-        return m.binary("**", base, exp)
-    return Constant(m.run_real(pow, *(m.constant_of(v, "pow()") for v in (base, exp, mod))))
+        return m.operators.binary("**", base, exp)
+    return Constant(m.concrete.run(pow, *(m.concrete.constant(v, "pow()") for v in (base, exp, mod))))
 
 
 @handles(abs, operator.abs)
 def abs_(m: Machine, value: Value) -> Value:
     if isinstance(value, TensorValue):
         found = value.overridden(m, "__abs__")
-        return found if found is not None else m.graph_call(torch.abs, [value], {})
+        return found if found is not None else m.record.call(torch.abs, [value], {})
     if isinstance(value, ArrayValue):
-        return m.array_ufunc(numpy.absolute, [value])
+        return m.arrays.ufunc(numpy.absolute, [value])
     if isinstance(value, SymbolicValue):
-        return m.wrap_number(m.run_real(abs, value.symbol))
+        return m.wrap.number(m.concrete.run(abs, value.symbol))
     if isinstance(value, InstanceValue):
         found = value.special(m, "__abs__")
         if found is not None:
             return found
-    return Constant(m.run_real(abs, m.constant_of(value, "abs()")))
+    return Constant(m.concrete.run(abs, m.concrete.constant(value, "abs()")))
 
 
 @handles(repr)
@@ -373,7 +377,7 @@ def repr_(m: Machine, value: Value) -> Value:
         found = value.special(m, "__repr__")
         if found is not None:
             return found
-    return Constant(m.run_real(repr, m.plain(value, "repr()")))
+    return Constant(m.concrete.run(repr, m.concrete.plain(value, "repr()")))
 
 
 @handles(globals)
@@ -387,7 +391,7 @@ def vars_(m: Machine, *args: Value) -> Value:
         return args[0].attribute(m, "__dict__")
     frame = m.current
     code = frame.program.origin.code
-    found = {name: m.force(frame.locals[name]) for name in code.co_varnames if name in frame.locals}
+    found = {name: m.wrap.force(frame.locals[name]) for name in code.co_varnames if name in frame.locals}
     for name in (*code.co_cellvars, *code.co_freevars):
         contents = frame.cells[name].contents if name in frame.cells else None
         if contents is not None and contents is not EMPTY:
@@ -399,7 +403,7 @@ def vars_(m: Machine, *args: Value) -> Value:
 def dir_(m: Machine, *args: Value) -> Value:
     value = args[0]
     if isinstance(value, ObjectValue) and value.real is not None and not value.slots:
-        return ListValue([Constant(name) for name in m.run_real(dir, value.real)])
+        return ListValue([Constant(name) for name in m.concrete.run(dir, value.real)])
     if isinstance(value, InstanceValue) and value.real is None:
         own = [key.constant() for key in value.attributes(m).keys(m)]  # type: ignore[union-attr]
         return ListValue([Constant(name) for name in sorted({*dir(value.cls), *own})])
@@ -426,12 +430,12 @@ def max_(m: Machine, *args: Value, **kwargs: Value) -> Value:
 
 def _extreme(m: Machine, text: str, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if not args:
-        m.run_real(min if name == "min" else max)
+        m.concrete.run(min if name == "min" else max)
     values = args[0].items_list(m) if len(args) == 1 else args
     if not values:
         if "default" in kwargs:
             return kwargs["default"]
-        m.run_real(min if name == "min" else max, ())
+        m.concrete.run(min if name == "min" else max, ())
     key = kwargs.get("key")
     by_key = key is not None and not (isinstance(key, Constant) and key.value is None)
     if (
@@ -440,14 +444,14 @@ def _extreme(m: Machine, text: str, name: str, args: list[Value], kwargs: dict[s
         and not by_key
     ):
         symbolic = torch.sym_min if name == "min" else torch.sym_max
-        found = m.number_of(values[0])
+        found = m.concrete.number(values[0])
         for value in values[1:]:
-            found = m.run_real(symbolic, found, m.number_of(value))
-        return m.wrap_number(found)
-    best, best_key = values[0], m.call(key, [values[0]], {}) if by_key else values[0]  # type: ignore[arg-type]
+            found = m.concrete.run(symbolic, found, m.concrete.number(value))
+        return m.wrap.number(found)
+    best, best_key = values[0], key.call(m, [values[0]], {}) if by_key and key is not None else values[0]
     for value in values[1:]:
-        its_key = m.call(key, [value], {}) if by_key else value  # type: ignore[arg-type]
-        if m.compare(text, its_key, best_key).truth(m):
+        its_key = key.call(m, [value], {}) if by_key and key is not None else value
+        if m.operators.compare(text, its_key, best_key).truth(m):
             best, best_key = value, its_key
     return best
 
@@ -461,7 +465,7 @@ def sorted_(m: Machine, items: Value, key: Value | None = None, reverse: Value =
 def sum_(m: Machine, items: Value, start: Value = Constant(0)) -> Value:  # noqa: B008
     total = start
     for item in items.items_list(m):
-        total = m.binary("+", total, item)
+        total = m.operators.binary("+", total, item)
     return total
 
 
@@ -478,7 +482,7 @@ def all_(m: Machine, items: Value) -> Value:
 def _first_truth(m: Machine, items: Value, wanted: bool) -> Value:
     from stoker.capture.values.value import Exhausted
 
-    iterator = m.iterate(items)
+    iterator = m.operators.iterate(items)
     while True:
         try:
             item = iterator.next(m)
@@ -495,17 +499,21 @@ def special_len(m: Machine, value: Value) -> Value:
 
 @special("__getitem__")
 def special_getitem(m: Machine, value: Value, key: Value) -> Value:
-    return m.item(value, key)
+    return m.operators.item(value, key)
 
 
 @on_object(dict.__getitem__, collections.OrderedDict.__getitem__, collections.defaultdict.__getitem__)
 def dict_getitem(m: Machine, value: Value, key: Value) -> Value:
-    storage = m.storage_of(value)
+    storage = value.stored()
     assert isinstance(storage, DictValue)
     found = storage.lookup(m, key)
-    missing = m.special_method(value, "__missing__") if found is None and isinstance(value, InstanceValue) else None
+    missing = (
+        m.attributes.special_method(value, "__missing__")
+        if found is None and isinstance(value, InstanceValue)
+        else None
+    )
     if missing is not None:
-        return m.call(missing, [key], {})
+        return missing.call(m, [key], {})
     return found if found is not None else storage.item(m, key)
 
 
@@ -533,12 +541,12 @@ def special_iter(m: Machine, value: Value) -> Value:
 
 @special("__next__")
 def special_next(m: Machine, value: Value) -> Value:
-    return m.next_value(value)
+    return m.operators.next(value)
 
 
 def _operator_method(text: str, reflected: bool):
     def method(m: Machine, value: Value, other: Value) -> Value:
-        folded = m.fold(m.BINARY[text], *((other, value) if reflected else (value, other)))
+        folded = m.operators.fold(BINARY[text], *((other, value) if reflected else (value, other)))
         found = folded if folded is not None else value.binary(m, text, other, reflected)
         return Constant(NotImplemented) if found is None else found
 
@@ -547,8 +555,8 @@ def _operator_method(text: str, reflected: bool):
 
 def _compare_method(text: str):
     def method(m: Machine, value: Value, other: Value) -> Value:
-        other = m.storage_of(other)
-        folded = m.fold(m.COMPARE[text], value, other)
+        other = other.stored()
+        folded = m.operators.fold(COMPARE[text], value, other)
         found = folded if folded is not None else value.compare(m, text, other)
         return Constant(NotImplemented) if found is None else found
 
@@ -556,7 +564,6 @@ def _compare_method(text: str):
 
 
 def _register_operators() -> None:
-    from stoker.capture.protocol import SPECIAL_BINARY, SPECIAL_COMPARE
 
     for text, name in SPECIAL_BINARY.items():
         special(f"__{name}__")(_operator_method(text, False))
@@ -571,21 +578,19 @@ _register_operators()
 
 def _register_operator_module() -> None:
     """The functions of `operator` mean the operators."""
-    from stoker.capture.protocol import Protocol
-
-    for text, function in Protocol.BINARY.items():
-        handles(function)(lambda m, a, b, text=text: m.binary(text, a, b))
-    for text, function in Protocol.COMPARE.items():
-        handles(function)(lambda m, a, b, text=text: m.compare(text, a, b))
-    for text, unary in Protocol.UNARY.items():
-        handles(unary)(lambda m, a, text=text: m.unary(text, a))
-    handles(operator.getitem)(lambda m, a, b: m.item(a, b))
-    handles(operator.not_)(lambda m, a: m.not_(a))
+    for text, function in BINARY.items():
+        handles(function)(lambda m, a, b, text=text: m.operators.binary(text, a, b))
+    for text, function in COMPARE.items():
+        handles(function)(lambda m, a, b, text=text: m.operators.compare(text, a, b))
+    for text, unary in UNARY.items():
+        handles(unary)(lambda m, a, text=text: m.operators.unary(text, a))
+    handles(operator.getitem)(lambda m, a, b: m.operators.item(a, b))
+    handles(operator.not_)(lambda m, a: m.operators.not_(a))
     handles(operator.truth)(lambda m, a: Constant(a.truth(m)))
-    handles(operator.is_)(lambda m, a, b: Constant(m.is_same(a, b)))
-    handles(operator.is_not)(lambda m, a, b: Constant(not m.is_same(a, b)))
-    handles(operator.contains)(lambda m, a, b: m.contains(a, b))
-    handles(operator.index)(lambda m, a: a if isinstance(a, SymbolicValue) else Constant(m.integer(a)))
+    handles(operator.is_)(lambda m, a, b: Constant(m.operators.is_(a, b)))
+    handles(operator.is_not)(lambda m, a, b: Constant(not m.operators.is_(a, b)))
+    handles(operator.contains)(lambda m, a, b: m.operators.contains(a, b))
+    handles(operator.index)(lambda m, a: a if isinstance(a, SymbolicValue) else Constant(m.concrete.integer(a)))
 
 
 _register_operator_module()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stoker import torch_private
-from stoker.capture.builtin import handles, pure, tensor_special
+from stoker.capture.handlers import handles, pure, tensor_special
 from stoker.capture.polyfill import statistics
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import TupleValue
@@ -80,7 +80,7 @@ pure(*QUERIES)
 
 def _info(function: Any) -> Callable[..., Value]:
     def handler(m: Machine, *args: Value) -> Value:
-        found = m.run_real(function, *(m.constant_of(a, function.__name__) for a in args))
+        found = m.concrete.run(function, *(m.concrete.constant(a, function.__name__) for a in args))
         return InfoValue(found)
 
     return handler
@@ -116,11 +116,11 @@ NESTING = {torch.autocast_increment_nesting: 1, torch.autocast_decrement_nesting
 
 def _setter(function: Callable[..., Any]) -> Callable[..., Value]:
     def handler(m: Machine, *args: Value) -> Value:
-        found = m.run_real(function, *(m.constant_of(a, function.__name__) for a in args))
-        node = m.graph.create_node("call_function", function, tuple(m.to_node(a) for a in args), {})
+        found = m.concrete.run(function, *(m.concrete.constant(a, function.__name__) for a in args))
+        node = m.record.graph.create_node("call_function", function, tuple(m.record.to_node(a) for a in args), {})
         node.meta["location"] = m.location()
-        m.mode_changes += 1
-        m.autocast_nesting += NESTING.get(function, 0)
+        m.modes.changes += 1
+        m.modes.autocast_nesting += NESTING.get(function, 0)
         return Constant(found)
 
     return handler
@@ -137,17 +137,17 @@ def is_tensor(m: Machine, value: Value) -> Value:
 
 @handles(torch.is_floating_point)
 def is_floating_point(m: Machine, input: Value) -> Value:
-    return m.graph_method(input, "is_floating_point", [], {})
+    return m.record.method(input, "is_floating_point", [], {})
 
 
 @handles(torch.is_complex)
 def is_complex(m: Machine, input: Value) -> Value:
-    return m.graph_method(input, "is_complex", [], {})
+    return m.record.method(input, "is_complex", [], {})
 
 
 @handles(torch.numel)
 def numel(m: Machine, input: Value) -> Value:
-    return m.graph_method(input, "numel", [], {})
+    return m.record.method(input, "numel", [], {})
 
 
 @handles(torch_private.check)
@@ -160,7 +160,7 @@ def check(m: Machine, condition: Value, message: Value | None = None) -> Value:
 @handles(torch_private.assert_)
 def assert_(m: Machine, condition: Value, message: Value) -> Value:
     if not condition.truth(m):
-        m.raise_(AssertionError, message)
+        m.exceptions.raise_(AssertionError, message)
     return NONE
 
 
@@ -176,22 +176,22 @@ def annotate(m: Machine, kind: Value, value: Value) -> Value:
 
 @handles(torch.sym_max)
 def sym_max(m: Machine, a: Value, b: Value) -> Value:
-    return m.wrap_number(m.run_real(torch.sym_max, m.number_of(a), m.number_of(b)))
+    return m.wrap.number(m.concrete.run(torch.sym_max, m.concrete.number(a), m.concrete.number(b)))
 
 
 @handles(torch.sym_min)
 def sym_min(m: Machine, a: Value, b: Value) -> Value:
-    return m.wrap_number(m.run_real(torch.sym_min, m.number_of(a), m.number_of(b)))
+    return m.wrap.number(m.concrete.run(torch.sym_min, m.concrete.number(a), m.concrete.number(b)))
 
 
 @handles(torch.sym_int)
 def sym_int(m: Machine, a: Value) -> Value:
-    return m.wrap_number(m.run_real(torch.sym_int, m.number_of(a)))
+    return m.wrap.number(m.concrete.run(torch.sym_int, m.concrete.number(a)))
 
 
 @handles(torch.sym_float)
 def sym_float(m: Machine, a: Value) -> Value:
-    return m.wrap_number(m.run_real(torch.sym_float, m.number_of(a)))
+    return m.wrap.number(m.concrete.run(torch.sym_float, m.concrete.number(a)))
 
 
 @tensor_special("item", "tolist", "__int__", "__float__", "__index__", "__complex__")
@@ -242,7 +242,7 @@ def size(m: Machine, value: TensorValue, dim: Value | None = None) -> Value:
 
 @tensor_special("stride")
 def stride(m: Machine, value: TensorValue, dim: Value | None = None) -> Value:
-    strides = TupleValue([m.wrap_number(s) for s in value.fake.stride()])
+    strides = TupleValue([m.wrap.number(s) for s in value.fake.stride()])
     return strides if dim is None or (isinstance(dim, Constant) and dim.value is None) else strides.item(m, dim)
 
 
@@ -263,12 +263,12 @@ def touches_runtime(m: Machine, value: TensorValue, *args: Value, **kwargs: Valu
 def type_(m: Machine, value: TensorValue, *args: Value, **kwargs: Value) -> Value:
     if not args and not kwargs:
         return Constant(value.fake.type() if value.real is None else value.real.type())
-    return m.graph_method(value, "type", list(args), kwargs)
+    return m.record.method(value, "type", list(args), kwargs)
 
 
 @tensor_special("numel", "nelement")
 def count(m: Machine, value: TensorValue) -> Value:
-    return m.wrap_number(value.fake.numel())
+    return m.wrap.number(value.fake.numel())
 
 
 def is_constant(value: Value) -> bool:
@@ -281,7 +281,7 @@ def is_constant(value: Value) -> bool:
 
 @handles(torch.broadcast_shapes)
 def broadcast_shapes(m: Machine, *shapes: Value) -> Value:
-    return m.call(m.wrap_object(statistics.broadcast_shapes), list(shapes), {})
+    return m.wrap.object(statistics.broadcast_shapes).call(m, list(shapes), {})
 
 
 @handles(torch.cov)
@@ -290,8 +290,8 @@ def cov(m: Machine, input: Value, *, correction: Value = Constant(1), **weights:
     """Without weights, the only number that torch looks at is known: how many degrees of freedom there are."""
     known = isinstance(input, TensorValue) and 0 < input.fake.dim() <= 2 and not weights
     if not known or not _is_positive(m, input, correction):
-        return m.graph_call(torch.cov, [input], {"correction": correction, **weights})
-    return m.call(m.wrap_object(statistics.cov), [input, correction], {})
+        return m.record.call(torch.cov, [input], {"correction": correction, **weights})
+    return m.wrap.object(statistics.cov).call(m, [input, correction], {})
 
 
 @handles(torch.corrcoef)
@@ -299,13 +299,13 @@ def cov(m: Machine, input: Value, *, correction: Value = Constant(1), **weights:
 def corrcoef(m: Machine, input: Value) -> Value:
     known = isinstance(input, TensorValue) and 0 < input.fake.dim() <= 2 and not input.fake.dtype.is_complex
     if not known or not _is_positive(m, input, Constant(1)):
-        return m.graph_call(torch.corrcoef, [input], {})
-    return m.call(m.wrap_object(statistics.corrcoef), [input], {})
+        return m.record.call(torch.corrcoef, [input], {})
+    return m.wrap.object(statistics.corrcoef).call(m, [input], {})
 
 
 def _is_positive(m: Machine, input: Value, correction: Value) -> bool:
     assert isinstance(input, TensorValue)
-    return m.compare(">", m.wrap_number(input.fake.shape[-1]), correction).truth(m)
+    return m.operators.compare(">", m.wrap.number(input.fake.shape[-1]), correction).truth(m)
 
 
 @handles(torch.cond)
@@ -314,7 +314,7 @@ def cond(m: Machine, pred: Value, true_fn: Value, false_fn: Value, operands: Val
     if isinstance(pred, TensorValue):
         raise Break("torch.cond", f"{pred.describe()} decides at run time which branch is taken", "use torch.where")
     chosen = true_fn if pred.truth(m) else false_fn
-    return m.call(chosen, operands.items_list(m) if operands is not None else [], {})
+    return chosen.call(m, operands.items_list(m) if operands is not None else [], {})
 
 
 @tensor_special("is_inference")

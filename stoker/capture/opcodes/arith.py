@@ -16,39 +16,39 @@ if TYPE_CHECKING:
 
 def BINARY_OP(m: Machine, f: Frame, i: Instruction) -> None:
     right, left = f.pop(), f.pop()
-    f.push(m.binary(BINARY_OPS[i.value], left, right))
+    f.push(m.operators.binary(BINARY_OPS[i.value], left, right))
 
 
 def COMPARE_OP(m: Machine, f: Frame, i: Instruction) -> None:
     right, left = f.pop(), f.pop()
-    found = m.compare(i.value, left, right)
+    found = m.operators.compare(i.value, left, right)
     f.push(_as_bool(m, found) if i.flag else found)
 
 
 def IS_OP(m: Machine, f: Frame, i: Instruction) -> None:
     right, left = f.pop(), f.pop()
-    f.push(Constant(m.is_same(left, right) != bool(i.value)))
+    f.push(Constant(m.operators.is_(left, right) != bool(i.value)))
 
 
 def CONTAINS_OP(m: Machine, f: Frame, i: Instruction) -> None:
     container, item = f.pop(), f.pop()
-    f.push(Constant(m.contains(container, item).truth(m) != bool(i.value)))
+    f.push(Constant(m.operators.contains(container, item).truth(m) != bool(i.value)))
 
 
 def UNARY_NEGATIVE(m: Machine, f: Frame, i: Instruction) -> None:
-    f.push(m.unary("-", f.pop()))
+    f.push(m.operators.unary("-", f.pop()))
 
 
 def UNARY_POSITIVE(m: Machine, f: Frame, i: Instruction) -> None:
-    f.push(m.unary("+", f.pop()))
+    f.push(m.operators.unary("+", f.pop()))
 
 
 def UNARY_INVERT(m: Machine, f: Frame, i: Instruction) -> None:
-    f.push(m.unary("~", f.pop()))
+    f.push(m.operators.unary("~", f.pop()))
 
 
 def UNARY_NOT(m: Machine, f: Frame, i: Instruction) -> None:
-    f.push(m.not_(f.pop()))
+    f.push(m.operators.not_(f.pop()))
 
 
 def TO_BOOL(m: Machine, f: Frame, i: Instruction) -> None:
@@ -62,7 +62,7 @@ def _as_bool(m: Machine, value: Value) -> Value:
 
 def BINARY_SUBSCR(m: Machine, f: Frame, i: Instruction) -> None:
     key, container = f.pop(), f.pop()
-    f.push(m.item(container, key))
+    f.push(m.operators.item(container, key))
 
 
 def STORE_SUBSCR(m: Machine, f: Frame, i: Instruction) -> None:
@@ -77,9 +77,9 @@ def DELETE_SUBSCR(m: Machine, f: Frame, i: Instruction) -> None:
 
 def BINARY_SLICE(m: Machine, f: Frame, i: Instruction) -> None:
     stop, start, container = f.pop(), f.pop(), f.pop()
-    f.push(m.item(container, m.slice(start, stop, Constant(None))))
+    f.push(m.operators.item(container, m.operators.slice(start, stop, Constant(None))))
 
 
 def STORE_SLICE(m: Machine, f: Frame, i: Instruction) -> None:
     stop, start, container, value = f.pop(), f.pop(), f.pop(), f.pop()
-    container.set_item(m, m.slice(start, stop, Constant(None)), value)
+    container.set_item(m, m.operators.slice(start, stop, Constant(None)), value)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from stoker.bytecode import VERSION, Instruction
 from stoker.capture.frame import Frame
 from stoker.capture.values.function import FunctionValue
+from stoker.capture.values.mapping import pairs_of
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Null, Value
 from stoker.errors import Break
@@ -31,7 +32,7 @@ def CALL(m: Machine, f: Frame, i: Instruction) -> None:
     values = f.pop_many(i.value)
     function, first = _callee(f)
     split = len(values) - len(names)
-    f.push(m.call(function, [*first, *values[:split]], dict(zip(names, values[split:]))))
+    f.push(function.call(m, [*first, *values[:split]], dict(zip(names, values[split:]))))
 
 
 def KW_NAMES(m: Machine, f: Frame, i: Instruction) -> None:
@@ -39,7 +40,7 @@ def KW_NAMES(m: Machine, f: Frame, i: Instruction) -> None:
 
 
 def CALL_KW(m: Machine, f: Frame, i: Instruction) -> None:
-    f.keyword_names = m.constant_of(f.pop(), "a call")
+    f.keyword_names = m.concrete.constant(f.pop(), "a call")
     CALL(m, f, i)
 
 
@@ -52,17 +53,17 @@ def CALL_FUNCTION_EX(m: Machine, f: Frame, i: Instruction) -> None:
         _, function = f.pop(), f.pop()
     kwargs = {}
     if keywords is not None:
-        for key, value in m.pairs_of(keywords):
-            kwargs[m.constant_of(key, "a keyword")] = value
-    f.push(m.call(function, arguments.items_list(m), kwargs))
+        for key, value in pairs_of(m, keywords):
+            kwargs[m.concrete.constant(key, "a keyword")] = value
+    f.push(function.call(m, arguments.items_list(m), kwargs))
 
 
 def MAKE_FUNCTION(m: Machine, f: Frame, i: Instruction) -> None:
-    code = m.constant_of(f.pop(), "a function definition")
+    code = m.concrete.constant(f.pop(), "a function definition")
     flags = i.value or 0
     closure = f.pop().items_list(m) if flags & 8 else []
     annotations = f.pop() if flags & 4 else None
-    keyword_defaults = {k.constant(): v for k, v in m.pairs_of(f.pop())} if flags & 2 else {}
+    keyword_defaults = {k.constant(): v for k, v in pairs_of(m, f.pop())} if flags & 2 else {}
     defaults = f.pop().items_list(m) if flags & 1 else []
     f.push(
         FunctionValue(
@@ -85,26 +86,26 @@ def SET_FUNCTION_ATTRIBUTE(m: Machine, f: Frame, i: Instruction) -> None:
         case 4:
             function.annotations = value
         case 2:
-            function._keyword_defaults = {k.constant(): v for k, v in m.pairs_of(value)}
+            function._keyword_defaults = {k.constant(): v for k, v in pairs_of(m, value)}
         case 1:
             function._defaults = value.items_list(m)
     f.push(function)
 
 
 def LOAD_BUILD_CLASS(m: Machine, f: Frame, i: Instruction) -> None:
-    f.push(m.wrap_object(builtins.__build_class__))
+    f.push(m.wrap.object(builtins.__build_class__))
 
 
 def LOAD_ASSERTION_ERROR(m: Machine, f: Frame, i: Instruction) -> None:
-    f.push(m.wrap_object(AssertionError))
+    f.push(m.wrap.object(AssertionError))
 
 
 def CALL_INTRINSIC_1(m: Machine, f: Frame, i: Instruction) -> None:
     match i.value:
         case 3:  # INTRINSIC_STOPITERATION_ERROR
-            f.push(m.stop_iteration_error(f.pop()))
+            f.push(m.exceptions.of_generator(f.pop()))
         case 5:  # INTRINSIC_UNARY_POSITIVE
-            f.push(m.unary("+", f.pop()))
+            f.push(m.operators.unary("+", f.pop()))
         case 6:  # INTRINSIC_LIST_TO_TUPLE
             f.push(TupleValue(f.pop().items_list(m)))
         case _:

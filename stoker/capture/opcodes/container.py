@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stoker.bytecode import Instruction
 from stoker.capture.frame import Frame
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.mapping import DictValue, SetValue
+from stoker.capture.values.mapping import DictValue, SetValue, pairs_of
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.value import Value
 
@@ -40,38 +40,38 @@ def BUILD_MAP(m: Machine, f: Frame, i: Instruction) -> None:
 
 
 def BUILD_CONST_KEY_MAP(m: Machine, f: Frame, i: Instruction) -> None:
-    keys = m.constant_of(f.pop(), "a dictionary display")
+    keys = m.concrete.constant(f.pop(), "a dictionary display")
     made = DictValue()
     for key, value in zip(keys, f.pop_many(i.value)):
-        made.store(m, m.wrap_constant(key), value)
+        made.store(m, m.wrap.constant(key), value)
     f.push(made)
 
 
 def BUILD_SLICE(m: Machine, f: Frame, i: Instruction) -> None:
     parts = f.pop_many(i.value)
-    f.push(m.slice(parts[0], parts[1], parts[2] if i.value == 3 else Constant(None)))
+    f.push(m.operators.slice(parts[0], parts[1], parts[2] if i.value == 3 else Constant(None)))
 
 
 def BUILD_STRING(m: Machine, f: Frame, i: Instruction) -> None:
-    f.push(m.join_strings(f.pop_many(i.value)))
+    f.push(m.text.join(f.pop_many(i.value)))
 
 
 def FORMAT_VALUE(m: Machine, f: Frame, i: Instruction) -> None:
     specification = f.pop() if i.value & 4 else Constant("")
-    f.push(m.format_value(f.pop(), i.value & 3, specification))
+    f.push(m.text.format(f.pop(), i.value & 3, specification))
 
 
 def CONVERT_VALUE(m: Machine, f: Frame, i: Instruction) -> None:
-    f.push(m.convert_value(f.pop(), i.value))
+    f.push(m.text.convert(f.pop(), i.value))
 
 
 def FORMAT_SIMPLE(m: Machine, f: Frame, i: Instruction) -> None:
-    f.push(m.format_value(f.pop(), 0, Constant("")))
+    f.push(m.text.format(f.pop(), 0, Constant("")))
 
 
 def FORMAT_WITH_SPEC(m: Machine, f: Frame, i: Instruction) -> None:
     specification = f.pop()
-    f.push(m.format_value(f.pop(), 0, specification))
+    f.push(m.text.format(f.pop(), 0, specification))
 
 
 def LIST_TO_TUPLE(m: Machine, f: Frame, i: Instruction) -> None:
@@ -80,7 +80,7 @@ def LIST_TO_TUPLE(m: Machine, f: Frame, i: Instruction) -> None:
 
 def LIST_APPEND(m: Machine, f: Frame, i: Instruction) -> None:
     value = f.pop()
-    m.append_to_list(f.stack[-i.value], value)
+    f.stack[-i.value].stored().method_append(m, value)  # type: ignore[attr-defined]  # a list, by the opcode
 
 
 def SET_ADD(m: Machine, f: Frame, i: Instruction) -> None:
@@ -97,7 +97,7 @@ def LIST_EXTEND(m: Machine, f: Frame, i: Instruction) -> None:
     items = f.pop()
     cls = items.python_type()
     if not any(hasattr(cls, name) for name in ("__iter__", "__getitem__")):
-        m.raise_(TypeError, f"Value after * must be an iterable, not {cls.__name__}")
+        m.exceptions.raise_(TypeError, f"Value after * must be an iterable, not {cls.__name__}")
     f.stack[-i.value].method_extend(m, items)  # type: ignore[attr-defined]
 
 
@@ -109,7 +109,7 @@ def SET_UPDATE(m: Machine, f: Frame, i: Instruction) -> None:
 def DICT_UPDATE(m: Machine, f: Frame, i: Instruction) -> None:
     other = f.pop()
     if not hasattr(other.python_type(), "keys"):
-        m.raise_(TypeError, f"'{other.python_type().__name__}' object is not a mapping")
+        m.exceptions.raise_(TypeError, f"'{other.python_type().__name__}' object is not a mapping")
     f.stack[-i.value].method_update(m, other)  # type: ignore[attr-defined]
 
 
@@ -117,14 +117,14 @@ def DICT_MERGE(m: Machine, f: Frame, i: Instruction) -> None:
     other = f.pop()
     target = f.stack[-i.value]
     assert isinstance(target, DictValue)
-    for key, value in m.pairs_of(other):
+    for key, value in pairs_of(m, other):
         if target.lookup(m, key) is not None:
-            m.raise_(TypeError, f"got multiple values for keyword argument {key.describe()}")
+            m.exceptions.raise_(TypeError, f"got multiple values for keyword argument {key.describe()}")
         target.store(m, key, value)
 
 
 def UNPACK_SEQUENCE(m: Machine, f: Frame, i: Instruction) -> None:
-    items = m.unpack(f.pop(), i.value)
+    items = m.operators.unpack(f.pop(), i.value)
     f.stack.extend(reversed(items))
 
 
@@ -132,7 +132,9 @@ def UNPACK_EX(m: Machine, f: Frame, i: Instruction) -> None:
     before, after = i.value & 0xFF, i.value >> 8
     items = f.pop().items_list(m)
     if len(items) < before + after:
-        m.raise_(ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
+        m.exceptions.raise_(
+            ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(items)})"
+        )
     middle = ListValue(items[before : len(items) - after])
     f.stack.extend(reversed([*items[:before], middle, *(items[len(items) - after :] if after else [])]))
 
@@ -151,7 +153,7 @@ def MATCH_SEQUENCE(m: Machine, f: Frame, i: Instruction) -> None:
 
 
 def MATCH_KEYS(m: Machine, f: Frame, i: Instruction) -> None:
-    subject, keys = m.storage_of(f.stack[-2]), f.stack[-1]
+    subject, keys = f.stack[-2].stored(), f.stack[-1]
     found: list[Value] = []
     for key in keys.items_list(m):
         value = subject.lookup(m, key) if isinstance(subject, DictValue) else subject.unsupported("mapping pattern")
@@ -163,5 +165,5 @@ def MATCH_KEYS(m: Machine, f: Frame, i: Instruction) -> None:
 
 
 def MATCH_CLASS(m: Machine, f: Frame, i: Instruction) -> None:
-    names, cls, subject = m.constant_of(f.pop(), "a pattern"), f.pop(), f.pop()
-    f.push(m.match_class(subject, cls, i.value, names))
+    names, cls, subject = m.concrete.constant(f.pop(), "a pattern"), f.pop(), f.pop()
+    f.push(m.operators.match_class(subject, cls, i.value, names))

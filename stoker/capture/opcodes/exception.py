@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 def RAISE_VARARGS(m: Machine, f: Frame, i: Instruction) -> None:
     if i.value == 0:
-        handled = m.current_exception()
+        handled = m.exceptions.current()
         if handled is None:
-            m.raise_(RuntimeError, "No active exception to reraise")
+            m.exceptions.raise_(RuntimeError, "No active exception to reraise")
         raise Raised(handled)
-    cause = m.as_cause(f.pop()) if i.value == 2 else None
-    value = m.as_exception(f.pop())
+    cause = m.exceptions.as_cause(f.pop()) if i.value == 2 else None
+    value = m.exceptions.as_exception(f.pop())
     if cause is not None and isinstance(value, ExceptionValue):
         value.link(m, "__cause__", cause)
         value.link(m, "__suppress_context__", Constant(True))
@@ -49,9 +49,9 @@ def RERAISE(m: Machine, f: Frame, i: Instruction) -> None:
 def _matches(m: Machine, value: Value, pattern: Value) -> bool:
     if isinstance(pattern, SequenceValue):
         return any(_matches(m, value, part) for part in pattern.items_list(m))
-    cls = m.constant_of(pattern, "an except clause")
+    cls = m.concrete.constant(pattern, "an except clause")
     if not isinstance(cls, type) or not issubclass(cls, BaseException):
-        m.raise_(TypeError, "catching classes that do not inherit from BaseException is not allowed")
+        m.exceptions.raise_(TypeError, "catching classes that do not inherit from BaseException is not allowed")
     return issubclass(value.python_type(), cls)
 
 
@@ -68,17 +68,17 @@ PREP_RERAISE_STAR = CHECK_EG_MATCH
 
 
 def BEFORE_WITH(m: Machine, f: Frame, i: Instruction) -> None:
-    manager = m.as_scope(f.pop())
-    enter, leave = m.context_method(manager, "__enter__"), m.context_method(manager, "__exit__")
+    manager = m.operators.as_scope(f.pop())
+    enter, leave = m.operators.context_method(manager, "__enter__"), m.operators.context_method(manager, "__exit__")
     f.push(leave)
-    f.push(m.call(enter, [], {}))
+    f.push(enter.call(m, [], {}))
 
 
 def WITH_EXCEPT_START(m: Machine, f: Frame, i: Instruction) -> None:
     """Stack: exit, lasti, previous, exception (3.11 to 3.13)."""
     error, leave = f.stack[-1], f.stack[-4]
-    kind = m.wrap_object(error.python_type())
-    f.push(m.call(leave, [kind, error, Constant(None)], {}))
+    kind = m.wrap.object(error.python_type())
+    f.push(leave.call(m, [kind, error, Constant(None)], {}))
 
 
 def CLEANUP_THROW(m: Machine, f: Frame, i: Instruction) -> None:

@@ -27,7 +27,7 @@ def YIELD_VALUE(m: Machine, f: Frame, i: Instruction) -> Value:
 
 def GET_YIELD_FROM_ITER(m: Machine, f: Frame, i: Instruction) -> None:
     if not isinstance(f.stack[-1], GeneratorValue):
-        f.push(m.iterate(f.pop()))
+        f.push(m.operators.iterate(f.pop()))
 
 
 def SEND(m: Machine, f: Frame, i: Instruction) -> None:
@@ -40,14 +40,14 @@ def SEND(m: Machine, f: Frame, i: Instruction) -> None:
         elif isinstance(sent, Constant) and sent.value is None:
             f.push(iterator.next(m))
         else:
-            f.push(m.call(iterator.attribute(m, "send"), [sent], {}))
+            f.push(iterator.attribute(m, "send").call(m, [sent], {}))
     except Exhausted:
-        m.finish_send(f, iterator.result if isinstance(iterator, GeneratorValue) else Constant(None))
+        f.finish_send(iterator.result if isinstance(iterator, GeneratorValue) else Constant(None))
         f.jump(i.value)
     except Raised as raised:
         if not issubclass(raised.value.python_type(), StopIteration):
             raise
-        m.finish_send(f, raised.value.attribute(m, "value"))
+        f.finish_send(raised.value.attribute(m, "value"))
         f.jump(i.value)
 
 

@@ -63,7 +63,7 @@ def JUMP_IF_FALSE_OR_POP(m: Machine, f: Frame, i: Instruction) -> None:
 
 
 def GET_ITER(m: Machine, f: Frame, i: Instruction) -> None:
-    f.push(m.iterate(f.pop()))
+    f.push(m.operators.iterate(f.pop()))
 
 
 def FOR_ITER(m: Machine, f: Frame, i: Instruction) -> None:

@@ -18,15 +18,17 @@ if TYPE_CHECKING:
 
 
 def LOAD_CONST(m: Machine, f: Frame, i: Instruction) -> None:
-    f.push(m.wrap_constant(i.value))
+    f.push(m.wrap.constant(i.value))
 
 
 def LOAD_FAST(m: Machine, f: Frame, i: Instruction) -> None:
     found = f.locals.get(i.value)
     if found is None:
-        m.raise_(UnboundLocalError, f"cannot access local variable '{i.value}' where it is not associated with a value")
+        m.exceptions.raise_(
+            UnboundLocalError, f"cannot access local variable '{i.value}' where it is not associated with a value"
+        )
     if type(found) is Lazy:
-        found = f.locals[i.value] = m.force(found)
+        found = f.locals[i.value] = m.wrap.force(found)
     f.push(found)
 
 
@@ -52,7 +54,9 @@ STORE_FAST_MAYBE_NULL = STORE_FAST
 
 def DELETE_FAST(m: Machine, f: Frame, i: Instruction) -> None:
     if f.locals.pop(i.value, None) is None:
-        m.raise_(UnboundLocalError, f"cannot access local variable '{i.value}' where it is not associated with a value")
+        m.exceptions.raise_(
+            UnboundLocalError, f"cannot access local variable '{i.value}' where it is not associated with a value"
+        )
 
 
 def MAKE_CELL(m: Machine, f: Frame, i: Instruction) -> None:
@@ -72,7 +76,7 @@ def LOAD_DEREF(m: Machine, f: Frame, i: Instruction) -> None:
         free = i.value in f.code.co_freevars
         words = "free variable" if free else "local variable"
         message = f"cannot access {words} '{i.value}' where it is not associated with a value"
-        m.raise_(NameError if free else UnboundLocalError, message + (" in enclosing scope" if free else ""))
+        m.exceptions.raise_(NameError if free else UnboundLocalError, message + (" in enclosing scope" if free else ""))
     f.push(found)
 
 
@@ -87,15 +91,15 @@ def DELETE_DEREF(m: Machine, f: Frame, i: Instruction) -> None:
 def global_value(m: Machine, f: Frame, name: str) -> Value:
     found = f.globals.lookup(m, Constant(name))
     if found is None:
-        found = m.globals_of(vars(builtins)).lookup(m, Constant(name))
+        found = m.wrap.globals(vars(builtins)).lookup(m, Constant(name))
     if found is None:
-        m.raise_(NameError, f"name '{name}' is not defined")
+        m.exceptions.raise_(NameError, f"name '{name}' is not defined")
     return found
 
 
 def LOAD_GLOBAL(m: Machine, f: Frame, i: Instruction) -> None:
     found = global_value(m, f, i.value)
-    m.push_callable(f, found, i.flag)
+    f.push_callable(found, i.flag)
 
 
 def STORE_GLOBAL(m: Machine, f: Frame, i: Instruction) -> None:
@@ -104,17 +108,17 @@ def STORE_GLOBAL(m: Machine, f: Frame, i: Instruction) -> None:
 
 def DELETE_GLOBAL(m: Machine, f: Frame, i: Instruction) -> None:
     if f.globals.lookup(m, Constant(i.value)) is None:
-        m.raise_(NameError, f"name '{i.value}' is not defined")
+        m.exceptions.raise_(NameError, f"name '{i.value}' is not defined")
     f.globals.remove(m, Constant(i.value))
 
 
 def LOAD_ATTR(m: Machine, f: Frame, i: Instruction) -> None:
     found = f.pop().attribute(m, i.value)
-    m.push_callable(f, found, i.flag)
+    f.push_callable(found, i.flag)
 
 
 def LOAD_METHOD(m: Machine, f: Frame, i: Instruction) -> None:
-    m.push_callable(f, f.pop().attribute(m, i.value), 1)
+    f.push_callable(f.pop().attribute(m, i.value), 1)
 
 
 def STORE_ATTR(m: Machine, f: Frame, i: Instruction) -> None:
@@ -128,12 +132,12 @@ def DELETE_ATTR(m: Machine, f: Frame, i: Instruction) -> None:
 
 def LOAD_SUPER_ATTR(m: Machine, f: Frame, i: Instruction) -> None:
     receiver, cls, _ = f.pop(), f.pop(), f.pop()
-    found = m.super_of(cls, receiver).attribute(m, i.value)
-    m.push_callable(f, found, i.flag & 1)
+    found = m.operators.super_of(cls, receiver).attribute(m, i.value)
+    f.push_callable(found, i.flag & 1)
 
 
 def IMPORT_NAME(m: Machine, f: Frame, i: Instruction) -> None:
-    names, level = m.constant_of(f.pop(), "an import"), m.constant_of(f.pop(), "an import")
+    names, level = m.concrete.constant(f.pop(), "an import"), m.concrete.constant(f.pop(), "an import")
     package = f.globals.lookup(m, Constant("__package__"))
     anchor = package.constant() if isinstance(package, Constant) and package.value else ""
     parts = anchor.split(".")
@@ -141,13 +145,13 @@ def IMPORT_NAME(m: Machine, f: Frame, i: Instruction) -> None:
     if full not in sys.modules:
         raise Break(f"import {full}", "the module is not imported yet", "import it at the top of the file")
     shown = full if names or level else full.split(".")[0]
-    f.push(m.wrap_object(sys.modules[shown]))
+    f.push(m.wrap.object(sys.modules[shown]))
 
 
 def IMPORT_FROM(m: Machine, f: Frame, i: Instruction) -> None:
     module = f.stack[-1]
     full = f"{module.constant().__name__}.{i.value}"
     if not hasattr(module.constant(), i.value) and full in sys.modules:
-        f.push(m.wrap_object(sys.modules[full]))
+        f.push(m.wrap.object(sys.modules[full]))
         return
     f.push(module.attribute(m, i.value))

@@ -7,14 +7,16 @@ that is known is a Constant; one that the graph computes is an array value with 
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
 
-from stoker.capture.values.constant import Constant
+from stoker.capture.values.constant import Constant, is_numpy_scalar
 from stoker.capture.values.function import BuiltinMethod
 from stoker.capture.values.sequence import TupleValue
+from stoker.capture.values.slices import SliceValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break
@@ -63,19 +65,21 @@ class ArrayValue(Value):
         fake = self.tensor.fake
         match name:
             case "shape":
-                return TupleValue([m.wrap_number(size) for size in fake.shape])
+                return TupleValue([m.wrap.number(size) for size in fake.shape])
             case "dtype":
                 return Constant(self.dtype)
             case "ndim":
                 return Constant(fake.dim())
             case "size":
-                return m.wrap_number(fake.numel())
+                return m.wrap.number(fake.numel())
             case "itemsize":
                 return Constant(self.dtype.itemsize)
             case "T":
-                return self.view(m.graph_method(self.tensor, "permute", [Constant(tuple(range(fake.dim()))[::-1])], {}))
+                return self.view(
+                    m.record.method(self.tensor, "permute", [Constant(tuple(range(fake.dim()))[::-1])], {})
+                )
         if not hasattr(self.python_type(), name):
-            m.raise_(AttributeError, f"'{self.python_type().__qualname__}' object has no attribute '{name}'")
+            m.exceptions.raise_(AttributeError, f"'{self.python_type().__qualname__}' object has no attribute '{name}'")
         if hasattr(type(self), f"method_{name}"):
             return BuiltinMethod(self, name)
         self.unsupported(f"array attribute {name!r}")
@@ -92,47 +96,69 @@ class ArrayValue(Value):
     def length(self, m: Machine) -> Value:
         if self.tensor.fake.dim() == 0:
             self.unsupported("len()")
-        return m.wrap_number(self.tensor.fake.shape[0])
+        return m.wrap.number(self.tensor.fake.shape[0])
 
     def item(self, m: Machine, key: Value) -> Value:
-        return m.array_item(self, key)
+        parts = key.elements(m) if isinstance(key, TupleValue) else [key]
+        if self.scalar or not all(_is_basic(part) for part in parts):
+            self.unsupported("an index of this kind")
+        found = m.record.call(operator.getitem, [self.tensor, key], {})
+        assert isinstance(found, TensorValue)
+        if found.fake.dim() == 0 and not any(_is_ellipsis(part) for part in parts):
+            copied = m.record.method(found, "clone", [], {})
+            assert isinstance(copied, TensorValue)
+            return ArrayValue(copied, scalar=True)
+        return self.view(found)
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:
-        m.array_write(self, key, value)
+        """`array[key] = value`, for arrays whose memory the captured code made."""
+        if self.outside or self.scalar:
+            self.unsupported("a write into an array from outside", "write into a copy")
+        parts = key.elements(m) if isinstance(key, TupleValue) else [key]
+        if not all(_is_basic(part) for part in parts) or not is_operand(value):
+            self.unsupported("an assignment of this kind")
+        kind = kind_of(value)
+        wanted = self.dtype
+        if isinstance(kind, numpy.dtype) and kind != wanted:
+            self.unsupported(f"an assignment of {kind} to {wanted}")
+        if isinstance(kind, type) and (kind is complex or (kind is float and wanted.kind != "f")):
+            self.unsupported(f"an assignment of {kind.__name__} to {wanted}")
+        given = value.tensor if isinstance(value, ArrayValue) else m.arrays.operand(value, wanted)
+        m.record.call(operator.setitem, [self.tensor, key, given], {}, keep=True)
 
     def iterator(self, m: Machine) -> Value:
         count = self.length(m).constant()
         return TupleValue([self.item(m, Constant(index)) for index in range(count)]).iterator(m)
 
     def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
-        return m.array_binary(operator, *((other, self) if reflected else (self, other)))
+        return m.arrays.binary(operator, *((other, self) if reflected else (self, other)))
 
     def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
-        return m.array_binary(operator, self, other)
+        return m.arrays.binary(operator, self, other)
 
     def unary(self, m: Machine, operator: str) -> Value:
-        return m.array_unary(operator, self)
+        return m.arrays.unary(operator, self)
 
     def method_reshape(self, m: Machine, *shape: Value) -> Value:
-        return self.view(m.graph_method(self.dense(), "reshape", list(shape), {}))
+        return self.view(m.record.method(self.dense(), "reshape", list(shape), {}))
 
     def method_transpose(self, m: Machine, *axes: Value) -> Value:
-        return self.view(m.graph_method(self.tensor, "permute", list(axes), {})) if axes else self.attribute(m, "T")
+        return self.view(m.record.method(self.tensor, "permute", list(axes), {})) if axes else self.attribute(m, "T")
 
     def method_ravel(self, m: Machine) -> Value:
-        return self.view(m.graph_method(self.dense(), "reshape", [Constant(-1)], {}))
+        return self.view(m.record.method(self.dense(), "reshape", [Constant(-1)], {}))
 
     def method_flatten(self, m: Machine) -> Value:
-        return ArrayValue(_cloned(m, m.graph_method(self.dense(), "reshape", [Constant(-1)], {})))
+        return ArrayValue(_cloned(m, m.record.method(self.dense(), "reshape", [Constant(-1)], {})))
 
     def method_copy(self, m: Machine) -> Value:
         return ArrayValue(_cloned(m, self.dense()))
 
     def method_astype(self, m: Machine, dtype: Value) -> Value:
-        wanted = m.run_real(numpy.dtype, m.constant_of(dtype, "a dtype"))
+        wanted = m.concrete.run(numpy.dtype, m.concrete.constant(dtype, "a dtype"))
         if wanted not in DTYPES or (self.dtype.kind == "f" and wanted.kind != "f") or self.scalar:
             self.unsupported(f"astype({wanted})")
-        made = m.graph_method(self.dense(), "to", [Constant(DTYPES[wanted])], {"copy": Constant(True)})
+        made = m.record.method(self.dense(), "to", [Constant(DTYPES[wanted])], {"copy": Constant(True)})
         assert isinstance(made, TensorValue)
         return ArrayValue(made)
 
@@ -147,6 +173,37 @@ class ArrayValue(Value):
 
 
 def _cloned(m: Machine, tensor: Value) -> TensorValue:
-    made = m.graph_method(tensor, "clone", [], {})
+    made = m.record.method(tensor, "clone", [], {})
     assert isinstance(made, TensorValue)
     return made
+
+
+def is_operand(value: Value) -> bool:
+    if isinstance(value, Constant):
+        return is_numpy_scalar(value.value) or type(value.value) in (int, float, bool)
+    return isinstance(value, ArrayValue)
+
+
+def kind_of(value: Value) -> Any:
+    """What numpy's promotion looks at: a dtype, or the class of a Python number."""
+    if isinstance(value, ArrayValue):
+        return value.dtype
+    constant = value.constant()
+    if is_numpy_scalar(constant):
+        return constant.dtype
+    return numpy.dtype(bool) if type(constant) is bool else type(constant)
+
+
+def _is_basic(part: Value) -> bool:
+    if isinstance(part, SliceValue):
+        return False
+    if not isinstance(part, Constant):
+        return False
+    value = part.value
+    if isinstance(value, slice):
+        return value.step is None or (isinstance(value.step, int) and value.step > 0)
+    return value is Ellipsis or type(value) is int
+
+
+def _is_ellipsis(part: Value) -> bool:
+    return isinstance(part, Constant) and part.value is Ellipsis

@@ -6,6 +6,7 @@ import enum
 import types
 from typing import TYPE_CHECKING, Any
 
+from stoker.capture.static import MISSING
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import ObjectValue
 from stoker.capture.values.sequence import TupleValue
@@ -35,61 +36,61 @@ class ClassValue(ObjectValue):
         return self.real
 
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
-        return m.call_class(self.real, args, kwargs)
+        return m.calls.class_(self.real, args, kwargs)
 
     def attribute(self, m: Machine, name: str) -> Value:
         cls = self.real
         match name:
             case "__mro__":
-                return TupleValue([m.wrap_object(base) for base in cls.__mro__])
+                return TupleValue([m.wrap.object(base) for base in cls.__mro__])
             case "__bases__":
-                return TupleValue([m.wrap_object(base) for base in cls.__bases__])
+                return TupleValue([m.wrap.object(base) for base in cls.__bases__])
             case "__class__":
-                return m.wrap_object(type(cls))
+                return m.wrap.object(type(cls))
             case "__name__" | "__qualname__" | "__module__" | "__doc__" | "__abstractmethods__":
-                return m.wrap_constant(m.run_real(getattr, cls, name))
+                return m.wrap.constant(m.concrete.run(getattr, cls, name))
             case "__dict__":
-                return m.wrap_object(dict(vars(cls)))
-        meta = m.class_lookup(type(cls), name)
+                return m.wrap.object(dict(vars(cls)))
+        meta = m.attributes.class_lookup(type(cls), name)
         if isinstance(meta, property):
-            return m.bind(meta, self, type(cls))
-        found = m.class_lookup(cls, name)
-        if found is not m.MISSING:
-            return m.bind_to_class(found, self)
-        if meta is not m.MISSING:
-            return m.bind(meta, self, type(cls))
-        fallback = m.class_lookup(type(cls), "__getattr__")
-        if fallback is not m.MISSING:
-            return m.call(m.bind(fallback, self, type(cls)), [Constant(name)], {})
-        m.raise_(AttributeError, f"type object '{cls.__name__}' has no attribute '{name}'")
+            return m.attributes.bind(meta, self, type(cls))
+        found = m.attributes.class_lookup(cls, name)
+        if found is not MISSING:
+            return m.attributes.bind_to_class(found, self)
+        if meta is not MISSING:
+            return m.attributes.bind(meta, self, type(cls))
+        fallback = m.attributes.class_lookup(type(cls), "__getattr__")
+        if fallback is not MISSING:
+            return m.attributes.bind(fallback, self, type(cls)).call(m, [Constant(name)], {})
+        m.exceptions.raise_(AttributeError, f"type object '{cls.__name__}' has no attribute '{name}'")
         return None
 
     def set_attribute(self, m: Machine, name: str, value: Value) -> None:
         self.unsupported(f"assignment to class attribute {name!r}", "keep the state in an instance or a dict")
 
     def item(self, m: Machine, key: Value) -> Value:
-        meta = m.class_lookup(type(self.real), "__getitem__")
+        meta = m.attributes.class_lookup(type(self.real), "__getitem__")
         if issubclass(self.real, enum.Enum):
-            return m.wrap_object(m.run_real(lambda: self.real[m.constant_of(key, "an enum's name")]))
-        if meta is not m.MISSING:
-            return m.call(m.bind(meta, self, type(self.real)), [key], {})
-        return m.wrap_constant(m.run_real(lambda: self.real[m.constant_of(key, "subscripting a class")]))
+            return m.wrap.object(m.concrete.run(lambda: self.real[m.concrete.constant(key, "an enum's name")]))
+        if meta is not MISSING:
+            return m.attributes.bind(meta, self, type(self.real)).call(m, [key], {})
+        return m.wrap.constant(m.concrete.run(lambda: self.real[m.concrete.constant(key, "subscripting a class")]))
 
     def iterator(self, m: Machine) -> Value:
-        members = m.run_real(lambda: list(self.real))
-        return TupleValue([m.wrap_object(member) for member in members]).iterator(m)
+        members = m.concrete.run(lambda: list(self.real))
+        return TupleValue([m.wrap.object(member) for member in members]).iterator(m)
 
     def length(self, m: Machine) -> Value:
-        return Constant(m.run_real(len, self.real))
+        return Constant(m.concrete.run(len, self.real))
 
     def contains(self, m: Machine, item: Value) -> Value:
-        return Constant(m.run_real(lambda: m.constant_of(item, "the `in` operator") in self.real))
+        return Constant(m.concrete.run(lambda: m.concrete.constant(item, "the `in` operator") in self.real))
 
     def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
         if operator == "|":
-            parts = [self.real, m.constant_of(other, "a union of types")]
+            parts = [self.real, m.concrete.constant(other, "a union of types")]
             made = parts[1] | parts[0] if reflected else parts[0] | parts[1]
-            return m.wrap_object(made)
+            return m.wrap.object(made)
         return None
 
     def emit(self, e: Emitter) -> None:
@@ -107,18 +108,18 @@ class SuperValue(Value):
 
     def attribute(self, m: Machine, name: str) -> Value:
         if name == "__class__":
-            return m.wrap_object(super)
+            return m.wrap.object(super)
         order = self.start.__mro__
         for cls in order[order.index(self.after) + 1 :]:
             if name in vars(cls):
                 raw = vars(cls)[name]
-                m.guard_class_attribute(cls, name)
+                m.attributes.class_lookup(cls, name)
                 if self.bound_to_class and not isinstance(raw, (types.FunctionType, classmethod)):
-                    return m.bind_to_class(raw, self.receiver)
+                    return m.attributes.bind_to_class(raw, self.receiver)
                 if self.bound_to_class and isinstance(raw, types.FunctionType):
-                    return m.wrap_object(raw)
-                return m.bind(raw, self.receiver, self.start)
-        m.raise_(AttributeError, f"'super' object has no attribute '{name}'")
+                    return m.wrap.object(raw)
+                return m.attributes.bind(raw, self.receiver, self.start)
+        m.exceptions.raise_(AttributeError, f"'super' object has no attribute '{name}'")
         return None
 
     def emit(self, e: Emitter) -> None:

@@ -15,6 +15,7 @@ import numpy
 import torch
 
 from stoker import torch_private
+from stoker.capture.python_operators import COMPARE, UNARY
 from stoker.capture.values.value import Arguments, Exhausted, Keywords, NotConstant, Value
 from stoker.guard.source import Source
 
@@ -83,32 +84,32 @@ class Constant(Value):
     def attribute(self, m: Machine, name: str) -> Value:
         if isinstance(self.value, enum.Enum):
             return self.member_attribute(m, name)
-        found = m.run_real(getattr, self.value, name)
+        found = m.concrete.run(getattr, self.value, name)
         if isinstance(found, (types.BuiltinMethodType, types.MethodWrapperType)):
-            return m.bound_builtin(self, name)
-        return m.wrap_constant(found)
+            return m.attributes.bound_builtin(self, name)
+        return m.wrap.constant(found)
 
     def member_attribute(self, m: Machine, name: str) -> Value:
         """An attribute of an enum member: what the member holds is fixed, the rest is its class's."""
         if name in ("name", "value") and type(getattr(type(self.value), name, None)) is not property:
             name = f"_{name}_"
         if name in vars(self.value):
-            return m.wrap_object(vars(self.value)[name])
-        raw = m.class_lookup(type(self.value), name)
+            return m.wrap.object(vars(self.value)[name])
+        raw = m.attributes.class_lookup(type(self.value), name)
         if isinstance(raw, (types.MethodDescriptorType, types.WrapperDescriptorType)):
-            return m.bound_builtin(self, name)
-        return m.instance_attribute(self, type(self.value), name)
+            return m.attributes.bound_builtin(self, name)
+        return m.attributes.instance(self, type(self.value), name)
 
     def truth(self, m: Machine) -> bool:
-        return m.run_real(bool, self.value)
+        return m.concrete.run(bool, self.value)
 
     def length(self, m: Machine) -> Value:
-        return Constant(m.run_real(len, self.value))
+        return Constant(m.concrete.run(len, self.value))
 
     def item(self, m: Machine, key: Value) -> Value:
         if isinstance(self.value, (str, bytes, range)):
-            return m.wrap_constant(m.run_real(lambda: self.value[m.index_of(key)]))
-        return m.wrap_constant(m.run_real(lambda: self.value[m.constant_of(key, "indexing")]))
+            return m.wrap.constant(m.concrete.run(lambda: self.value[m.concrete.index(key)]))
+        return m.wrap.constant(m.concrete.run(lambda: self.value[m.concrete.constant(key, "indexing")]))
 
     def contains(self, m: Machine, item: Value) -> Value:
         try:
@@ -117,14 +118,14 @@ class Constant(Value):
             if isinstance(self.value, str):
                 item.unsupported("the `in` operator on a string")
             return Constant(False)
-        return Constant(m.run_real(lambda: needle in self.value))
+        return Constant(m.concrete.run(lambda: needle in self.value))
 
     def iterator(self, m: Machine) -> Value:
-        elements = m.run_real(iter, self.value)
+        elements = m.concrete.run(iter, self.value)
         return ConstantIterator(elements, type(elements))
 
     def unary(self, m: Machine, operator: str) -> Value:
-        return Constant(m.run_real(m.UNARY[operator], self.value))
+        return Constant(m.concrete.run(UNARY[operator], self.value))
 
     def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
         return None
@@ -132,16 +133,16 @@ class Constant(Value):
     def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
         if not isinstance(self.value, numpy.dtype):
             return None
-        return m.wrap_constant(m.run_real(m.COMPARE[operator], self.value, m.constant_of(other, "a dtype")))
+        return m.wrap.constant(m.concrete.run(COMPARE[operator], self.value, m.concrete.constant(other, "a dtype")))
 
     def hash_key(self, m: Machine) -> Any:
-        m.run_real(hash, self.value)
+        m.concrete.run(hash, self.value)
         return self.value
 
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
         if isinstance(self.value, types.GenericAlias):
-            return m.call(m.wrap_object(self.value.__origin__), args, kwargs)
-        m.raise_(TypeError, f"'{type(self.value).__name__}' object is not callable")
+            return m.wrap.object(self.value.__origin__).call(m, args, kwargs)
+        m.exceptions.raise_(TypeError, f"'{type(self.value).__name__}' object is not callable")
         return None
 
     def emit(self, e: Emitter) -> None:
@@ -163,7 +164,7 @@ class ConstantIterator(Value):
 
     def next(self, m: Machine) -> Value:
         try:
-            return m.wrap_constant(next(self.elements))
+            return m.wrap.constant(next(self.elements))
         except StopIteration:
             raise Exhausted from None
 

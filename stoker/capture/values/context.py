@@ -61,13 +61,13 @@ class ScopeValue(Value):
 
     def method___enter__(self, m: Machine) -> Value:
         self.scope = ENTER[self.kind](self.argument)
-        m.open_scopes.append(self)
+        m.modes.open_scopes.append(self)
         self.node = self._node(m, ENTER[self.kind], (self.argument,))
         return self
 
     def method___exit__(self, m: Machine, *error: Value) -> Value:
         leave_scope(self.scope)
-        m.open_scopes.remove(self)
+        m.modes.open_scopes.remove(self)
         self.leave_graph(m)
         return Constant(None)
 
@@ -75,11 +75,11 @@ class ScopeValue(Value):
         self._node(m, leave_scope, (self.node,))
 
     def _node(self, m: Machine, target: Callable[..., Any], args: tuple[Any, ...]) -> Node:
-        node = m.graph.create_node("call_function", target, args, {})
+        node = m.record.graph.create_node("call_function", target, args, {})
         node.meta["location"] = m.location()
-        m.mode_changes += 1
+        m.modes.changes += 1
         return node
 
     def emit(self, e: Emitter) -> None:
-        make = ENTER[self.kind] if self in e.m.open_scopes else self.kind
+        make = ENTER[self.kind] if self in e.m.modes.open_scopes else self.kind
         e.call_function(make, [Constant(self.argument)])

@@ -32,14 +32,14 @@ class DequeValue(ListValue):
             del self._elements[slice(0, extra) if left else slice(self.maxlen, None)]
 
     def attribute(self, m: Machine, name: str) -> Value:
-        return Constant(self.maxlen) if name == "maxlen" else m.builtin_attribute(self, name)
+        return Constant(self.maxlen) if name == "maxlen" else m.attributes.builtin(self, name)
 
     def item(self, m: Machine, key: Value) -> Value:
-        index = m.index_of(key)
+        index = m.concrete.index(key)
         if not isinstance(index, int):
-            m.raise_(TypeError, f"sequence index must be integer, not '{key.python_type().__name__}'")
+            m.exceptions.raise_(TypeError, f"sequence index must be integer, not '{key.python_type().__name__}'")
         if not -len(self._elements) <= index < len(self._elements):
-            m.raise_(IndexError, "deque index out of range")
+            m.exceptions.raise_(IndexError, "deque index out of range")
         return self.element(m, index)
 
     def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
@@ -52,7 +52,7 @@ class DequeValue(ListValue):
         if operator == "+" and isinstance(other, DequeValue) and not reflected:
             return DequeValue([*self.elements(m), *other.elements(m)], self.maxlen)
         if operator == "*" and isinstance(other, Constant):
-            return DequeValue(self.elements(m) * m.integer(other), self.maxlen)
+            return DequeValue(self.elements(m) * m.concrete.integer(other), self.maxlen)
         return None
 
     def method_append(self, m: Machine, item: Value) -> Value:
@@ -61,7 +61,7 @@ class DequeValue(ListValue):
         return Constant(None)
 
     def method_appendleft(self, m: Machine, item: Value) -> Value:
-        m.will_mutate(self)
+        m.effects.will_mutate(self)
         self._elements.insert(0, item)
         self.trim(left=False)
         return Constant(None)
@@ -84,16 +84,16 @@ class DequeValue(ListValue):
 
     def _pop(self, m: Machine, index: int) -> Value:
         if not self._elements:
-            m.raise_(IndexError, "pop from an empty deque")
-        m.will_mutate(self)
+            m.exceptions.raise_(IndexError, "pop from an empty deque")
+        m.effects.will_mutate(self)
         element = self.element(m, index)
         del self._elements[index]
         return element
 
     def method_rotate(self, m: Machine, n: Value = Constant(1)) -> Value:  # noqa: B008
-        m.will_mutate(self)
+        m.effects.will_mutate(self)
         turned = deque(self._elements)
-        turned.rotate(m.integer(n))
+        turned.rotate(m.concrete.integer(n))
         self._elements[:] = turned
         return Constant(None)
 
@@ -103,10 +103,10 @@ class DequeValue(ListValue):
     method___copy__ = method_copy
 
     def method_sort(self, m: Machine, *args: Value, **kwargs: Value) -> Value:  # type: ignore[override]
-        m.raise_(AttributeError, "'collections.deque' object has no attribute 'sort'")
+        m.exceptions.raise_(AttributeError, "'collections.deque' object has no attribute 'sort'")
 
     def hash_key(self, m: Machine) -> Any:
-        m.raise_(TypeError, "unhashable type: 'collections.deque'")
+        m.exceptions.raise_(TypeError, "unhashable type: 'collections.deque'")
 
     def emit(self, e: Emitter) -> None:
         e.call_function(deque, [TupleValue([]), Constant(self.maxlen)])

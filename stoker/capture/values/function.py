@@ -10,10 +10,11 @@ from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.instance import ObjectValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import TupleValue
-from stoker.capture.values.value import Arguments, Keywords, Lazy, Value
+from stoker.capture.values.value import Arguments, IdentityKey, Keywords, Lazy, Value
 from stoker.errors import Break
 from stoker.guard.guard import Holds
 from stoker.guard.source import (
+    CellContents,
     FunctionCell,
     FunctionDefaults,
     FunctionKeywordDefaults,
@@ -22,6 +23,7 @@ from stoker.guard.source import (
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
+    from stoker.capture.frame import Frame
     from stoker.capture.machine import Machine
 
 
@@ -47,14 +49,14 @@ class CellValue(Value):
 
     def get(self, m: Machine) -> Value | None:
         if type(self.contents) is Lazy:
-            self.contents = m.force(self.contents)
+            self.contents = m.wrap.force(self.contents)
         if self.contents is EMPTY:
             raise Break("an empty closure cell", "the variable has no value yet")
         return self.contents
 
     def set(self, m: Machine, value: Value | None) -> None:
         if self.source is not None or self.root_name is not None:
-            m.will_mutate(self)
+            m.effects.will_mutate(self)
         self.contents = value
 
     def attribute(self, m: Machine, name: str) -> Value:
@@ -62,7 +64,7 @@ class CellValue(Value):
             self.unsupported(f"attribute {name!r}")
         found = self.get(m)
         if found is None:
-            m.raise_(ValueError, "Cell is empty")
+            m.exceptions.raise_(ValueError, "Cell is empty")
         return found
 
     def emit(self, e: Emitter) -> None:
@@ -91,6 +93,27 @@ def cell_contents(cell: types.CellType, name: str, free: bool) -> Any:
         words = "free" if free else "local"
         message = f"cannot access {words} variable '{name}' where it is not associated with a value{where}"
     raise kind(message)
+
+
+def cell_of(frame: Frame, name: str) -> Value:
+    """The cell of a variable of a frame; a fresh one where the frame has not made it."""
+    return frame.cells.get(name) or CellValue(None)
+
+
+def wrap_cell(m: Machine, real: types.CellType, source: Source, root_name: str | None = None) -> CellValue:
+    known = m.wrap.known.get(id(real))
+    if known is not None:
+        if isinstance(source, FunctionCell) and isinstance(known[0].source, FunctionCell):
+            m.wrap.reached_again(known[0], real, source)
+        return known[0]  # type: ignore[return-value]
+    place = CellContents(source) if root_name is None else source
+    try:
+        contents: Value | None = Lazy(real.cell_contents, place)
+    except ValueError:
+        contents = EMPTY
+    value = CellValue(contents, source if root_name is None else None, root_name)
+    m.wrap.known[id(real)] = (value, real)
+    return value
 
 
 class FunctionValue(ObjectValue):
@@ -122,7 +145,7 @@ class FunctionValue(ObjectValue):
     def defaults(self, m: Machine) -> list[Value]:
         if self.real is not None and self.real.__defaults__ is not None and not self._defaults:
             assert self.source is not None
-            wrapped = m.wrap(self.real.__defaults__, FunctionDefaults(self.source))
+            wrapped = m.wrap.at(self.real.__defaults__, FunctionDefaults(self.source))
             self._defaults = wrapped.items_list(m) if isinstance(wrapped, Constant) else wrapped.raw_elements()  # type: ignore[attr-defined]
         return self._defaults
 
@@ -131,7 +154,7 @@ class FunctionValue(ObjectValue):
             if not self.real.__kwdefaults__:
                 return None
             assert self.source is not None
-            table = m.wrap(self.real.__kwdefaults__, FunctionKeywordDefaults(self.source))
+            table = m.wrap.at(self.real.__kwdefaults__, FunctionKeywordDefaults(self.source))
             return table.lookup(m, Constant(name))  # type: ignore[attr-defined]
         return self._keyword_defaults.get(name)
 
@@ -140,7 +163,7 @@ class FunctionValue(ObjectValue):
             assert self.source is not None
             for index, cell in enumerate(self.real.__closure__):
                 place = FunctionCell(self.source, index)
-                self._closure.append(m.wrap_cell(cell, place))
+                self._closure.append(wrap_cell(m, cell, place))
         return self._closure
 
     def own_attribute(self, m: Machine, name: str) -> Value | None:
@@ -177,7 +200,7 @@ class FunctionValue(ObjectValue):
             case "__globals__":
                 return self.globals
             case "__annotations__" if self.real is not None:
-                return m.wrap_object(self.real.__annotations__)
+                return m.wrap.object(self.real.__annotations__)
             case "__kwdefaults__" if self.real is not None and self.real.__kwdefaults__ is None:
                 return Constant(None)
         return super().own_attribute(m, name)
@@ -191,10 +214,36 @@ class FunctionValue(ObjectValue):
         return self.annotations
 
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
-        return m.call_function_value(self, args, kwargs)
+        return m.calls.function(self, args, kwargs)
 
     def emit(self, e: Emitter) -> None:
-        e.new_function(self)
+        """A function that the captured code defined, with its cells."""
+        closure = TupleValue(list(self._closure)) if self.code.co_freevars else Constant(None)
+        e.call_function(
+            types.FunctionType,
+            [
+                Constant(self.code),
+                Constant(self.globals.real),
+                Constant(self.name),
+                TupleValue(list(self._defaults)) if self._defaults else Constant(None),
+                closure,
+            ],
+        )
+        e.name_top(self)
+        if self._keyword_defaults:
+            table = DictValue({k: (Constant(k), v) for k, v in self._keyword_defaults.items()})
+            e.store_attribute(self, "__kwdefaults__", table)
+        if self.annotations is not None:
+            table = self.annotations_dict(e.m)
+            if table._entries:
+                e.store_attribute(self, "__annotations__", table)
+        attributes = self._attributes
+        if attributes is not None:
+            for key, attribute in attributes._entries.values():
+                e.store_attribute(self, key.constant(), attribute)
+        for descriptor, field in self.slots.items():
+            if field is not None:
+                e.store_attribute(self, descriptor.__name__, field)
 
 
 def _docstring(code: types.CodeType) -> str | None:
@@ -216,7 +265,7 @@ class MethodValue(Value):
         return f"method of {self.receiver.describe()}: {self.function.describe()}"
 
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
-        return m.call(self.function, [self.receiver, *args], kwargs)
+        return self.function.call(m, [self.receiver, *args], kwargs)
 
     def truth(self, m: Machine) -> bool:
         return True
@@ -235,7 +284,7 @@ class MethodValue(Value):
         return Constant(same == (operator == "=="))
 
     def hash_key(self, m: Machine) -> Any:
-        return (m.identity_key(self.receiver), m.identity_key(self.function))
+        return (IdentityKey(self.receiver), IdentityKey(self.function))
 
     def emit(self, e: Emitter) -> None:
         e.call_function(types.MethodType, [self.function, self.receiver])
@@ -273,11 +322,11 @@ class BuiltinMethod(Value):
     def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
         if operator not in ("==", "!=") or not isinstance(other, BuiltinMethod):
             return None
-        same = m.identical(self.receiver, other.receiver) and self.name == other.name
+        same = m.operators.identical(self.receiver, other.receiver) and self.name == other.name
         return Constant(same == (operator == "=="))
 
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
-        return m.call_builtin_method(self.receiver, self.name, args, kwargs, self.descriptor)
+        return m.calls.builtin_method(self.receiver, self.name, args, kwargs, self.descriptor)
 
     def emit(self, e: Emitter) -> None:
         if self.descriptor is not None:
@@ -310,7 +359,7 @@ class PartialValue(ObjectValue):
         return self.own_attribute(m, name) or super().attribute(m, name)
 
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
-        return m.call(self.function, [*self.args, *args], {**self.kwargs, **kwargs})
+        return self.function.call(m, [*self.args, *args], {**self.kwargs, **kwargs})
 
     def emit(self, e: Emitter) -> None:
         e.call_function(functools.partial, [self.function, *self.args], self.kwargs)
@@ -336,9 +385,9 @@ class CachedFunction(ObjectValue):
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
         what = f"a call of `{self.function.describe()}` under functools.lru_cache"
         library = m.policy.is_library(self.real.__wrapped__.__code__.co_filename)
-        if (m.mutated or m.deferred) and not library:
+        if (m.effects.mutated or m.effects.deferred) and not library:
             if not self.real.cache_info().currsize:
-                return m.call(self.function, args, kwargs)
+                return self.function.call(m, args, kwargs)
             if args or kwargs:
                 raise Break(what, "it might see what the captured code has changed so far", "call it first")
         try:
@@ -347,15 +396,15 @@ class CachedFunction(ObjectValue):
         except Break as error:
             raise Break(what, "its arguments are not plain data", "call it outside the compiled function") from error
         assert self.source is not None
-        m.guard_identity(self)
-        result = m.run_real(lambda: self.real(*given, **named))
+        m.guards.identity(self)
+        result = m.concrete.run(lambda: self.real(*given, **named))
         misses, maxsize = self.real.cache_info().misses, self.real.cache_parameters()["maxsize"]
         if maxsize is not None and misses > maxsize:
             raise Break(what, "its cache is full: what it holds depends on the order of calls", "use functools.cache")
-        m.guard(
+        m.guards.add(
             self.source, Holds(lambda now: misses <= now.cache_info().misses <= (maxsize or MANY), "keeps its cache")
         )
-        return m.wrap_constant(result) if is_plain(result) else m.wrap_object(result)
+        return m.wrap.constant(result) if is_plain(result) else m.wrap.object(result)
 
 
 MANY = 1 << 62
@@ -364,9 +413,9 @@ MANY = 1 << 62
 def _real_argument(m: Machine, value: Value, what: str) -> Any:
     """Plain data, or an object from outside, then under a guard on its identity."""
     if isinstance(value, ObjectValue) and value.real is not None and value.source is not None:
-        m.guard_identity(value)
+        m.guards.identity(value)
         return value.real
-    return m.constant_of(value, what)
+    return m.concrete.constant(value, what)
 
 
 class BuiltinValue(ObjectValue):
@@ -386,10 +435,10 @@ class BuiltinValue(ObjectValue):
         return self.real
 
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
-        return m.call_object(self.real, args, kwargs)
+        return m.calls.builtin(self.real, args, kwargs)
 
     def attribute(self, m: Machine, name: str) -> Value:
-        return m.wrap_constant(m.run_real(getattr, self.real, name))
+        return m.wrap.constant(m.concrete.run(getattr, self.real, name))
 
     def hash_key(self, m: Machine) -> Any:
         return self.real

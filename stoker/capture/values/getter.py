@@ -6,7 +6,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from stoker.capture.values.sequence import TupleValue
-from stoker.capture.values.value import Arguments, Keywords, Value
+from stoker.capture.values.value import Arguments, IdentityKey, Keywords, Value
 from stoker.guard.source import Source
 
 if TYPE_CHECKING:
@@ -29,20 +29,20 @@ class GetterValue(Value):
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
         (subject,) = args
         if self.kind is operator.methodcaller:
-            name = m.constant_of(self.args[0], "a method name")
-            return m.call(subject.attribute(m, name), self.args[1:], self.kwargs)
+            name = m.concrete.constant(self.args[0], "a method name")
+            return subject.attribute(m, name).call(m, self.args[1:], self.kwargs)
         found = [self.get(m, subject, key) for key in self.args]
         return found[0] if len(found) == 1 else TupleValue(found)
 
     def get(self, m: Machine, subject: Value, key: Value) -> Value:
         if self.kind is operator.itemgetter:
-            return m.item(subject, key)
-        for name in m.constant_of(key, "an attribute name").split("."):
+            return m.operators.item(subject, key)
+        for name in m.concrete.constant(key, "an attribute name").split("."):
             subject = subject.attribute(m, name)
         return subject
 
     def hash_key(self, m: Machine) -> Any:
-        return m.identity_key(self)
+        return IdentityKey(self)
 
     def emit(self, e: Emitter) -> None:
         e.call_function(self.kind, self.args, self.kwargs)

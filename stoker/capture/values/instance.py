@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import TupleValue
-from stoker.capture.values.value import Arguments, Exhausted, Keywords, Value
+from stoker.capture.values.value import Arguments, Exhausted, IdentityKey, Keywords, Value
 from stoker.errors import Raised
 from stoker.guard.guard import Holds
 from stoker.guard.source import Attribute, InstanceDict, Slot, Source
@@ -43,7 +43,7 @@ class ObjectValue(Value):
                 real = getattr(self.real, "__dict__", None)
                 if not isinstance(real, dict) or self.source is None:
                     return None
-                self._attributes = m.wrap_dict(real, InstanceDict(self.source))
+                self._attributes = m.wrap.dictionary(real, InstanceDict(self.source))
                 self._attributes.owner = self.cls
         return self._attributes
 
@@ -52,13 +52,13 @@ class ObjectValue(Value):
         return attributes.lookup(m, Constant(name)) if attributes is not None else None
 
     def attribute(self, m: Machine, name: str) -> Value:
-        return m.instance_attribute(self, self.cls, name)
+        return m.attributes.instance(self, self.cls, name)
 
     def set_attribute(self, m: Machine, name: str, value: Value) -> None:
-        m.set_instance_attribute(self, self.cls, name, value)
+        m.attributes.set_instance(self, self.cls, name, value)
 
     def delete_attribute(self, m: Machine, name: str) -> None:
-        m.delete_instance_attribute(self, self.cls, name)
+        m.attributes.delete_instance(self, self.cls, name)
 
     def slot(self, m: Machine, descriptor: Any) -> Value | None:
         """What a `__slots__` member holds."""
@@ -67,22 +67,22 @@ class ObjectValue(Value):
             try:
                 real = descriptor.__get__(self.real)
             except AttributeError:
-                m.guard(
+                m.guards.add(
                     self.source, Holds(lambda now: not _is_filled(descriptor, now), f"has no {descriptor.__name__}")
                 )
                 return None
-            self.slots[descriptor] = m.wrap(real, Slot(self.source, descriptor))
+            self.slots[descriptor] = m.wrap.at(real, Slot(self.source, descriptor))
         return self.slots.get(descriptor)
 
     def set_slot(self, m: Machine, descriptor: Any, value: Value | None) -> None:
-        m.will_mutate(self)
+        m.effects.will_mutate(self)
         self.slots[descriptor] = value
 
     def truth(self, m: Machine) -> bool:
         return True
 
     def hash_key(self, m: Machine) -> Any:
-        return self.real if self.real is not None and self.source is not None else m.identity_key(self)
+        return self.real if self.real is not None and self.source is not None else IdentityKey(self)
 
     def write_back(self, e: Emitter) -> None:
         """Write changed slots; the instance dictionary is a value of its own and writes itself back."""
@@ -95,6 +95,7 @@ class ObjectValue(Value):
                 e.pop()
 
 
+HEAP_TYPE = 1 << 9
 BASES = (tuple, frozenset, int, float, str, bytes)
 HASHED_AS_BASE = tuple(base.__hash__ for base in BASES)
 EQUAL_AS_BASE = tuple(base.__eq__ for base in BASES)
@@ -112,13 +113,13 @@ class InstanceValue(ObjectValue):
 
     def special(self, m: Machine, name: str, *args: Value) -> Value | None:
         """Call a special method found on the class; None when the class has none."""
-        found = m.special_method(self, name)
-        return m.call(found, list(args), {}) if found is not None else None
+        found = m.attributes.special_method(self, name)
+        return found.call(m, list(args), {}) if found is not None else None
 
     def truth(self, m: Machine) -> bool:
         found = self.special(m, "__bool__")
         if found is not None and found.python_type() is not bool:
-            m.raise_(TypeError, f"__bool__ should return bool, returned {found.python_type().__name__}")
+            m.exceptions.raise_(TypeError, f"__bool__ should return bool, returned {found.python_type().__name__}")
         if found is None:
             found = self.special(m, "__len__")
         return True if found is None else found.truth(m)
@@ -126,28 +127,28 @@ class InstanceValue(ObjectValue):
     def length(self, m: Machine) -> Value:
         found = self.special(m, "__len__")
         if found is None:
-            m.raise_(TypeError, f"object of type '{self.cls.__name__}' has no len()")
+            m.exceptions.raise_(TypeError, f"object of type '{self.cls.__name__}' has no len()")
         return found
 
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
-        found = m.special_method(self, "__call__")
+        found = m.attributes.special_method(self, "__call__")
         if found is None:
-            m.raise_(TypeError, f"'{self.cls.__name__}' object is not callable")
-        return m.call(found, args, kwargs)
+            m.exceptions.raise_(TypeError, f"'{self.cls.__name__}' object is not callable")
+        return found.call(m, args, kwargs)
 
     def item(self, m: Machine, key: Value) -> Value:
-        found = m.special_method(self, "__getitem__")
+        found = m.attributes.special_method(self, "__getitem__")
         if found is None:
-            m.raise_(TypeError, f"'{self.cls.__name__}' object is not subscriptable")
-        return m.call(found, [key], {})
+            m.exceptions.raise_(TypeError, f"'{self.cls.__name__}' object is not subscriptable")
+        return found.call(m, [key], {})
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:
         if self.special(m, "__setitem__", key, value) is None:
-            m.raise_(TypeError, f"'{self.cls.__name__}' object does not support item assignment")
+            m.exceptions.raise_(TypeError, f"'{self.cls.__name__}' object does not support item assignment")
 
     def delete_item(self, m: Machine, key: Value) -> None:
         if self.special(m, "__delitem__", key) is None:
-            m.raise_(TypeError, f"'{self.cls.__name__}' object doesn't support item deletion")
+            m.exceptions.raise_(TypeError, f"'{self.cls.__name__}' object doesn't support item deletion")
 
     def contains(self, m: Machine, item: Value) -> Value:
         found = self.special(m, "__contains__", item)
@@ -159,16 +160,16 @@ class InstanceValue(ObjectValue):
                 element = iterator.next(m)
             except Exhausted:
                 return Constant(False)
-            if element is item or m.equal(element, item):
+            if element is item or m.operators.equal(element, item):
                 return Constant(True)
 
     def iterator(self, m: Machine) -> Value:
         found = self.special(m, "__iter__")
         if found is not None:
             return found
-        if m.special_method(self, "__getitem__") is not None:
+        if m.attributes.special_method(self, "__getitem__") is not None:
             return GetItemIterator(self)
-        m.raise_(TypeError, f"'{self.cls.__name__}' object is not iterable")
+        m.exceptions.raise_(TypeError, f"'{self.cls.__name__}' object is not iterable")
         return None
 
     def next(self, m: Machine) -> Value:
@@ -179,39 +180,74 @@ class InstanceValue(ObjectValue):
                 raise Exhausted from None
             raise
         if found is None:
-            m.raise_(TypeError, f"'{self.cls.__name__}' object is not an iterator")
+            m.exceptions.raise_(TypeError, f"'{self.cls.__name__}' object is not an iterator")
         return found
 
     def unary(self, m: Machine, operator: str) -> Value:
         name = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}[operator]
         found = self.special(m, name)
         if found is None:
-            m.raise_(TypeError, f"bad operand type for unary {operator}: '{self.cls.__name__}'")
+            m.exceptions.raise_(TypeError, f"bad operand type for unary {operator}: '{self.cls.__name__}'")
         return found
 
     def hash_key(self, m: Machine) -> Any:
-        hasher = m.class_lookup(self.cls, "__hash__")
+        hasher = m.attributes.class_lookup(self.cls, "__hash__")
         if hasher is object.__hash__ or hasher is BaseException.__hash__:
-            return m.identity_key(self)
+            return IdentityKey(self)
         if self.real is not None and self.source is not None and self.cls.__eq__ is object.__eq__:
-            return m.identity_key(self)
+            return IdentityKey(self)
         if hasher is None:
-            m.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
+            m.exceptions.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
         if (
             self.storage is not None
             and hasher in HASHED_AS_BASE
-            and m.class_lookup(self.cls, "__eq__") in EQUAL_AS_BASE
+            and m.attributes.class_lookup(self.cls, "__eq__") in EQUAL_AS_BASE
         ):
             return self.storage.hash_key(m)
-        return m.symbolic_key(self)
+        return m.operators.hashed_key(self)
 
     def constant(self) -> Any:
         if self.storage is not None and isinstance(self.storage, Constant):
             raise super().constant()
         return super().constant()
 
+    def stored(self) -> Value:
+        return self.storage if self.storage is not None else self
+
     def emit(self, e: Emitter) -> None:
-        e.new_instance(self)
+        """Made without running the constructor: the constructor was captured."""
+        e.refuse_made_class(self.cls)
+        self.emit_empty(e)
+        e.name_top(self)
+        self.fill(e)
+
+    def emit_empty(self, e: Emitter) -> None:
+        """Push the object as `__new__` makes it."""
+        storage, cls = self.storage, Constant(self.cls)
+        if storage is None:
+            e.call_function(object.__new__, [cls])
+            return
+        kind = storage.python_type()
+        whole = isinstance(storage, (Constant, TupleValue)) or kind is frozenset
+        e.call_function(kind.__new__, [cls, storage] if whole else [cls])
+
+    def fill(self, e: Emitter) -> None:
+        """Contents of the built-in base, instance dictionary, slots."""
+        if self.storage is not None and hasattr(self.storage, "fill"):
+            e.names[id(self.storage)] = e.names[id(self)]
+            self.storage.fill(e)
+        attributes = self._attributes
+        if attributes is not None and attributes._entries:
+            if all(isinstance(k.constant(), str) for k, _ in attributes._entries.values()):
+                e.load(self)
+                e.attribute_of_top("__dict__")
+                e.name_top(attributes)
+                e.pop()
+                attributes.fill(e)
+        for descriptor, slot in self.slots.items():
+            if slot is not None:
+                e.call_function(type(descriptor).__set__, [Constant(descriptor), self, slot])
+                e.pop()
 
 
 class ExceptionValue(InstanceValue):
@@ -222,12 +258,27 @@ class ExceptionValue(InstanceValue):
         self.links: dict[str, Value] = {}
         self.positions: Any = None  # of the instruction of the captured frame that raised it
 
+    def emit_empty(self, e: Emitter) -> None:
+        """Exceptions written in C take fields from their arguments in `__init__`."""
+        assert isinstance(self.storage, TupleValue)
+        args = self.storage.raw_elements()
+        e.call_function(self.cls.__new__, [Constant(self.cls), *args])
+        base: Any = next(cls for cls in self.cls.__mro__ if not cls.__flags__ & HEAP_TYPE)
+        if base.__init__ is not BaseException.__init__:
+            e.name_top(self)
+            e.method_call(self, base.__init__, args)
+
+    def fill(self, e: Emitter) -> None:
+        super().fill(e)
+        for name, link in self.links.items():
+            e.store_attribute(self, name, link)
+
     def set_args(self, m: Machine, args: list[Value]) -> None:
-        m.will_mutate(self)
+        m.effects.will_mutate(self)
         self.storage = TupleValue(args)
 
     def link(self, m: Machine, name: str, value: Value) -> None:
-        m.will_mutate(self)
+        m.effects.will_mutate(self)
         self.links[name] = value
 
     def write_back(self, e: Emitter) -> None:
@@ -249,7 +300,7 @@ class ExceptionValue(InstanceValue):
 
     def real_link(self, m: Machine, name: str) -> Value:
         if self.real is not None and self.source is not None and name != "__traceback__":
-            return m.wrap(getattr(self.real, name), Attribute(self.source, name))
+            return m.wrap.at(getattr(self.real, name), Attribute(self.source, name))
         if name == "__traceback__":
             self.unsupported("the traceback")
         return Constant(False if name == "__suppress_context__" else None)

@@ -7,6 +7,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from stoker.capture.suspend import emit_generator
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Exhausted, Value
@@ -15,7 +16,8 @@ from stoker.guard.source import Source
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Frame, Machine
+    from stoker.capture.frame import Frame
+    from stoker.capture.machine import Machine
 
 
 class IteratorValue(Value):
@@ -33,7 +35,7 @@ class IteratorValue(Value):
         return True
 
     def attribute(self, m: Machine, name: str) -> Value:
-        return m.builtin_attribute(self, name)
+        return m.attributes.builtin(self, name)
 
 
 class ZipIterator(IteratorValue):
@@ -58,14 +60,14 @@ class ZipIterator(IteratorValue):
     def check_lengths(self, m: Machine, index: int) -> None:
         plural = "s 1-" if index > 1 else " "
         if index > 0:
-            m.raise_(ValueError, f"zip() argument {index + 1} is shorter than argument{plural}{index}")
+            m.exceptions.raise_(ValueError, f"zip() argument {index + 1} is shorter than argument{plural}{index}")
         for later, part in enumerate(self.parts[1:], start=1):
             try:
                 part.next(m)
             except Exhausted:
                 continue
             plural = "s 1-" if later > 1 else " "
-            m.raise_(ValueError, f"zip() argument {later + 1} is longer than argument{plural}{later}")
+            m.exceptions.raise_(ValueError, f"zip() argument {later + 1} is longer than argument{plural}{later}")
 
     def emit(self, e: Emitter) -> None:
         e.call_function(zip, self.parts, {"strict": Constant(True)} if self.strict else {})
@@ -79,7 +81,7 @@ class EnumerateIterator(IteratorValue):
 
     def next(self, m: Machine) -> Value:
         element = self.part.next(m)
-        count, self.count = self.count, m.binary("+", self.count, Constant(1))
+        count, self.count = self.count, m.operators.binary("+", self.count, Constant(1))
         return TupleValue([count, element])
 
     def emit(self, e: Emitter) -> None:
@@ -93,7 +95,7 @@ class MapIterator(IteratorValue):
         self.function, self.parts = function, parts
 
     def next(self, m: Machine) -> Value:
-        return m.call(self.function, [part.next(m) for part in self.parts], {})
+        return self.function.call(m, [part.next(m) for part in self.parts], {})
 
     def emit(self, e: Emitter) -> None:
         e.call_function(map, [self.function, *self.parts])
@@ -109,7 +111,7 @@ class FilterIterator(IteratorValue):
         while True:
             element = self.part.next(m)
             keeps_all = isinstance(self.function, Constant) and self.function.value is None
-            if (element if keeps_all else m.call(self.function, [element], {})).truth(m):
+            if (element if keeps_all else self.function.call(m, [element], {})).truth(m):
                 return element
 
     def emit(self, e: Emitter) -> None:
@@ -123,7 +125,7 @@ class CountIterator(IteratorValue):
         self.position, self.step = position, step
 
     def next(self, m: Machine) -> Value:
-        found, self.position = self.position, m.binary("+", self.position, self.step)
+        found, self.position = self.position, m.operators.binary("+", self.position, self.step)
         return found
 
     def emit(self, e: Emitter) -> None:
@@ -156,8 +158,8 @@ class CallIterator(IteratorValue):
         self.function, self.sentinel = function, sentinel
 
     def next(self, m: Machine) -> Value:
-        found = m.call(self.function, [], {})
-        if found is self.sentinel or m.equal(found, self.sentinel):
+        found = self.function.call(m, [], {})
+        if found is self.sentinel or m.operators.equal(found, self.sentinel):
             raise Exhausted
         return found
 
@@ -236,18 +238,20 @@ class GeneratorValue(IteratorValue):
                 raise raised
             raise Exhausted
         if self.running:
-            m.raise_(ValueError, "generator already executing")
+            m.exceptions.raise_(ValueError, "generator already executing")
         self.running = True
         try:
-            yielded = m.resume_generator(self, sent, raised)
+            started, self.started = self.started, True
+            yielded, result = m.calls.resume(self.frame, started, sent, raised)
         except Raised as error:
             self.finished = True
             if issubclass(error.value.python_type(), StopIteration):
-                m.raise_(RuntimeError, "generator raised StopIteration")
+                m.exceptions.raise_(RuntimeError, "generator raised StopIteration")
             raise
         finally:
             self.running = False
         if yielded is None:
+            self.result = result if result is not None else Constant(None)
             self.finished = True
             raise Exhausted
         return yielded
@@ -262,30 +266,30 @@ class GeneratorValue(IteratorValue):
 
     def method_send(self, m: Machine, value: Value) -> Value:
         if not self.started and not (isinstance(value, Constant) and value.value is None):
-            m.raise_(TypeError, "can't send non-None value to a just-started generator")
+            m.exceptions.raise_(TypeError, "can't send non-None value to a just-started generator")
         try:
             return self.resume(m, value)
         except Exhausted:
-            m.stop_iteration(self)
+            m.exceptions.stop_iteration(self)
 
     def method_throw(self, m: Machine, kind: Value, value: Value | None = None, trace: Value | None = None) -> Value:
-        error = m.as_exception(kind if value is None or _is_none(value) else value)
+        error = m.exceptions.as_exception(kind if value is None or _is_none(value) else value)
         try:
             return self.resume(m, None, Raised(error))
         except Exhausted:
-            m.stop_iteration(self)
+            m.exceptions.stop_iteration(self)
 
     def method_close(self, m: Machine) -> Value:
         if self.started and not self.finished:
             try:
-                self.resume(m, None, Raised(m.exception(GeneratorExit)))
+                self.resume(m, None, Raised(m.exceptions.make(GeneratorExit)))
             except Exhausted:
                 return Constant(None)
             except Raised as error:
                 if not issubclass(error.value.python_type(), (GeneratorExit, StopIteration)):
                     raise
                 return Constant(None)
-            m.raise_(RuntimeError, "generator ignored GeneratorExit")
+            m.exceptions.raise_(RuntimeError, "generator ignored GeneratorExit")
         self.finished = True
         return Constant(None)
 
@@ -293,7 +297,7 @@ class GeneratorValue(IteratorValue):
         return self.method_send(m, Constant(None))
 
     def emit(self, e: Emitter) -> None:
-        e.new_generator(self)
+        emit_generator(e, self)
 
 
 class RunningIterator(Value):
@@ -319,7 +323,7 @@ class RunningIterator(Value):
         )
 
     def attribute(self, m: Machine, name: str) -> Value:
-        return m.builtin_attribute(self, name)
+        return m.attributes.builtin(self, name)
 
 
 def _is_none(value: Value) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
+from stoker.capture.python_operators import COMPARE
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.reference import IdentityValue
 from stoker.capture.values.sequence import ListValue, TupleValue
@@ -49,12 +50,12 @@ class DictValue(Value):
         if not self.whole:
             assert self.real is not None and self.source is not None
             self.whole = True
-            m.guard_keys(self.source, self.real)
+            m.guards.keys(self.source, self.real)
             known, self._entries = self._entries, {}
             for index, (key, value) in enumerate(dict.items(self.real)):
-                key_value = m.wrap_key(key, self.source, index)
+                key_value = m.wrap.key(key, self.source, index)
                 stand_in = key_value.hash_key(m)
-                place = m.dict_item(self.source, key, index)
+                place = DictItem(self.source, key)
                 self._entries[stand_in] = known.pop(stand_in) if stand_in in known else (key_value, Lazy(value, place))
             self._entries.update(known)
         return self._entries
@@ -69,7 +70,7 @@ class DictValue(Value):
         if found is None:
             return None
         if type(found[1]) is Lazy:
-            found = self._entries[stand_in] = (found[0], m.force(found[1]))
+            found = self._entries[stand_in] = (found[0], m.wrap.force(found[1]))
         return found[1]
 
     def _lookup_real(self, m: Machine, key: Value, stand_in: Any) -> tuple[Value, Value] | None:
@@ -79,15 +80,15 @@ class DictValue(Value):
         except NotConstant:
             return self.load_all(m).get(stand_in)
         if not dict.__contains__(self.real, plain):
-            m.guard(self.source, LacksKey(plain))
+            m.guards.add(self.source, LacksKey(plain))
             return None
-        m.guard(self.source, HasKey(plain))
+        m.guards.add(self.source, HasKey(plain))
         place = DictItem(self.source, plain)
         found = self._entries[stand_in] = (key, Lazy(dict.__getitem__(self.real, plain), place))
         return found
 
     def store(self, m: Machine, key: Value, value: Value) -> None:
-        m.will_mutate(self)
+        m.effects.will_mutate(self)
         stand_in = key.hash_key(m)
         found = self._entries.get(stand_in)
         if found is None and not self.whole:
@@ -98,8 +99,8 @@ class DictValue(Value):
     def remove(self, m: Machine, key: Value) -> Value:
         found = self.lookup(m, key)
         if found is None:
-            m.raise_(KeyError, key)
-        m.will_mutate(self)
+            m.exceptions.raise_(KeyError, key)
+        m.effects.will_mutate(self)
         self.rewritten = True
         del self.load_all(m)[key.hash_key(m)]
         return found
@@ -111,7 +112,7 @@ class DictValue(Value):
         entries = self.load_all(m)
         for stand_in, (key, value) in entries.items():
             if type(value) is Lazy:
-                entries[stand_in] = (key, m.force(value))
+                entries[stand_in] = (key, m.wrap.force(value))
         return [value for _, value in entries.values()]
 
     def pairs(self, m: Machine) -> list[tuple[Value, Value]]:
@@ -121,7 +122,7 @@ class DictValue(Value):
     def length(self, m: Machine) -> Value:
         if not self.whole and not self.written:
             assert self.real is not None and self.source is not None
-            m.guard(self.source, Length(len(self.real)))
+            m.guards.add(self.source, Length(len(self.real)))
             return Constant(len(self.real))
         return Constant(len(self.load_all(m)))
 
@@ -133,10 +134,10 @@ class DictValue(Value):
         if found is not None:
             return found
         if self.default_factory is not None and not _is_none(self.default_factory):
-            made = m.call(self.default_factory, [], {})
+            made = self.default_factory.call(m, [], {})
             self.store(m, key, made)
             return made
-        m.raise_(KeyError, key)
+        m.exceptions.raise_(KeyError, key)
         return None
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:
@@ -152,7 +153,7 @@ class DictValue(Value):
         return ViewIterator(self, "keys", m)
 
     def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
-        other = m.storage_of(other)
+        other = other.stored()
         if operator not in ("==", "!=") or not isinstance(other, DictValue):
             return None
         mine, theirs = self.pairs(m), other.pairs(m)
@@ -162,13 +163,13 @@ class DictValue(Value):
         )
         for key, value in mine if same else ():
             match = other.lookup(m, key)
-            if match is None or not (match is value or m.equal(value, match)):
+            if match is None or not (match is value or m.operators.equal(value, match)):
                 same = False
                 break
         return Constant(same == (operator == "=="))
 
     def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
-        other_dict = m.storage_of(other)
+        other_dict = other.stored()
         if operator == "|" and isinstance(other_dict, DictValue) and not reflected:
             merged = DictValue(dict(self.load_all(m)), self.cls, default_factory=self.default_factory)
             merged.method_update(m, other_dict)
@@ -183,21 +184,21 @@ class DictValue(Value):
             return self.default_factory
         own = self.attributes(m) if issubclass(self.cls, OrderedDict) else None
         found = own.lookup(m, Constant(name)) if own is not None else None
-        return found if found is not None else m.builtin_attribute(self, name)
+        return found if found is not None else m.attributes.builtin(self, name)
 
     def attributes(self, m: Machine) -> DictValue:
         """The instance dictionary that an OrderedDict has."""
         if self._attributes is None:
             real = getattr(self.real, "__dict__", None)
             if isinstance(real, dict) and self.source is not None:
-                self._attributes = m.wrap_dict(real, InstanceDict(self.source))
+                self._attributes = m.wrap.dictionary(real, InstanceDict(self.source))
             else:
                 self._attributes = DictValue()
         return self._attributes
 
     def set_attribute(self, m: Machine, name: str, value: Value) -> None:
         if not issubclass(self.cls, OrderedDict):
-            m.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+            m.exceptions.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
         self.attributes(m).store(m, Constant(name), value)
 
     def method_get(self, m: Machine, key: Value, default: Value = Constant(None)) -> Value:  # noqa: B008
@@ -228,7 +229,7 @@ class DictValue(Value):
     def method_popitem(self, m: Machine, last: Value = Constant(True)) -> Value:  # noqa: B008
         entries = self.load_all(m)
         if not entries:
-            m.raise_(KeyError, "popitem(): dictionary is empty")
+            m.exceptions.raise_(KeyError, "popitem(): dictionary is empty")
         key = list(entries.values())[-1 if last.truth(m) else 0][0]
         return TupleValue([key, self.remove(m, key)])
 
@@ -241,7 +242,7 @@ class DictValue(Value):
         return Constant(None)
 
     def method_clear(self, m: Machine) -> Value:
-        m.will_mutate(self)
+        m.effects.will_mutate(self)
         self.whole = self.rewritten = True
         self._entries.clear()
         return Constant(None)
@@ -259,7 +260,7 @@ class DictValue(Value):
         return Constant(None)
 
     def hash_key(self, m: Machine) -> Any:
-        m.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
+        m.exceptions.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
 
     def emit(self, e: Emitter) -> None:
         if self.cls is dict:
@@ -288,19 +289,21 @@ class DictValue(Value):
 
 def pairs_of(m: Machine, value: Value) -> list[tuple[Value, Value]]:
     """What `dict(value)` or `d.update(value)` takes from its argument."""
-    storage = m.storage_of(value)
+    storage = value.stored()
     if isinstance(storage, DictValue):
         return storage.pairs(m)
-    if m.has_attribute(value, "keys"):
-        names = m.call(value.attribute(m, "keys"), [], {}).items_list(m)
-        return [(key, m.item(value, key)) for key in names]
+    if m.operators.has_attribute(value, "keys"):
+        names = value.attribute(m, "keys").call(m, [], {}).items_list(m)
+        return [(key, m.operators.item(value, key)) for key in names]
     found = []
     for index, element in enumerate(value.items_list(m)):
         if not hasattr(element.python_type(), "__iter__"):
-            m.raise_(TypeError, f"cannot convert dictionary update sequence element #{index} to a sequence")
+            m.exceptions.raise_(TypeError, f"cannot convert dictionary update sequence element #{index} to a sequence")
         parts = element.items_list(m)
         if len(parts) != 2:
-            m.raise_(ValueError, f"dictionary update sequence element #{index} has length {len(parts)}; 2 is required")
+            m.exceptions.raise_(
+                ValueError, f"dictionary update sequence element #{index} has length {len(parts)}; 2 is required"
+            )
         found.append((parts[0], parts[1]))
     return found
 
@@ -359,7 +362,7 @@ class DictView(Value):
     def attribute(self, m: Machine, name: str) -> Value:
         if name == "isdisjoint":
             return set_of(m, self).attribute(m, name)
-        return m.builtin_attribute(self, name)
+        return m.attributes.builtin(self, name)
 
     def emit(self, e: Emitter) -> None:
         e.method_call_result(self.mapping, getattr(self.mapping.cls, self.what), [])
@@ -384,7 +387,7 @@ class ViewIterator(Value):
     def next(self, m: Machine) -> Value:
         entries = self.mapping.load_all(m)
         if len(entries) != self.size:
-            m.raise_(RuntimeError, "dictionary changed size during iteration")
+            m.exceptions.raise_(RuntimeError, "dictionary changed size during iteration")
         if self.position >= len(entries):
             raise Exhausted
         key = list(entries.values())[self.position][0]
@@ -444,7 +447,7 @@ class SetValue(Value):
         return bool(self._entries)
 
     def contains(self, m: Machine, item: Value) -> Value:
-        return Constant(m.set_key(item) in self._entries)
+        return Constant(item.hash_key(m) in self._entries)
 
     def iterator(self, m: Machine) -> Value:
         return TupleValue(self.elements(m)).iterator(m)
@@ -463,7 +466,7 @@ class SetValue(Value):
     def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
         if not isinstance(other, (SetValue, DictView)):
             return None
-        return Constant(m.COMPARE[operator](set(self._entries), set(set_of(m, other)._entries)))
+        return Constant(COMPARE[operator](set(self._entries), set(set_of(m, other)._entries)))
 
     def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
         plain = operator.rstrip("=")
@@ -471,7 +474,7 @@ class SetValue(Value):
             return None
         combined = self._combine(plain, set_of(m, other))
         if operator.endswith("=") and self.cls is set:
-            m.will_mutate(self)
+            m.effects.will_mutate(self)
             self._entries = combined
             return self
         return SetValue(combined, self.cls)
@@ -488,32 +491,32 @@ class SetValue(Value):
         return {k: v for k, v in [*mine.items(), *theirs.items()] if (k in mine) != (k in theirs)}
 
     def attribute(self, m: Machine, name: str) -> Value:
-        return m.builtin_attribute(self, name)
+        return m.attributes.builtin(self, name)
 
     def method_add(self, m: Machine, item: Value) -> Value:
-        m.will_mutate(self)
-        self._entries.setdefault(m.set_key(item), item)
+        m.effects.will_mutate(self)
+        self._entries.setdefault(item.hash_key(m), item)
         return Constant(None)
 
     def method_discard(self, m: Machine, item: Value) -> Value:
-        m.will_mutate(self)
-        self._entries.pop(m.set_key(item), None)
+        m.effects.will_mutate(self)
+        self._entries.pop(item.hash_key(m), None)
         return Constant(None)
 
     def method_remove(self, m: Machine, item: Value) -> Value:
-        if m.set_key(item) not in self._entries:
-            m.raise_(KeyError, item)
+        if item.hash_key(m) not in self._entries:
+            m.exceptions.raise_(KeyError, item)
         return self.method_discard(m, item)
 
     def method_pop(self, m: Machine) -> Value:
         if not self._entries:
-            m.raise_(KeyError, "pop from an empty set")
+            m.exceptions.raise_(KeyError, "pop from an empty set")
         first = self.elements(m)[0]
         self.method_discard(m, first)
         return first
 
     def method_clear(self, m: Machine) -> Value:
-        m.will_mutate(self)
+        m.effects.will_mutate(self)
         self._entries.clear()
         return Constant(None)
 
@@ -521,7 +524,7 @@ class SetValue(Value):
         return SetValue(dict(self._entries), self.cls)
 
     def method_update(self, m: Machine, *others: Value) -> Value:
-        m.will_mutate(self)
+        m.effects.will_mutate(self)
         for other in others:
             for key, value in set_of(m, other)._entries.items():
                 self._entries.setdefault(key, value)
@@ -546,17 +549,17 @@ class SetValue(Value):
         return self._fold(m, "^", (other,))
 
     def method_difference_update(self, m: Machine, *others: Value) -> Value:
-        m.will_mutate(self)
+        m.effects.will_mutate(self)
         self._entries = self._fold(m, "-", others)._entries  # type: ignore[attr-defined]
         return Constant(None)
 
     def method_intersection_update(self, m: Machine, *others: Value) -> Value:
-        m.will_mutate(self)
+        m.effects.will_mutate(self)
         self._entries = self._fold(m, "&", others)._entries  # type: ignore[attr-defined]
         return Constant(None)
 
     def method_symmetric_difference_update(self, m: Machine, other: Value) -> Value:
-        m.will_mutate(self)
+        m.effects.will_mutate(self)
         self._entries = self._fold(m, "^", (other,))._entries  # type: ignore[attr-defined]
         return Constant(None)
 
@@ -571,7 +574,7 @@ class SetValue(Value):
 
     def hash_key(self, m: Machine) -> Any:
         if self.cls is set:
-            m.raise_(TypeError, "unhashable type: 'set'")
+            m.exceptions.raise_(TypeError, "unhashable type: 'set'")
         return frozenset(self._entries)
 
     def emit(self, e: Emitter) -> None:
@@ -587,7 +590,7 @@ def set_of(m: Machine, value: Value) -> SetValue:
     """The elements of any iterable as a set."""
     if isinstance(value, SetValue):
         return value
-    return SetValue({m.set_key(element): element for element in value.items_list(m)})
+    return SetValue({element.hash_key(m): element for element in value.items_list(m)})
 
 
 def _is_none(value: Value) -> bool:

@@ -40,16 +40,16 @@ class PythonModule(ObjectValue):
         return f"module `{self.real.__name__}`"
 
     def attributes(self, m: Machine):
-        return m.globals_of(vars(self.real))
+        return m.wrap.globals(vars(self.real))
 
     def attribute(self, m: Machine, name: str) -> Value:
         found = self.attributes(m).lookup(m, Constant(name))
         if found is not None:
             return found
-        return m.wrap_object(m.run_real(getattr, self.real, name))
+        return m.wrap.object(m.concrete.run(getattr, self.real, name))
 
     def set_attribute(self, m: Machine, name: str, value: Value) -> None:
-        if m.deferred:
+        if m.effects.deferred:
             raise Break(
                 f"assignment to `{self.real.__name__}.{name}`", "output that was printed before it is still waiting"
             )
@@ -69,11 +69,11 @@ class ModuleValue(InstanceValue):
     """An nn.Module."""
 
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
-        plain = m.class_lookup(self.cls, "__call__") is torch.nn.Module.__call__
+        plain = m.attributes.class_lookup(self.cls, "__call__") is torch.nn.Module.__call__
         if plain and self.has_no_hooks(m):
-            return m.call(self.attribute(m, "forward"), args, kwargs)
+            return self.attribute(m, "forward").call(m, args, kwargs)
         if plain:
-            return m.call(self.attribute(m, "_call_impl"), args, kwargs)
+            return self.attribute(m, "_call_impl").call(m, args, kwargs)
         return super().call(m, args, kwargs)
 
     def has_no_hooks(self, m: Machine) -> bool:
@@ -82,5 +82,5 @@ class ModuleValue(InstanceValue):
             table = self.own_attribute(m, name)
             if table is None or table.truth(m):
                 return False
-        namespace = m.globals_of(vars(torch.nn.modules.module))
+        namespace = m.wrap.globals(vars(torch.nn.modules.module))
         return not any(namespace.lookup(m, Constant(name)).truth(m) for name in GLOBAL_HOOK_TABLES)  # type: ignore[union-attr]

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.value import Arguments, Keywords, Value
+from stoker.capture.values.value import Arguments, IdentityKey, Keywords, Value
 from stoker.errors import Break
 from stoker.guard.source import Source
 
@@ -30,11 +30,11 @@ class ReferenceValue(Value):
         return True
 
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
-        self.target = m.force(self.target)
+        self.target = m.wrap.force(self.target)
         return self.target
 
     def hash_key(self, m: Machine) -> Any:
-        return m.identity_key(self.target)
+        return IdentityKey(self.target)
 
     def emit(self, e: Emitter) -> None:
         e.call_function(weakref.ref, [self.target])
@@ -60,12 +60,12 @@ class IdentityValue(Value):
     def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
         if operator not in ("==", "!=") or not isinstance(other, IdentityValue):
             raise Break("id()", "the number itself is used, not only compared with another id()")
-        return Constant(m.is_same(self.value, other.value) == (operator == "=="))
+        return Constant(m.operators.is_(self.value, other.value) == (operator == "=="))
 
     def hash_key(self, m: Machine) -> Any:
         if isinstance(self.value, Constant):
             return ("id of", type(self.value.value), self.value.value)
-        return m.identity_key(self.value)
+        return IdentityKey(self.value)
 
     def refuse_among(self, keys: Iterable[Any]) -> None:
         """A key that is a known number may be this one."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from stoker.capture.python_operators import COMPARE
 from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.value import Exhausted, Lazy, NotConstant, Value
 from stoker.guard.source import Source
@@ -29,13 +30,13 @@ class SequenceValue(Value):
         """All elements, each looked at."""
         for index, element in enumerate(self._elements):
             if type(element) is Lazy:
-                self._elements[index] = m.force(element)
+                self._elements[index] = m.wrap.force(element)
         return self._elements
 
     def element(self, m: Machine, index: int) -> Value:
         element = self._elements[index]
         if type(element) is Lazy:
-            element = self._elements[index] = m.force(element)
+            element = self._elements[index] = m.wrap.force(element)
         return element
 
     def raw_elements(self) -> list[Value]:
@@ -43,7 +44,7 @@ class SequenceValue(Value):
         return self._elements
 
     def attribute(self, m: Machine, name: str) -> Value:
-        return m.builtin_attribute(self, name)
+        return m.attributes.builtin(self, name)
 
     def length(self, m: Machine) -> Value:
         return Constant(len(self._elements))
@@ -58,15 +59,15 @@ class SequenceValue(Value):
         return list(self.elements(m))
 
     def item(self, m: Machine, key: Value) -> Value:
-        index = m.index_of(key)
+        index = m.concrete.index(key)
         if isinstance(index, slice):
-            part = m.run_real(lambda: self._elements[index])
+            part = m.concrete.run(lambda: self._elements[index])
             return self.like(part)
         if isinstance(index, int):
             if not -len(self._elements) <= index < len(self._elements):
-                m.raise_(IndexError, f"{self.python_type().__name__} index out of range")
+                m.exceptions.raise_(IndexError, f"{self.python_type().__name__} index out of range")
             return self.element(m, index)
-        m.raise_(
+        m.exceptions.raise_(
             TypeError,
             f"{self.python_type().__name__} indices must be integers or slices, not {key.python_type().__name__}",
         )
@@ -78,34 +79,34 @@ class SequenceValue(Value):
     def contains(self, m: Machine, item: Value) -> Value:
         for index in range(len(self._elements)):
             element = self.element(m, index)
-            if element is item or m.equal(element, item):
+            if element is item or m.operators.equal(element, item):
                 return Constant(True)
         return Constant(False)
 
     def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
-        if not isinstance(other, SequenceValue) or not m.same_kind(self, other):
+        if not isinstance(other, SequenceValue) or not _same_kind(self, other):
             return None
         mine, theirs = self.elements(m), other.elements(m)
         if operator in ("==", "!="):
-            same = len(mine) == len(theirs) and all(a is b or m.equal(a, b) for a, b in zip(mine, theirs))
+            same = len(mine) == len(theirs) and all(a is b or m.operators.equal(a, b) for a, b in zip(mine, theirs))
             return Constant(same == (operator == "=="))
         for a, b in zip(mine, theirs):
-            if a is not b and not m.equal(a, b):
-                return m.compare(operator, a, b)
-        return Constant(m.COMPARE[operator](len(mine), len(theirs)))
+            if a is not b and not m.operators.equal(a, b):
+                return m.operators.compare(operator, a, b)
+        return Constant(COMPARE[operator](len(mine), len(theirs)))
 
     def method_index(self, m: Machine, item: Value, start: Value = Constant(0), stop: Value | None = None) -> Value:  # noqa: B008
-        low = m.index_of(start)
-        high = m.index_of(stop) if stop is not None else len(self._elements)
+        low = m.concrete.index(start)
+        high = m.concrete.index(stop) if stop is not None else len(self._elements)
         for index in range(len(self._elements))[low:high]:
             element = self.element(m, index)
-            if element is item or m.equal(element, item):
+            if element is item or m.operators.equal(element, item):
                 return Constant(index)
-        m.raise_(ValueError, f"{item.describe()} is not in {self.python_type().__name__}")
+        m.exceptions.raise_(ValueError, f"{item.describe()} is not in {self.python_type().__name__}")
         return None
 
     def method_count(self, m: Machine, item: Value) -> Value:
-        return Constant(sum(1 for element in self.elements(m) if element is item or m.equal(element, item)))
+        return Constant(sum(1 for element in self.elements(m) if element is item or m.operators.equal(element, item)))
 
 
 class ListValue(SequenceValue):
@@ -120,20 +121,20 @@ class ListValue(SequenceValue):
         return ListValue(elements)
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:
-        index = m.index_of(key)
-        m.will_mutate(self)
+        index = m.concrete.index(key)
+        m.effects.will_mutate(self)
         if isinstance(index, slice):
             new = value.items_list(m)
-            m.run_real(lambda: self._elements.__setitem__(index, new))
+            m.concrete.run(lambda: self._elements.__setitem__(index, new))
             return
         if not -len(self._elements) <= index < len(self._elements):
-            m.raise_(IndexError, "list assignment index out of range")
+            m.exceptions.raise_(IndexError, "list assignment index out of range")
         self._elements[index] = value
 
     def delete_item(self, m: Machine, key: Value) -> None:
-        index = m.index_of(key)
-        m.will_mutate(self)
-        m.run_real(lambda: self._elements.__delitem__(index))
+        index = m.concrete.index(key)
+        m.effects.will_mutate(self)
+        m.concrete.run(lambda: self._elements.__delitem__(index))
 
     def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
         if operator == "+" and isinstance(other, ListValue) and not reflected:
@@ -142,37 +143,37 @@ class ListValue(SequenceValue):
             self.method_extend(m, other)
             return self
         if operator in ("*", "*="):
-            count = m.integer(other)
+            count = m.concrete.integer(other)
             if operator == "*=":
-                m.will_mutate(self)
+                m.effects.will_mutate(self)
                 self._elements[:] = self.elements(m) * count
                 return self
             return ListValue(self.elements(m) * count)
         return None
 
     def method_append(self, m: Machine, item: Value) -> Value:
-        m.will_mutate(self)
+        m.effects.will_mutate(self)
         self._elements.append(item)
         return Constant(None)
 
     def method_extend(self, m: Machine, items: Value) -> Value:
         new = items.items_list(m)
-        m.will_mutate(self)
+        m.effects.will_mutate(self)
         self._elements.extend(new)
         return Constant(None)
 
     def method_insert(self, m: Machine, index: Value, item: Value) -> Value:
-        m.will_mutate(self)
-        self._elements.insert(m.integer(index), item)
+        m.effects.will_mutate(self)
+        self._elements.insert(m.concrete.integer(index), item)
         return Constant(None)
 
     def method_pop(self, m: Machine, index: Value = Constant(-1)) -> Value:  # noqa: B008
-        position = m.integer(index)
+        position = m.concrete.integer(index)
         if not self._elements:
-            m.raise_(IndexError, "pop from empty list")
+            m.exceptions.raise_(IndexError, "pop from empty list")
         if not -len(self._elements) <= position < len(self._elements):
-            m.raise_(IndexError, "pop index out of range")
-        m.will_mutate(self)
+            m.exceptions.raise_(IndexError, "pop index out of range")
+        m.effects.will_mutate(self)
         element = self.element(m, position)
         del self._elements[position]
         return element
@@ -180,20 +181,20 @@ class ListValue(SequenceValue):
     def method_remove(self, m: Machine, item: Value) -> Value:
         for index in range(len(self._elements)):
             element = self.element(m, index)
-            if element is item or m.equal(element, item):
-                m.will_mutate(self)
+            if element is item or m.operators.equal(element, item):
+                m.effects.will_mutate(self)
                 del self._elements[index]
                 return Constant(None)
-        m.raise_(ValueError, "list.remove(x): x not in list")
+        m.exceptions.raise_(ValueError, "list.remove(x): x not in list")
         return None
 
     def method_clear(self, m: Machine) -> Value:
-        m.will_mutate(self)
+        m.effects.will_mutate(self)
         self._elements.clear()
         return Constant(None)
 
     def method_reverse(self, m: Machine) -> Value:
-        m.will_mutate(self)
+        m.effects.will_mutate(self)
         self._elements.reverse()
         return Constant(None)
 
@@ -201,12 +202,12 @@ class ListValue(SequenceValue):
         return ListValue(list(self.elements(m)))
 
     def method_sort(self, m: Machine, key: Value | None = None, reverse: Value = Constant(False)) -> Value:  # noqa: B008
-        m.will_mutate(self)
+        m.effects.will_mutate(self)
         self._elements[:] = sort_values(m, self.elements(m), key, reverse)
         return Constant(None)
 
     def hash_key(self, m: Machine) -> Any:
-        m.raise_(TypeError, "unhashable type: 'list'")
+        m.exceptions.raise_(TypeError, "unhashable type: 'list'")
 
     def emit(self, e: Emitter) -> None:
         e.build_then_fill(self, "BUILD_LIST", [], lambda: self.fill(e))
@@ -247,12 +248,12 @@ class TupleValue(SequenceValue):
 
     def attribute(self, m: Machine, name: str) -> Value:
         if self.cls is tuple or self.cls is torch.Size:
-            return m.builtin_attribute(self, name)
+            return m.attributes.builtin(self, name)
         if hasattr(self.cls, "n_sequence_fields") and not name.startswith("__"):
             for index in range(self.cls.n_sequence_fields):
                 if getattr(self.cls, name, None) is getattr(self.cls, _field_name(self.cls, index), 0):
                     return self.element(m, index)
-        return m.instance_attribute(self, self.cls, name)
+        return m.attributes.instance(self, self.cls, name)
 
     def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
         if operator in ("+", "+=") and isinstance(other, TupleValue):
@@ -260,7 +261,7 @@ class TupleValue(SequenceValue):
             size = torch.Size if torch.Size in (self.cls, other.cls) else tuple
             return TupleValue([*left.elements(m), *right.elements(m)], size)
         if operator in ("*", "*="):
-            return self.like(self.elements(m) * m.integer(other))
+            return self.like(self.elements(m) * m.concrete.integer(other))
         return None
 
     def hash_key(self, m: Machine) -> Any:
@@ -269,7 +270,7 @@ class TupleValue(SequenceValue):
     def method_numel(self, m: Machine) -> Value:
         total: Value = Constant(1)
         for element in self.elements(m):
-            total = m.binary("*", total, element)
+            total = m.operators.binary("*", total, element)
         return total
 
     def emit(self, e: Emitter) -> None:
@@ -342,13 +343,13 @@ def sort_values(m: Machine, values: list[Value], key: Value | None, reverse: Val
     """Sort by Python's own sort over constants; other keys would compare symbolically."""
     keys = values
     if key is not None and not (isinstance(key, Constant) and key.value is None):
-        keys = [m.call(key, [value], {}) for value in values]
+        keys = [key.call(m, [value], {}) for value in values]
     backwards = reverse.truth(m)
     try:
         ranked: list[Any] = [k.constant() for k in keys]
     except NotConstant:
         ranked = [_Compared(m, k) for k in keys]
-    order = m.run_real(lambda: sorted(range(len(ranked)), key=lambda i: ranked[i], reverse=backwards))
+    order = m.concrete.run(lambda: sorted(range(len(ranked)), key=lambda i: ranked[i], reverse=backwards))
     return [values[index] for index in order]
 
 
@@ -361,4 +362,8 @@ class _Compared:
         self.m, self.value = m, value
 
     def __lt__(self, other: _Compared) -> bool:
-        return self.m.compare("<", self.value, other.value).truth(self.m)
+        return self.m.operators.compare("<", self.value, other.value).truth(self.m)
+
+
+def _same_kind(left: SequenceValue, right: SequenceValue) -> bool:
+    return issubclass(left.python_type(), list) == issubclass(right.python_type(), list)

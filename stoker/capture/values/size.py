@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from stoker.capture.python_operators import BINARY, COMPARE, UNARY
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.value import NotConstant, Value
 
@@ -37,30 +38,30 @@ class SymbolicValue(Value):
         return f"the symbolic {self.python_type().__name__} {self.symbol}"
 
     def truth(self, m: Machine) -> bool:
-        return m.run_real(bool, self.symbol)
+        return m.concrete.run(bool, self.symbol)
 
     def unary(self, m: Machine, operator: str) -> Value:
-        return m.wrap_number(m.run_real(m.UNARY[operator], self.symbol))
+        return m.wrap.number(m.concrete.run(UNARY[operator], self.symbol))
 
     def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
-        number = m.number_of(other)
+        number = m.concrete.number(other)
         if number is None:
             return None
         left, right = (number, self.symbol) if reflected else (self.symbol, number)
-        return m.wrap_number(m.run_real(lambda: m.BINARY[operator](left, right)))
+        return m.wrap.number(m.concrete.run(lambda: BINARY[operator](left, right)))
 
     def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
-        number = m.number_of(other)
+        number = m.concrete.number(other)
         if number is None:
             return None
-        return m.wrap_number(m.run_real(lambda: m.COMPARE[operator](self.symbol, number)))
+        return m.wrap.number(m.concrete.run(lambda: COMPARE[operator](self.symbol, number)))
 
     def attribute(self, m: Machine, name: str) -> Value:
         return Constant(self.specialize(m)).attribute(m, name)
 
     def specialize(self, m: Machine) -> Any:
         """Give up symbolic: the value becomes the one seen now, under a guard."""
-        return m.run_real(self.python_type(), self.symbol)
+        return m.concrete.run(self.python_type(), self.symbol)
 
     def constant(self) -> Any:
         raise NotConstant("symbolic")
@@ -69,7 +70,11 @@ class SymbolicValue(Value):
         return self.specialize(m)
 
     def call(self, m: Machine, args: Any, kwargs: Any) -> Value:
-        m.raise_(TypeError, f"'{self.python_type().__name__}' object is not callable")
+        m.exceptions.raise_(TypeError, f"'{self.python_type().__name__}' object is not callable")
 
     def emit(self, e: Emitter) -> None:
-        e.load_symbol(self)
+        node = e.m.sizes.node_for(e.m, self.symbol)
+        if isinstance(node, (int, float, bool)):
+            e.const(node)
+        else:
+            e.load_output(node)

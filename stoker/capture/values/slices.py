@@ -26,13 +26,13 @@ class SliceValue(Value):
     def attribute(self, m: Machine, name: str) -> Value:
         if name in ("start", "stop", "step"):
             return self.parts[("start", "stop", "step").index(name)]
-        return m.builtin_attribute(self, name)
+        return m.attributes.builtin(self, name)
 
     def truth(self, m: Machine) -> bool:
         return True
 
     def specialized(self, m: Machine) -> slice:
-        return slice(*(m.constant_of(part, "slicing") for part in self.parts))
+        return slice(*(m.concrete.constant(part, "slicing") for part in self.parts))
 
     def emit(self, e: Emitter) -> None:
         e.call_function(slice, self.parts)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stoker import torch_private
+from stoker.capture.static import MISSING, is_data_descriptor, static_lookup
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.tensor import TensorValue
@@ -45,30 +46,30 @@ class SubclassValue(TensorValue):
     has_identity = True
 
     def attribute(self, m: Machine, name: str) -> Value:
-        raw = m.class_lookup(self.cls, name)
-        if isinstance(m.class_lookup(self.cls, "__getattribute__"), types.FunctionType):
+        raw = m.attributes.class_lookup(self.cls, name)
+        if isinstance(m.attributes.class_lookup(self.cls, "__getattribute__"), types.FunctionType):
             self.unsupported("a user-written __getattribute__")
         if name in ("__dict__", "__weakref__"):
             self.unsupported(f"attribute {name!r}")
-        if raw is not m.MISSING and raw is m.tensor_class_attribute(name):
+        if raw is not MISSING and raw is static_lookup(torch.Tensor, name):
             return super().attribute(m, name)
-        if raw is not m.MISSING and m.is_data_descriptor(raw):
-            return m.bind(raw, self, self.cls)
+        if raw is not MISSING and is_data_descriptor(raw):
+            return m.attributes.bind(raw, self, self.cls)
         own = self.own_attribute(m, name)
         if own is not None:
             return own
-        if raw is not m.MISSING:
-            return m.bind(raw, self, self.cls)
-        fallback = m.class_lookup(self.cls, "__getattr__")
-        if fallback is not m.MISSING:
-            return m.call(m.bind(fallback, self, self.cls), [Constant(name)], {})
-        m.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        if raw is not MISSING:
+            return m.attributes.bind(raw, self, self.cls)
+        fallback = m.attributes.class_lookup(self.cls, "__getattr__")
+        if fallback is not MISSING:
+            return m.attributes.bind(fallback, self, self.cls).call(m, [Constant(name)], {})
+        m.exceptions.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
         return None
 
     def autograd_attribute(self, m: Machine, name: str) -> Value:
         if name == "is_leaf" and self.source is not None and self.real is not None:
             leaf = self.real.is_leaf
-            m.guard(self.source, Holds(lambda now: plainly(now, "is_leaf") == leaf, f"is_leaf is {leaf}"))
+            m.guards.add(self.source, Holds(lambda now: plainly(now, "is_leaf") == leaf, f"is_leaf is {leaf}"))
             return Constant(leaf)
         return super().autograd_attribute(m, name)
 
@@ -76,22 +77,22 @@ class SubclassValue(TensorValue):
         if self.source is not None and self.real is not None:
             if self.real.grad is not None:
                 self.unsupported("the gradient")
-            m.guard(self.source, Holds(lambda now: plainly(now, "grad") is None, "has no gradient"))
+            m.guards.add(self.source, Holds(lambda now: plainly(now, "grad") is None, "has no gradient"))
         return Constant(None)
 
     def own_attribute(self, m: Machine, name: str) -> Value | None:
-        return self.extra.get(name) or m.tensor_attribute(self, name)
+        return self.extra.get(name) or self.held_attribute(m, name)
 
     def set_attribute(self, m: Machine, name: str, value: Value) -> None:
-        if isinstance(m.class_lookup(self.cls, "__setattr__"), types.FunctionType):
+        if isinstance(m.attributes.class_lookup(self.cls, "__setattr__"), types.FunctionType):
             self.unsupported("a user-written __setattr__")
-        raw = m.class_lookup(self.cls, name)
+        raw = m.attributes.class_lookup(self.cls, name)
         if isinstance(raw, property) and raw.fset is not None:
-            m.call(m.wrap_object(raw.fset), [self, value], {})
-        elif raw is not m.MISSING and m.is_data_descriptor(raw):
+            m.wrap.object(raw.fset).call(m, [self, value], {})
+        elif raw is not MISSING and is_data_descriptor(raw):
             self.unsupported(f"assignment to tensor attribute {name!r}")
         else:
-            m.store_tensor_attribute(self, name, value)
+            self.hold_attribute(m, name, value)
 
     def emit(self, e: Emitter) -> None:
         e.call_function(put_into, [Made(self), Constant(self.cls)])
@@ -119,14 +120,14 @@ class Made(Value):
 def into_class(m: Machine, value: TensorValue, cls: type, *, fresh: bool) -> TensorValue:
     """`value.as_subclass(cls)`: the value itself if nothing else holds it, an alias with a node of its own if not."""
     if not fresh:
-        made = m.graph_method(value, "view_as", [value], {})
+        made = m.record.method(value, "view_as", [value], {})
         assert isinstance(made, TensorValue)
         value = made
     if cls is torch.Tensor:
         return value
-    m.note_class(cls)
+    m.overrides.note_class(cls)
     result = SubclassValue(value.node, value.fake, cls)
-    m.tensor_of_fake[id(value.fake)] = result
+    m.record.hold(value.fake, result)
     return result
 
 

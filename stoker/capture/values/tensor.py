@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Node
 
+from stoker.capture.python_operators import UNARY
+from stoker.capture.static import MISSING
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod, MethodValue
 from stoker.capture.values.sequence import TupleValue
-from stoker.capture.values.value import Arguments, Keywords, Value
+from stoker.capture.values.value import Arguments, IdentityKey, Keywords, Value
 from stoker.errors import Break
-from stoker.guard.source import Attribute, Source
+from stoker.guard.source import Attribute, InstanceDict, Source
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
@@ -52,7 +54,7 @@ METADATA = frozenset(
     ]
 )
 DERIVED = frozenset(["T", "mT", "H", "mH", "data", "real", "imag"])
-UNARY = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
+SPECIAL_UNARY = {"-": "__neg__", "+": "__pos__", "~": "__invert__"}
 AUTOGRAD = frozenset(["requires_grad", "is_leaf", "output_nr", "retains_grad", "_version"])
 
 
@@ -77,35 +79,37 @@ class TensorValue(Value):
     def attribute(self, m: Machine, name: str) -> Value:
         if name in self.extra:
             return self.extra[name]
-        if m.overriding:
-            found = m.override_attribute(self, name)
+        if m.overrides.active:
+            found = m.overrides.attribute(self, self.cls, name)
             if found is not None:
                 return found
         if name == "shape":
-            return TupleValue([m.wrap_number(size) for size in self.fake.shape], torch.Size)
+            return TupleValue([m.wrap.number(size) for size in self.fake.shape], torch.Size)
         if name in METADATA:
-            return m.wrap_constant(m.run_real(getattr, self.fake, name))
+            return m.wrap.constant(m.concrete.run(getattr, self.fake, name))
         if name in AUTOGRAD:
             return self.autograd_attribute(m, name)
         if name in DERIVED:
-            return m.graph_call(getattr, [self, Constant(name)], {})
+            return m.record.call(getattr, [self, Constant(name)], {})
         if name == "grad":
             return self.gradient(m)
         if name == "__class__":
-            return m.wrap_object(self.cls)
+            return m.wrap.object(self.cls)
         if name == "grad_fn" and self.fake.grad_fn is None:
             return Constant(None)
-        raw = m.class_lookup(self.cls, name)
-        if raw is m.MISSING:
+        raw = m.attributes.class_lookup(self.cls, name)
+        if raw is MISSING:
             return self.python_attribute(m, name)
-        if isinstance(raw, types.FunctionType) and (raw not in m.tensor_functions or m.intercepts([self], {})):
-            return MethodValue(self, m.wrap_object(raw))
+        if isinstance(raw, types.FunctionType) and (
+            raw not in m.tensor_functions or m.overrides.intercepts([self], {})
+        ):
+            return MethodValue(self, m.wrap.object(raw))
         if isinstance(raw, (types.MethodDescriptorType, types.WrapperDescriptorType, types.FunctionType)):
             return BuiltinMethod(self, name)
         if isinstance(raw, property) and raw.fget is not None and isinstance(raw.fget, types.FunctionType):
-            return m.call(m.wrap_object(raw.fget), [self], {})
+            return m.wrap.object(raw.fget).call(m, [self], {})
         if isinstance(raw, classmethod):
-            return m.bind(raw, self, self.cls)
+            return m.attributes.bind(raw, self, self.cls)
         self.unsupported(f"tensor attribute {name!r}")
         return None
 
@@ -113,33 +117,54 @@ class TensorValue(Value):
         if name == "_version":
             self.unsupported("the version counter")
         if name == "is_leaf" and self.source is not None and self.real is not None:
-            m.guard_attribute(self.source, name, self.real.is_leaf)
+            m.guards.attribute_equals(self.source, name, self.real.is_leaf)
             return Constant(self.real.is_leaf)
-        return m.wrap_constant(m.run_real(getattr, self.fake, name))
+        return m.wrap.constant(m.concrete.run(getattr, self.fake, name))
 
     def gradient(self, m: Machine) -> Value:
         if self.source is None or self.real is None:
             return Constant(None)
-        return m.wrap(self.real.grad, Attribute(self.source, "grad"))
+        return m.wrap.at(self.real.grad, Attribute(self.source, "grad"))
 
     def python_attribute(self, m: Machine, name: str) -> Value:
         """An attribute the user set on the tensor object."""
-        found = m.tensor_attribute(self, name)
+        found = self.held_attribute(m, name)
         if found is None:
-            m.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+            m.exceptions.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
         return found
 
+    def held_attribute(self, m: Machine, name: str) -> Value | None:
+        """A Python attribute that the user put on the tensor object; None if it has none of that name."""
+        if self.real is None or self.source is None:
+            return None
+        return m.wrap.dictionary(self.real.__dict__, InstanceDict(self.source)).lookup(m, Constant(name))
+
     def set_attribute(self, m: Machine, name: str, value: Value) -> None:
-        m.set_tensor_attribute(self, name, value)
+        if m.overrides.active and m.overrides.intercepts([self], {}):
+            self.unsupported(f"assignment to attribute {name!r} through __torch_function__")
+        if m.attributes.class_lookup(self.cls, name) is MISSING:
+            self.hold_attribute(m, name, value)
+        elif name == "requires_grad" and isinstance(value, Constant):
+            m.calls.builtin_method(self, "requires_grad_", [value], {})
+        else:
+            self.unsupported(f"assignment to tensor attribute {name!r}")
+
+    def hold_attribute(self, m: Machine, name: str, value: Value) -> None:
+        """Put a Python attribute on the tensor object."""
+        if self.real is not None and self.source is not None:
+            m.wrap.dictionary(self.real.__dict__, InstanceDict(self.source)).store(m, Constant(name), value)
+        else:
+            self.extra[name] = value
+            m.effects.will_mutate(self)
 
     def method(self, m: Machine, name: str, args: Arguments, kwargs: Keywords) -> Value:
-        return m.call(self.attribute(m, name), args, kwargs)
+        return self.attribute(m, name).call(m, args, kwargs)
 
     def overridden(self, m: Machine, special: str, *args: Value) -> Value | None:
         """What a special method gives if `__torch_function__` or the user's class takes it over."""
-        if not m.overriding or not m.intercepts([self, *args], {}):
+        if not m.overrides.active or not m.overrides.intercepts([self, *args], {}):
             return None
-        return m.override_special(self, special, *args)
+        return m.overrides.special(self, special, *args)
 
     def truth(self, m: Machine) -> bool:
         found = self.overridden(m, "__bool__")
@@ -158,24 +183,24 @@ class TensorValue(Value):
         if found is not None:
             return found
         if self.fake.dim() == 0:
-            m.raise_(TypeError, "len() of a 0-d tensor")
-        return m.wrap_number(self.fake.shape[0])
+            m.exceptions.raise_(TypeError, "len() of a 0-d tensor")
+        return m.wrap.number(self.fake.shape[0])
 
     def item(self, m: Machine, key: Value) -> Value:
         found = self.overridden(m, "__getitem__", key)
-        return found if found is not None else m.graph_call(operator.getitem, [self, key], {})
+        return found if found is not None else m.record.call(operator.getitem, [self, key], {})
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:
         if self.overridden(m, "__setitem__", key, value) is None:
-            m.graph_call(operator.setitem, [self, key, value], {}, keep=True)
+            m.record.call(operator.setitem, [self, key, value], {}, keep=True)
 
     def iterator(self, m: Machine) -> Value:
         found = self.overridden(m, "__iter__")
         if found is not None:
             return found
         if self.fake.dim() == 0:
-            m.raise_(TypeError, "iteration over a 0-d tensor")
-        parts = m.graph_method(self, "unbind", [Constant(0)], {})
+            m.exceptions.raise_(TypeError, "iteration over a 0-d tensor")
+        parts = m.record.method(self, "unbind", [Constant(0)], {})
         return parts.iterator(m)
 
     def contains(self, m: Machine, item: Value) -> Value:
@@ -186,11 +211,15 @@ class TensorValue(Value):
         return None
 
     def unary(self, m: Machine, operator: str) -> Value:
-        found = self.overridden(m, UNARY[operator])
-        return found if found is not None else m.graph_call(m.UNARY[operator], [self], {})
+        found = self.overridden(m, SPECIAL_UNARY[operator])
+        return found if found is not None else m.record.call(UNARY[operator], [self], {})
 
     def hash_key(self, m: Machine) -> Any:
-        return m.identity_key(self)
+        return IdentityKey(self)
 
     def emit(self, e: Emitter) -> None:
-        e.load_tensor(self)
+        e.load_output(self.node)
+        if self.extra:
+            e.name_top(self)
+            for name, attribute in self.extra.items():
+                e.store_attribute(self, name, attribute)

@@ -35,6 +35,7 @@ class Value:
     """The protocol. A subclass overrides what its kind of object can do; the rest breaks with a reason."""
 
     source: Source | None = None
+    root_name: str | None = None  # of a cell that is a variable of the captured frame itself
     has_identity = True  # may a program tell two equal ones apart, so that rebuilding must keep sharing?
 
     def python_type(self) -> type:
@@ -52,7 +53,11 @@ class Value:
         """Raise CPython's TypeError for an object whose class lacks a special method; `{name}` in the words is the class."""
         cls = self.python_type()
         if not any(special in vars(base) for base in cls.__mro__):
-            m.raise_(TypeError, words.format(name=cls.__name__))
+            m.exceptions.raise_(TypeError, words.format(name=cls.__name__))
+
+    def stored(self) -> Value:
+        """The built-in container inside an instance of its subclass, or the value itself."""
+        return self
 
     def constant(self) -> Any:
         """The plain Python object, when it is known and immutable."""
@@ -60,7 +65,7 @@ class Value:
 
     def attribute(self, m: Machine, name: str) -> Value:
         if name in ("__next__", "__iter__") and hasattr(self.python_type(), name):
-            return m.bound_builtin(self, name)
+            return m.attributes.bound_builtin(self, name)
         self.unsupported(f"attribute {name!r}")
         return None
 
@@ -71,7 +76,7 @@ class Value:
         self.unsupported(f"deletion of attribute {name!r}")
 
     def method(self, m: Machine, name: str, args: Arguments, kwargs: Keywords) -> Value:
-        return m.call(self.attribute(m, name), args, kwargs)
+        return self.attribute(m, name).call(m, args, kwargs)
 
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
         self.require(m, "__call__", "'{name}' object is not callable")
@@ -159,3 +164,18 @@ class Lazy(Value):
 
     def python_type(self) -> type:
         return type(self.real)
+
+
+class IdentityKey:
+    """A dictionary key that equals only itself: the identity of one value."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IdentityKey) and other.value is self.value

@@ -139,7 +139,7 @@ def tensor_method(m: Machine, receiver: Any, name: str, args: Arguments, kwargs:
     found = TENSOR_METHODS.get(name)
     if found is not None:
         return apply(m, functools.partial(found, m, receiver), found, args, kwargs)
-    return m.graph_method(receiver, name, args, kwargs)
+    return m.record.method(receiver, name, args, kwargs)
 
 
 def constant_method(m: Machine, receiver: Constant, name: str, args: Arguments, kwargs: Keywords) -> Value:
@@ -147,22 +147,22 @@ def constant_method(m: Machine, receiver: Constant, name: str, args: Arguments, 
     if name in ("__enter__", "__exit__"):
         raise Break("a context manager", f"{receiver.describe()} is entered other than by `with`")
     if isinstance(receiver.value, str) and name in ("format", "format_map"):
-        shown = [m.plain(a, "formatting") for a in args]
-        return Constant(m.run_real(lambda: getattr(receiver.value, name)(*shown, **_shown(m, kwargs))))
+        shown = [m.concrete.plain(a, "formatting") for a in args]
+        return Constant(m.concrete.run(lambda: getattr(receiver.value, name)(*shown, **_shown(m, kwargs))))
     plain = [_argument(m, a, f"an argument of {name!r}") for a in args]
-    named = {k: m.constant_of(v, f"an argument of {name!r}") for k, v in kwargs.items()}
-    return m.wrap_constant(m.run_real(lambda: getattr(receiver.value, name)(*plain, **named)))
+    named = {k: m.concrete.constant(v, f"an argument of {name!r}") for k, v in kwargs.items()}
+    return m.wrap.constant(m.concrete.run(lambda: getattr(receiver.value, name)(*plain, **named)))
 
 
 def _shown(m: Machine, kwargs: Keywords) -> dict[str, Any]:
-    return {name: m.plain(value, "formatting") for name, value in kwargs.items()}
+    return {name: m.concrete.plain(value, "formatting") for name, value in kwargs.items()}
 
 
 def _argument(m: Machine, value: Value, what: str) -> Any:
     """A real object for a value: itself, a container of plain data, or, of an iterator, the list of what it gives."""
     if hasattr(value.python_type(), "__next__"):
-        return [m.plain(element, what) for element in value.items_list(m)]
-    return m.plain(value, what)
+        return [m.concrete.plain(element, what) for element in value.items_list(m)]
+    return m.concrete.plain(value, what)
 
 
 def fold_pure(m: Machine, real: Any, args: Arguments, kwargs: Keywords) -> Value | None:
@@ -170,9 +170,9 @@ def fold_pure(m: Machine, real: Any, args: Arguments, kwargs: Keywords) -> Value
     owner = getattr(real, "__self__", None)
     if id(real) not in PURE and not (isinstance(owner, types.ModuleType) and owner in PURE_MODULES):
         return None
-    values = [m.plain(a, f"an argument of {describe(real)}") for a in args]
-    named = {name: m.plain(a, f"an argument of {describe(real)}") for name, a in kwargs.items()}
-    return m.wrap_constant(m.run_real(functools.partial(real, **named), *values))
+    values = [m.concrete.plain(a, f"an argument of {describe(real)}") for a in args]
+    named = {name: m.concrete.plain(a, f"an argument of {describe(real)}") for name, a in kwargs.items()}
+    return m.wrap.constant(m.concrete.run(functools.partial(real, **named), *values))
 
 
 PURE_MODULES = (math, operator)
@@ -186,7 +186,7 @@ def describe(real: Any) -> str:
 
 def builtin_init(m: Machine, made: Value, init: Any, args: Arguments, kwargs: Keywords) -> None:
     """`__init__` of a built-in base class, after `__new__`."""
-    m.call(m.bind(init, made, made.python_type()), args, kwargs)
+    m.attributes.bind(init, made, made.python_type()).call(m, args, kwargs)
 
 
 def new_storage(m: Machine, cls: type, args: Arguments, kwargs: Keywords) -> Any:
@@ -212,5 +212,5 @@ def _is_harmless(base: type) -> bool:
 def call_new(m: Machine, owner: type, cls: type, args: Arguments, kwargs: Keywords) -> Value:
     """`object.__new__(cls)` and its kin, called by name."""
     if owner is object:
-        return m.new_builtin_instance(cls, [], {})
-    return m.new_builtin_instance(cls, args, kwargs)
+        return m.calls.new_instance(cls, [], {})
+    return m.calls.new_instance(cls, args, kwargs)

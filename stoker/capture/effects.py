@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING
 from stoker.capture.values.value import Value
 
 if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
+    pass
 
 
 class Effects:
-    """Mixed into the machine."""
+    """Changes to replay, in order."""
 
-    def will_mutate(self: Machine, value: Value) -> None:
+    def __init__(self) -> None:
+        self.mutated: dict[int, Value] = {}
+        self.deferred: list[tuple[Value, list[Value], dict[str, Value]]] = []
+
+    def will_mutate(self, value: Value) -> None:
         """Call before changing a value. New objects are rebuilt whole; only known ones are written back."""
         if value.source is not None or getattr(value, "root_name", None) is not None:
             self.mutated.setdefault(id(value), value)
 
-    def defer(self: Machine, function: Value, args: list[Value], kwargs: dict[str, Value]) -> None:
+    def defer(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> None:
         """A call that nothing in the graph can observe: made after the graph, in order."""
         self.deferred.append((function, args, kwargs))

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from stoker.bytecode import VERSION, Handler, Instruction, build
 from stoker.bytecode.versions import HAS_PRECALL, NULL_BEFORE_CALLABLE
 from stoker.capture.emit import Code, Emitter
+from stoker.capture.evaluator import Evaluator
 from stoker.capture.frame import Frame
-from stoker.capture.machine import Machine
 from stoker.capture.opcodes.jump import LOOP_END
 from stoker.capture.resume import (
     LASTI_MARK,
@@ -31,7 +31,7 @@ from stoker.capture.resume import (
     resume_function,
 )
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.function import cell_contents
+from stoker.capture.values.function import cell_contents, cell_of
 from stoker.capture.values.instance import PreviousException
 from stoker.capture.values.iterator import GeneratorValue, RunningIterator
 from stoker.capture.values.value import Lazy, Null, Value
@@ -64,7 +64,7 @@ class _Break:
     """The state that the pieces of a break share."""
 
     e: Emitter
-    m: Machine
+    m: Evaluator
     frame: Frame
     instruction: Instruction
     below: list[Value]
@@ -74,9 +74,9 @@ class _Break:
     places: dict[str, str] = field(default_factory=dict)  # locals kept under another name than their own
 
 
-def leave_by_break(e: Emitter, instruction: Instruction) -> None:
+def leave_by_break(e: Emitter, m: Evaluator, instruction: Instruction) -> None:
     """Run `instruction` in CPython, then continue in resume functions."""
-    m, frame = e.m, e.m.root
+    frame = m.root
     count = operand_count(instruction)
     depth = len(frame.stack) - count
     if depth < 0:
@@ -152,7 +152,7 @@ def _keep_cells(s: _Break) -> None:
     """The frame's cells, in locals of their own: every resume call takes them from there."""
     code = s.frame.program.origin.code
     for name in (*code.co_cellvars, *code.co_freevars):
-        s.e.load(s.m.cell_for(s.frame, name))
+        s.e.load(cell_of(s.frame, name))
         s.e.code += build.store_fast(f"__cell_{name}")
 
 

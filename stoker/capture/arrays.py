@@ -6,17 +6,14 @@ torch operation runs on them. Only operations of which torch computes the same b
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
 
-from stoker.capture.values.array import DTYPES, ArrayValue
-from stoker.capture.values.constant import Constant, is_numpy_scalar, is_plain, python_number
-from stoker.capture.values.sequence import TupleValue
-from stoker.capture.values.slices import SliceValue
+from stoker.capture.values.array import DTYPES, ArrayValue, is_operand, kind_of
+from stoker.capture.values.constant import Constant, is_plain, python_number
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Arguments, Keywords, NotConstant, Value
 from stoker.errors import Break
@@ -46,36 +43,39 @@ STATE = Fixed(numpy, "numpy")
 
 
 class Arrays:
-    """Mixed into the machine."""
+    """Operators and functions of numpy."""
 
-    def guard_numpy(self: Machine) -> None:
+    def __init__(self, m: Machine) -> None:
+        self.m = m
+
+    def guard_errors(self) -> None:
         """Errors of floating-point arithmetic must not be asked for: torch does not raise them."""
         now = numpy.geterr()
         if any(how not in ("warn", "ignore") for how in now.values()):
             raise Break("numpy arithmetic", "numpy.seterr asks for floating-point errors")
-        self.guard(STATE, Holds(_errors_are_quiet, "reports no floating-point errors"))
+        self.m.guards.add(STATE, Holds(_errors_are_quiet, "reports no floating-point errors"))
 
-    def array_binary(self: Machine, text: str, left: Value, right: Value) -> Value | None:
+    def binary(self, text: str, left: Value, right: Value) -> Value | None:
         in_place = text.endswith("=") and text not in OPERATORS
         ufunc = OPERATORS.get(text[:-1] if in_place else text)
-        if ufunc is None or not all(_is_operand(v) for v in (left, right)):
+        if ufunc is None or not all(is_operand(v) for v in (left, right)):
             raise Break(f"operator {text} of an array", "its result may differ between numpy and torch")
         if not in_place:
-            return self.array_ufunc(ufunc, [left, right])
+            return self.ufunc(ufunc, [left, right])
         assert isinstance(left, ArrayValue)
-        made = self.array_ufunc(ufunc, [left, right])
+        made = self.ufunc(ufunc, [left, right])
         if not isinstance(made, ArrayValue) or made.dtype != left.dtype or left.scalar:
             left.unsupported(f"operator {text}")
-        self.array_write(left, Constant(Ellipsis), made)
+        left.set_item(self.m, Constant(Ellipsis), made)
         return left
 
-    def array_unary(self: Machine, text: str, value: Value) -> Value:
-        return self.array_ufunc(UNARY[text], [value])
+    def unary(self, text: str, value: Value) -> Value:
+        return self.ufunc(UNARY[text], [value])
 
-    def array_ufunc(self: Machine, ufunc: Any, operands: list[Value]) -> Value:
+    def ufunc(self, ufunc: Any, operands: list[Value]) -> Value:
         """One elementwise function, in the types of the loop that numpy would run."""
-        self.guard_numpy()
-        kinds = [_kind(value) for value in operands]
+        self.guard_errors()
+        kinds = [kind_of(value) for value in operands]
         if ufunc not in UFUNCS:
             raise Break(f"`numpy.{ufunc.__name__}` of an array", "torch may round it differently than numpy")
         try:
@@ -85,75 +85,47 @@ class Arrays:
         if any(dtype not in DTYPES for dtype in loop):
             raise Break(f"`numpy.{ufunc.__name__}`", f"it computes in {loop[0]}, of which torch may differ")
         scalar = all(not isinstance(v, ArrayValue) or v.scalar for v in operands)
-        given = [self.array_operand(value, dtype) for value, dtype in zip(operands, loop)]
-        made = self.graph_call(UFUNCS[ufunc], given, {})
+        given = [self.operand(value, dtype) for value, dtype in zip(operands, loop)]
+        made = self.m.record.call(UFUNCS[ufunc], given, {})
         assert isinstance(made, TensorValue)
         if made.fake.dim() == 0 and not scalar:
             raise Break(f"`numpy.{ufunc.__name__}`", "an operation on an array without dimensions gives a scalar")
         return ArrayValue(made, scalar=scalar)
 
-    def array_operand(self: Machine, value: Value, dtype: Any) -> Value:
+    def operand(self, value: Value, dtype: Any) -> Value:
         """An operand of a loop: cast to its type."""
         if isinstance(value, ArrayValue):
             tensor = value.dense()
             wanted = DTYPES[dtype]
-            return tensor if tensor.fake.dtype is wanted else self.graph_method(tensor, "to", [Constant(wanted)], {})
+            return tensor if tensor.fake.dtype is wanted else self.m.record.method(tensor, "to", [Constant(wanted)], {})
         try:
             return Constant(python_number(dtype.type(value.constant())))
         except OverflowError as error:
             raise Break("a number beside an array", str(error)) from error
 
-    def array_item(self: Machine, array: ArrayValue, key: Value) -> Value:
-        parts = key.elements(self) if isinstance(key, TupleValue) else [key]
-        if array.scalar or not all(_is_basic(part) for part in parts):
-            array.unsupported("an index of this kind")
-        found = self.graph_call(operator.getitem, [array.tensor, key], {})
-        assert isinstance(found, TensorValue)
-        if found.fake.dim() == 0 and not any(_is_ellipsis(part) for part in parts):
-            copied = self.graph_method(found, "clone", [], {})
-            assert isinstance(copied, TensorValue)
-            return ArrayValue(copied, scalar=True)
-        return array.view(found)
-
-    def array_write(self: Machine, array: ArrayValue, key: Value, value: Value) -> None:
-        """`array[key] = value`, for arrays whose memory the captured code made."""
-        if array.outside or array.scalar:
-            array.unsupported("a write into an array from outside", "write into a copy")
-        parts = key.elements(self) if isinstance(key, TupleValue) else [key]
-        if not all(_is_basic(part) for part in parts) or not _is_operand(value):
-            array.unsupported("an assignment of this kind")
-        kind = _kind(value)
-        wanted = array.dtype
-        if isinstance(kind, numpy.dtype) and kind != wanted:
-            array.unsupported(f"an assignment of {kind} to {wanted}")
-        if isinstance(kind, type) and (kind is complex or (kind is float and wanted.kind != "f")):
-            array.unsupported(f"an assignment of {kind.__name__} to {wanted}")
-        given = value.tensor if isinstance(value, ArrayValue) else self.array_operand(value, wanted)
-        self.graph_call(operator.setitem, [array.tensor, key, given], {}, keep=True)
-
-    def call_numpy(self: Machine, function: Any, args: Arguments, kwargs: Keywords) -> Value:
+    def call(self, function: Any, args: Arguments, kwargs: Keywords) -> Value:
         """A ufunc or function of numpy: folded on plain data, captured on arrays where torch computes the same."""
         try:
-            values = [_constant(self, a) for a in args]
-            named = {name: _constant(self, a) for name, a in kwargs.items()}
+            values = [_constant(self.m, a) for a in args]
+            named = {name: _constant(self.m, a) for name, a in kwargs.items()}
         except NotConstant:
             pass
         else:
-            return self.fold_numpy(function, values, named)
-        if isinstance(function, numpy.ufunc) and not kwargs and all(_is_operand(a) for a in args):
-            return self.array_ufunc(function, list(args))
+            return self.fold(function, values, named)
+        if isinstance(function, numpy.ufunc) and not kwargs and all(is_operand(a) for a in args):
+            return self.ufunc(function, list(args))
         raise Break(f"`numpy.{function.__name__}`", "it is not known to give the same result in torch")
 
-    def fold_scalar(self: Machine, cls: type, args: Arguments, kwargs: Keywords) -> Value:
+    def fold_scalar(self, cls: type, args: Arguments, kwargs: Keywords) -> Value:
         """`numpy.float32(x)`, `numpy.dtype(x)` of plain data."""
         if kwargs or any(isinstance(a, ArrayValue | TensorValue) for a in args):
             raise Break(f"`numpy.{cls.__name__}`", "it is not given plain data")
-        made = self.run_real(cls, *(self.plain(a, "an argument of numpy") for a in args))
+        made = self.m.concrete.run(cls, *(self.m.concrete.plain(a, "an argument of numpy") for a in args))
         if isinstance(made, numpy.ndarray) or not is_plain(made):
             raise Break(f"`numpy.{cls.__name__}`", "it does not make a number")
         return Constant(made)
 
-    def fold_numpy(self: Machine, function: Any, values: list[Any], named: dict[str, Any]) -> Value:
+    def fold(self, function: Any, values: list[Any], named: dict[str, Any]) -> Value:
         """Run numpy for real on plain data; what it warns about is left to CPython."""
         name = f"`numpy.{function.__name__}`"
         if not isinstance(function, numpy.ufunc) and function.__name__ not in PURE_FUNCTIONS:
@@ -169,7 +141,7 @@ class Arrays:
             raise Break(name, f"it raised {type(error).__name__}: {error}") from error
         if isinstance(found, numpy.ndarray):
             raise Break(name, "it makes an array from plain numbers")
-        return self.wrap_constant(found)
+        return self.m.wrap.constant(found)
 
 
 PURE_FUNCTIONS = frozenset(
@@ -185,35 +157,4 @@ def _constant(m: Machine, value: Value) -> Any:
     """Plain data, lists included; raises NotConstant."""
     if isinstance(value, ArrayValue | TensorValue):
         raise NotConstant("an array")
-    return m.plain(value, "an argument of numpy")
-
-
-def _is_operand(value: Value) -> bool:
-    if isinstance(value, Constant):
-        return is_numpy_scalar(value.value) or type(value.value) in (int, float, bool)
-    return isinstance(value, ArrayValue)
-
-
-def _kind(value: Value) -> Any:
-    """What numpy's promotion looks at: a dtype, or the class of a Python number."""
-    if isinstance(value, ArrayValue):
-        return value.dtype
-    constant = value.constant()
-    if is_numpy_scalar(constant):
-        return constant.dtype
-    return numpy.dtype(bool) if type(constant) is bool else type(constant)
-
-
-def _is_basic(part: Value) -> bool:
-    if isinstance(part, SliceValue):
-        return False
-    if not isinstance(part, Constant):
-        return False
-    value = part.value
-    if isinstance(value, slice):
-        return value.step is None or (isinstance(value.step, int) and value.step > 0)
-    return value is Ellipsis or type(value) is int
-
-
-def _is_ellipsis(part: Value) -> bool:
-    return isinstance(part, Constant) and part.value is Ellipsis
+    return m.concrete.plain(value, "an argument of numpy")

@@ -6,17 +6,16 @@ import functools
 from typing import TYPE_CHECKING
 
 from stoker.capture.values.classes import ClassValue
-from stoker.capture.values.function import FunctionValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.value import Arguments, Value
 
 if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
+    from stoker.capture.machine import Machine, PythonFunction
 
 SINGLE_DISPATCH = functools.singledispatch(lambda value: value).dispatch.__code__  # type: ignore[attr-defined]
 
 
-def dispatch_by_class(m: Machine, function: FunctionValue, args: Arguments) -> Value:
+def dispatch_by_class(m: Machine, function: PythonFunction, args: Arguments) -> Value:
     """`dispatch(cls)`; every entry of the registry is guarded."""
     cells = dict(zip(function.code.co_freevars, function.closure(m)))
     registry = cells["registry"].get(m)
@@ -24,4 +23,4 @@ def dispatch_by_class(m: Machine, function: FunctionValue, args: Arguments) -> V
     registry.load_all(m)
     (cls,) = args
     assert isinstance(cls, ClassValue)
-    return m.wrap_object(m.run_real(function.real, cls.real))
+    return m.wrap.object(m.concrete.run(function.real, cls.real))

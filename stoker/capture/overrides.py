@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stoker import torch_private
+from stoker.capture.static import MISSING, static_lookup
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import MethodValue
 from stoker.capture.values.instance import InstanceValue
@@ -44,45 +45,46 @@ DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
 
 class Overrides:
-    """Mixed into the machine. `overriding` is set when the first object that may override a call is met."""
+    """`active` is set when the first object that may override a call is met."""
 
-    def start_overrides(self: Machine) -> None:
-        self.overriding = False
+    def __init__(self, m: Machine) -> None:
+        self.m = m
+        self.active = False
         self.modes: list[Value] = []
         self.subclasses_off = 0 if torch_private.torch_function_enabled() else 1
         self.modes_off = 1 if torch_private.torch_function_all_disabled() else 0
 
-    def note_class(self: Machine, cls: type) -> None:
+    def note_class(self, cls: type) -> None:
         """An object of this class was met: may it override calls?"""
-        if not self.overriding and hasattr(cls, NAME):
-            self.overriding = True
+        if not self.active and hasattr(cls, NAME):
+            self.active = True
 
-    def is_overloaded(self: Machine, value: Value) -> bool:
+    def is_overloaded(self, value: Value) -> bool:
         """Does torch ask this argument's `__torch_function__`?"""
         if self.subclasses_off or not isinstance(value, (SubclassValue, InstanceValue)):
             return False
         return self.class_overrides(value.python_type())
 
-    def class_overrides(self: Machine, cls: type) -> bool:
-        raw = self.class_lookup(cls, NAME)
-        return raw is not self.MISSING and raw is not torch_private.disabled_torch_function
+    def class_overrides(self, cls: type) -> bool:
+        raw = self.m.attributes.class_lookup(cls, NAME)
+        return raw is not MISSING and raw is not torch_private.disabled_torch_function
 
-    def active_mode(self: Machine) -> bool:
+    def active_mode(self) -> bool:
         return bool(self.modes) and not self.modes_off
 
-    def intercepts(self: Machine, args: Arguments, kwargs: Keywords) -> bool:
+    def intercepts(self, args: Arguments, kwargs: Keywords) -> bool:
         """Is a call with these arguments overridden?"""
-        if not self.overriding:
+        if not self.active:
             return False
-        return self.active_mode() or any(self.is_overloaded(v) for v in _flat(self, args, kwargs))
+        return self.active_mode() or any(self.is_overloaded(v) for v in _flat(self.m, args, kwargs))
 
-    def override(self: Machine, function: Any, args: Arguments, kwargs: Keywords) -> Value | None:
+    def ask(self, function: Any, args: Arguments, kwargs: Keywords) -> Value | None:
         """What the overrides make of `function(*args, **kwargs)`; None if there are none."""
         if not self.intercepts(args, kwargs):
             return None
         overloaded = self.overloaded(args, kwargs)
-        kinds = TupleValue([self.wrap_object(v.python_type()) for v in overloaded])
-        given = [self.wrap_object(function), kinds, TupleValue(list(args))]
+        kinds = TupleValue([self.m.wrap.object(v.python_type()) for v in overloaded])
+        given = [self.m.wrap.object(function), kinds, TupleValue(list(args))]
         if kwargs:
             given.append(DictValue({k: (Constant(k), v) for k, v in kwargs.items()}))
         if self.active_mode():
@@ -90,27 +92,27 @@ class Overrides:
             if found is not None:
                 return found
         for value in overloaded:
-            found = self.call(self.override_method(value), list(given), {})
+            found = self.method(value).call(self.m, list(given), {})
             if not _is_not_implemented(found):
                 return found
         name = torch.overrides.resolve_name(function)
         words = f"no implementation found for '{name}' on types that implement {NAME}: "
-        self.raise_(TypeError, words + str([v.python_type() for v in overloaded]))
+        self.m.exceptions.raise_(TypeError, words + str([v.python_type() for v in overloaded]))
         return None
 
-    def ask_mode(self: Machine, given: Arguments) -> Value | None:
+    def ask_mode(self, given: Arguments) -> Value | None:
         """Call the innermost mode, without it on the stack."""
         mode = self.modes.pop()
         try:
-            found = self.call(mode.attribute(self, NAME), list(given), {})
+            found = mode.attribute(self.m, NAME).call(self.m, list(given), {})
         finally:
             self.modes.append(mode)
         return None if _is_not_implemented(found) else found
 
-    def overloaded(self: Machine, args: Arguments, kwargs: Keywords) -> list[Value]:
+    def overloaded(self, args: Arguments, kwargs: Keywords) -> list[Value]:
         """Arguments to ask, in torch's order: left to right, one a class, a subclass before its base."""
         found: list[Value] = []
-        for value in _flat(self, args, kwargs):
+        for value in _flat(self.m, args, kwargs):
             cls = value.python_type()
             if not self.is_overloaded(value) or any(v.python_type() is cls for v in found):
                 continue
@@ -118,40 +120,38 @@ class Overrides:
             found.insert(place, value)
         return found
 
-    def override_method(self: Machine, value: Value) -> Value:
-        raw = self.class_lookup(value.python_type(), NAME)
+    def method(self, value: Value) -> Value:
+        raw = self.m.attributes.class_lookup(value.python_type(), NAME)
         if isinstance(raw, types.FunctionType):
             raise Break(NAME, "it is a plain method, which torch warns about", "make it a classmethod")
-        return self.bind(raw, value, value.python_type())
+        return self.m.attributes.bind(raw, value, value.python_type())
 
-    def override_attribute(self: Machine, value: TensorValue, name: str) -> Value | None:
+    def attribute(self, value: Value, cls: type, name: str) -> Value | None:
         """An attribute of a tensor that is a property written in C: read through the overrides."""
         if name == "__class__" or not self.intercepts([value], {}):
             return None
-        raw = self.class_lookup(value.cls, name)
+        raw = self.m.attributes.class_lookup(cls, name)
         if not isinstance(raw, (types.GetSetDescriptorType, property)) or name in ("__dict__", "__weakref__"):
             return None
-        if raw is not self.tensor_class_attribute(name):
+        if raw is not static_lookup(torch.Tensor, name):
             return None
         if isinstance(raw, property):
-            return self.call(self.wrap_object(raw.fget), [value], {})
+            return self.m.wrap.object(raw.fget).call(self.m, [value], {})
         function = raw.__get__
         if function in torch.overrides.get_ignored_functions():
             return None
-        return self.override(function, [value], {})
+        return self.ask(function, [value], {})
 
-    def override_call(self: Machine, real: Any, args: Arguments, kwargs: Keywords) -> Value | None:
+    def call(self, real: Any, args: Arguments, kwargs: Keywords) -> Value | None:
         """A function of torch written in C."""
         if isinstance(real, OVERRIDABLE_KINDS) and self.intercepts(args, kwargs):
-            if self.policy.is_graph_function(real) or real in SHOWN_TO_MODES:
+            if self.m.policy.is_graph_function(real) or real in SHOWN_TO_MODES:
                 if not self.active_mode() and real in torch.overrides.get_ignored_functions():
                     return None
-                return None if real in NEVER_SHOWN else self.override(real, args, kwargs)
+                return None if real in NEVER_SHOWN else self.ask(real, args, kwargs)
         return None
 
-    def override_method_call(
-        self: Machine, receiver: Value, name: str, args: Arguments, kwargs: Keywords
-    ) -> Value | None:
+    def method_call(self, receiver: Value, name: str, args: Arguments, kwargs: Keywords) -> Value | None:
         """A tensor method written in C, called by name."""
         everything = [receiver, *args]
         if not self.intercepts(everything, kwargs):
@@ -160,37 +160,43 @@ class Overrides:
         if function is None or function in torch.overrides.get_ignored_functions():
             return None
         if isinstance(function, types.FunctionType):
-            return self.call(self.wrap_object(function), everything, kwargs)
-        return self.override(function, everything, kwargs)
+            return self.m.wrap.object(function).call(self.m, everything, kwargs)
+        return self.ask(function, everything, kwargs)
 
-    def override_binary(self: Machine, names: list[tuple[Value, str, Value]]) -> Value | None:
+    def binary(self, names: list[tuple[Value, str, Value]]) -> Value | None:
         """The operator's special methods, in the order Python tries them; None if all decline."""
         for value, special, other in names:
-            if isinstance(value, TensorValue) and not _is_operand(self, other) and not isinstance(other, InstanceValue):
+            if isinstance(value, TensorValue) and not self.is_operand(other) and not isinstance(other, InstanceValue):
                 continue
-            found = self.override_special(value, special, other)
+            found = self.special(value, special, other)
             if found is not None and not _is_not_implemented(found):
                 return found
         return None
 
-    def override_special(self: Machine, value: Value, special: str, *others: Value) -> Value | None:
+    def special(self, value: Value, special: str, *others: Value) -> Value | None:
         if isinstance(value, InstanceValue):
-            return value.special(self, special, *others)
+            return value.special(self.m, special, *others)
         if not isinstance(value, TensorValue):
             return None
-        raw = self.class_lookup(value.cls, special)
+        raw = self.m.attributes.class_lookup(value.cls, special)
         if isinstance(raw, types.FunctionType):
-            return self.call(MethodValue(value, self.wrap_object(raw)), list(others), {})
+            return MethodValue(value, self.m.wrap.object(raw)).call(self.m, list(others), {})
         if not isinstance(raw, DESCRIPTORS):
             return None
-        return self.call_builtin_method(value, special, list(others), {})
+        return self.m.calls.builtin_method(value, special, list(others), {})
 
-    def reflected_first(self: Machine, left: Value, right: Value, special: str) -> bool:
+    def is_operand(self, value: Value) -> bool:
+        """May a tensor's operator take it on its other side?"""
+        if isinstance(value, Constant):
+            return isinstance(value.value, (int, float, complex))
+        return isinstance(value, (TensorValue, SymbolicValue)) or self.is_overloaded(value)
+
+    def reflected_first(self, left: Value, right: Value, special: str) -> bool:
         """Does the right operand's reflected method come first: a subclass that overrides it?"""
         lt, rt = left.python_type(), right.python_type()
         if rt is lt or not issubclass(rt, lt):
             return False
-        return self.class_lookup(rt, special) is not self.class_lookup(lt, special)
+        return self.m.attributes.class_lookup(rt, special) is not self.m.attributes.class_lookup(lt, special)
 
 
 @functools.cache
@@ -219,17 +225,11 @@ def function_behind(special: str, count: int) -> Any:
 
 def _flat(m: Machine, args: Arguments, kwargs: Keywords) -> Iterator[Value]:
     for value in [*args, *kwargs.values()]:
-        value = m.force(value)
+        value = m.wrap.force(value)
         if isinstance(value, (TupleValue, ListValue)):
             yield from value.elements(m)
         else:
             yield value
-
-
-def _is_operand(m: Machine, value: Value) -> bool:
-    if isinstance(value, Constant):
-        return isinstance(value.value, (int, float, complex))
-    return isinstance(value, (TensorValue, SymbolicValue)) or m.is_overloaded(value)
 
 
 def _is_not_implemented(value: Value) -> bool:

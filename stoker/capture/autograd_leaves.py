@@ -29,11 +29,11 @@ def leaf_break(what: str) -> Break:
 def refuse_reachable_leaves(m: Machine, outputs: Iterable[Node]) -> None:
     """Break where the first leaf was made, if code behind the graph could ask for its gradient."""
     for node in outputs:
-        if node in m.leaves or (_needs_grad(node) and not _leads_to_input(m, node)):
-            first = min(m.leaves, key=lambda leaf: m.leaves[leaf])
+        if node in m.record.leaves or (_needs_grad(node) and not _leads_to_input(m, node)):
+            first = min(m.record.leaves, key=lambda leaf: m.record.leaves[leaf])
             reason = leaf_break(f"the tensor `{first.name}`")
             m.blame(reason)
-            raise StepBreak(m.leaves[first], reason)
+            raise StepBreak(m.record.leaves[first], reason)
 
 
 def _needs_grad(node: Node) -> bool:
@@ -54,7 +54,7 @@ def _leads_to_input(m: Machine, node: Node) -> bool:
         if current.op == "placeholder":
             return True
         for before in current.all_input_nodes:
-            if before not in seen and before not in m.leaves and _needs_grad(before):
+            if before not in seen and before not in m.record.leaves and _needs_grad(before):
                 seen.add(before)
                 waiting.append(before)
     return False

@@ -1,0 +1,316 @@
+"""Calls: binding arguments, entering Python functions, making instances, and what is not entered.
+
+Requirements:
+  1. Binding gives what CPython's gives, or its TypeError (tests/differential/test_calls.py).
+  2. A function that policy keeps out of graphs is never entered: the call breaks, with the reason.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+import inspect
+import types
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import torch
+
+from stoker import torch_private
+from stoker.capture import handlers
+from stoker.capture.binding import bind_arguments
+from stoker.capture.frame import Frame, program_of
+from stoker.capture.single_dispatch import SINGLE_DISPATCH, dispatch_by_class
+from stoker.capture.values.classes import ClassValue
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.function import BuiltinValue
+from stoker.capture.values.instance import ExceptionValue, InstanceValue
+from stoker.capture.values.iterator import GeneratorValue
+from stoker.capture.values.module import ModuleValue
+from stoker.capture.values.sequence import TupleValue
+from stoker.capture.values.subclass import into_class, is_captured_class
+from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.value import Arguments, Exhausted, Keywords, Value
+from stoker.errors import Break, Raised, SkipFrame
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine, PythonFunction
+
+NUMPY_FUNCTIONS = (numpy.ufunc, type(numpy.prod))
+GENERATOR = inspect.CO_GENERATOR
+ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
+MAXIMUM_DEPTH = 200
+AFTER_YIELD_FROM = 2  # RESUME's argument
+
+
+class Calls:
+    """Entering and resuming frames, calling what is not entered, making instances."""
+
+    def __init__(self, m: Machine) -> None:
+        self.m = m
+        self.depth = 0
+        self.abandoned: list[Frame] = []  # of generators that went out of reach while they waited inside `try`
+
+    def function(self, function: PythonFunction, args: Arguments, kwargs: Keywords) -> Value:
+        """A Python function: a special handler, a graph node, or entered."""
+        real = function.real
+        if real is not None:
+            if (
+                self.m.overrides.active
+                and self.m.policy.is_graph_function(real)
+                and self.m.overrides.intercepts(args, kwargs)
+            ):
+                return self.inline(function, args, kwargs)
+            handler = handlers.handler_for(real)
+            if handler is not None:
+                return handler(self.m, args, kwargs)
+            if self.m.policy.is_graph_function(real):
+                return self.m.record.call(real, args, kwargs)
+            if function.code is SINGLE_DISPATCH:
+                return dispatch_by_class(self.m, function, args)
+            refusal = self.m.policy.refuse_inline(real)
+            if refusal is not None:
+                raise Break(f"a call of `{real.__qualname__}`", refusal)
+        return self.inline(function, args, kwargs)
+
+    def inline(self, function: PythonFunction, args: Arguments, kwargs: Keywords) -> Value:
+        code = function.code
+        if code.co_flags & ASYNC:
+            raise Break(f"a call of `{code.co_qualname}`", "async functions are not captured")
+        if self.depth >= MAXIMUM_DEPTH:
+            raise Break(f"a call of `{code.co_qualname}`", f"calls are nested more than {MAXIMUM_DEPTH} deep")
+        frame = Frame(program_of(code), function.globals, self.m.current)
+        frame.locals = bind_arguments(self.m, function, args, kwargs)
+        for name, cell in zip(code.co_freevars, function.closure(self.m), strict=True):
+            frame.cells[name] = cell
+        if code.co_flags & GENERATOR:
+            return GeneratorValue(frame, self.abandoned)
+        return self.run(frame)
+
+    def run(self, frame: Frame) -> Value:
+        caller, self.m.current = self.m.current, frame
+        self.depth += 1
+        try:
+            outcome = self.m.run(frame)
+        finally:
+            self.depth -= 1
+            self.m.current = caller
+        assert outcome is not None
+        return outcome
+
+    def resume(
+        self, frame: Frame, started: bool, sent: Value | None, raised: Raised | None
+    ) -> tuple[Value | None, Value | None]:
+        """Run a generator's frame to its next yield: what it yields, or None and what it returns."""
+        caller, self.m.current = self.m.current, frame
+        frame.parent = caller
+        self.depth += 1
+        try:
+            if raised is not None and not started:
+                raise raised
+            if raised is not None:
+                yielded = self.throw_into(frame, raised)
+                if yielded is not None:
+                    return yielded, None
+            elif started:
+                frame.push(sent if sent is not None else Constant(None))
+            frame.yielded = None
+            result = self.m.run(frame)
+        finally:
+            self.depth -= 1
+            self.m.current = caller
+            frame.parent = None
+        return (frame.yielded, None) if frame.yielded is not None else (None, result)
+
+    def close_abandoned(self) -> None:
+        """Run what is left of generators that went out of reach while they waited inside `try`."""
+        while self.abandoned:
+            generator = GeneratorValue(self.abandoned.pop(), [])
+            generator.started = True
+            generator.method_close(self.m)
+
+    def throw_into(self, frame: Frame, raised: Raised) -> Value | None:
+        """Raise at the yield where a frame waits, or first in the iterator that its `yield from` waits for."""
+        waits = frame.instructions[frame.position]
+        if (
+            waits.name == "RESUME"
+            and waits.value & 3 == AFTER_YIELD_FROM
+            and isinstance(frame.stack[-1], GeneratorValue)
+        ):
+            inner, send = frame.stack[-1], frame.instructions[frame.position - 2]
+            assert send.name == "SEND"
+            try:
+                if issubclass(raised.value.python_type(), GeneratorExit):
+                    inner.method_close(self.m)
+                else:
+                    return inner.resume(self.m, None, raised)
+            except Exhausted:
+                frame.finish_send(inner.take_result() or Constant(None))
+                frame.jump(send.value)
+                return None
+            except Raised as other:
+                raised = other
+        self.m.unwind(frame, frame.instructions[frame.position - 1], raised)
+        return None
+
+    def builtin(self, real: Any, args: Arguments, kwargs: Keywords) -> Value:
+        """A callable that is not a Python function: a built-in, an operator of torch, a descriptor."""
+        if self.m.overrides.active:
+            found = self.m.overrides.call(real, args, kwargs)
+            if found is not None:
+                return found
+        handler = handlers.handler_for(real)
+        if handler is not None:
+            return handler(self.m, args, kwargs)
+        if isinstance(real, (types.MethodDescriptorType, types.WrapperDescriptorType)):
+            return self.descriptor(real, args, kwargs)
+        if isinstance(real, types.ClassMethodDescriptorType) and args and isinstance(args[0], ClassValue):
+            return self.class_method(args[0].real, real, args[1:], kwargs)
+        if isinstance(real, torch_private.CustomOpDef):
+            return self.m.record.call(torch_private.overload_of(real), args, kwargs)
+        if self.m.policy.is_graph_function(real):
+            return self.m.record.call(real, args, kwargs)
+        if isinstance(real, NUMPY_FUNCTIONS):
+            return self.m.arrays.call(real, args, kwargs)
+        folded = handlers.fold_pure(self.m, real, args, kwargs)
+        if folded is not None:
+            return folded
+        owner = getattr(real, "__self__", None)
+        if isinstance(owner, type) and isinstance(real, types.BuiltinMethodType):
+            return self.class_builtin(owner, real, args, kwargs)
+        raise Break(
+            f"a call of {handlers.describe(real)}",
+            "it is not Python code and not known to capture",
+            "move the call out of the compiled function, or register it with stoker.allow_in_graph if it is a tensor function",
+        )
+
+    def descriptor(self, real: Any, args: Arguments, kwargs: Keywords) -> Value:
+        """`list.append(xs, x)`: an unbound method of a built-in type."""
+        if not args:
+            self.m.exceptions.raise_(TypeError, f"unbound method {real.__qualname__}() needs an argument")
+        return self.builtin_method(args[0], real.__name__, args[1:], kwargs, real)
+
+    def getter(self, descriptor: Any, name: str, args: Arguments) -> Value:
+        """`torch.Tensor.shape.__get__(x)`: how a `__torch_function__` reads an attribute."""
+        if name != "__get__" or not args or not isinstance(args[0], TensorValue):
+            raise Break(f"a call of {handlers.describe(descriptor)}", "it is written in C and not known to capture")
+        found = self.m.overrides.ask(descriptor.__get__, args, {})
+        return found if found is not None else TensorValue.attribute(args[0], self.m, descriptor.__name__)
+
+    def builtin_method(
+        self, receiver: Value, name: str, args: Arguments, kwargs: Keywords, descriptor: Any = None
+    ) -> Value:
+        """A method of a built-in type, on a value of that type or of a subclass."""
+        if isinstance(receiver, TensorValue):
+            if self.m.overrides.active:
+                found = self.m.overrides.method_call(receiver, name, args, kwargs)
+                if found is not None:
+                    return found
+            return handlers.tensor_method(self.m, receiver, name, args, kwargs)
+        if isinstance(receiver, BuiltinValue) and isinstance(receiver.real, types.GetSetDescriptorType):
+            return self.getter(receiver.real, name, args)
+        handler = handlers.object_method(self.m, receiver, name, descriptor)
+        if handler is not None:
+            return handler(self.m, receiver, args, kwargs)
+        target = receiver.stored()
+        method = getattr(type(target), f"method_{name}", None)
+        if method is not None:
+            return handlers.apply(self.m, functools.partial(method, target, self.m), method, args, kwargs)
+        special = handlers.SPECIAL_METHODS.get(name)
+        if special is not None and not isinstance(target, InstanceValue):
+            return handlers.apply(self.m, functools.partial(special, self.m, target), special, args, kwargs)
+        if isinstance(target, Constant):
+            return handlers.constant_method(self.m, target, name, args, kwargs)
+        receiver.unsupported(f"method {name!r}")
+        return None
+
+    def class_(self, cls: type, args: Arguments, kwargs: Keywords) -> Value:
+        """`cls(...)`: a constructor the evaluator knows, or `__new__` and `__init__`."""
+        handler = handlers.handler_for(cls)
+        if handler is not None:
+            return handler(self.m, args, kwargs)
+        if issubclass(cls, enum.Enum):
+            return self.m.wrap.object(
+                self.m.concrete.run(cls, *(self.m.concrete.constant(a, "an enum's value") for a in args))
+            )
+        if issubclass(cls, (numpy.generic, numpy.dtype)):
+            return self.m.arrays.fold_scalar(cls, args, kwargs)
+        meta_call = self.m.attributes.class_lookup(type(cls), "__call__")
+        if isinstance(meta_call, types.FunctionType):
+            return self.m.attributes.bind(meta_call, self.m.wrap.object(cls), type(cls)).call(self.m, args, kwargs)
+        if isinstance(meta_call, type):
+            return self.class_(meta_call, args, kwargs)
+        return self.construct(cls, args, kwargs)
+
+    def construct(self, cls: type, args: Arguments, kwargs: Keywords) -> Value:
+        """`type.__call__`."""
+        new = self.m.attributes.class_lookup(cls, "__new__")
+        raw_new = new.__func__ if isinstance(new, staticmethod) else new
+        if isinstance(raw_new, types.FunctionType):
+            made = self.m.wrap.object(raw_new).call(self.m, [self.m.wrap.object(cls), *args], kwargs)
+        else:
+            made = self.new_instance(cls, args, kwargs)
+        if not issubclass(made.python_type(), cls):
+            return made
+        init = self.m.attributes.class_lookup(cls, "__init__")
+        if isinstance(init, types.FunctionType):
+            result = self.m.attributes.bind(init, made, cls).call(self.m, args, kwargs)
+            if not (isinstance(result, Constant) and result.value is None):
+                self.m.exceptions.raise_(
+                    TypeError, f"__init__() should return None, not '{result.python_type().__name__}'"
+                )
+        elif init is not object.__init__ and not isinstance(made, ExceptionValue):
+            handlers.builtin_init(self.m, made, init, args, kwargs)
+        return made
+
+    def new_instance(self, cls: type, args: Arguments, kwargs: Keywords) -> Value:
+        """`object.__new__` and the constructors of built-in bases."""
+        if cls.__flags__ & inspect.TPFLAGS_IS_ABSTRACT:
+            self.m.exceptions.raise_(TypeError, f"Can't instantiate abstract class {cls.__name__}")
+        if isinstance(self.m.attributes.class_lookup(cls, "__del__"), types.FunctionType):
+            raise SkipFrame(f"{cls.__qualname__} has a __del__: it must run when the last reference goes, not later")
+        if issubclass(cls, OSError) and len(args) > 1:
+            raise Break(
+                f"construction of {cls.__qualname__}", "an OSError takes fields from its arguments, and its class too"
+            )
+        if issubclass(cls, BaseException):
+            return ExceptionValue(cls, list(args))
+        if issubclass(cls, torch.nn.Module):
+            return ModuleValue(cls)
+        if issubclass(cls, torch.Tensor):
+            return self.new_tensor(cls, args, kwargs)
+        self.m.overrides.note_class(cls)
+        storage = handlers.new_storage(self.m, cls, args, kwargs)
+        if storage is handlers.UNKNOWN:
+            raise Break(
+                f"construction of {cls.__qualname__}", "its base class is written in C and not known to capture"
+            )
+        if isinstance(storage, TupleValue):
+            return storage
+        return InstanceValue(cls, storage=storage)
+
+    def new_tensor(self, cls: type, args: Arguments, kwargs: Keywords) -> Value:
+        """`Tensor.__new__(cls, tensor)`: another tensor object on the same memory."""
+        if kwargs or len(args) != 1 or not isinstance(args[0], TensorValue) or not is_captured_class(cls):
+            raise Break(f"construction of {cls.__qualname__}", "a tensor class is called with more than a tensor")
+        return into_class(self.m, args[0], cls, fresh=False)
+
+    def class_builtin(self, owner: type, real: Any, args: Arguments, kwargs: Keywords) -> Value:
+        """`dict.fromkeys(...)`, `int.from_bytes(...)`, `object.__new__(cls)`."""
+        if real.__name__ == "__new__" and args and isinstance(args[0], ClassValue):
+            return handlers.call_new(self.m, owner, args[0].real, args[1:], kwargs)
+        handler = handlers.CLASS_METHODS.get((owner, real.__name__))
+        if handler is not None:
+            return handler(self.m, args, kwargs)
+        raise Break(f"a call of {handlers.describe(real)}", "it is written in C and not known to capture")
+
+    def class_method(self, cls: type, real: Any, args: Arguments, kwargs: Keywords) -> Value:
+        """`dict.fromkeys(...)`, `int.from_bytes(...)`, `chain.from_iterable(...)`."""
+        handler = handlers.CLASS_METHODS.get((real.__objclass__, real.__name__))
+        if handler is not None and cls is real.__objclass__:
+            return handler(self.m, args, kwargs)
+        if cls in handlers.PLAIN_CLASSES:
+            values = [self.m.concrete.plain(a, f"{cls.__name__}.{real.__name__}()") for a in args]
+            named = {name: self.m.concrete.plain(a, f"{cls.__name__}.{real.__name__}()") for name, a in kwargs.items()}
+            return self.m.wrap.constant(self.m.concrete.run(lambda: getattr(cls, real.__name__)(*values, **named)))
+        raise Break(f"a call of `{cls.__qualname__}.{real.__name__}`", "it is written in C and not known to capture")

@@ -1,0 +1,96 @@
+"""The Python objects behind values: for what runs for real while capturing.
+
+In:  Values whose objects the evaluator knows, wholly or by their metadata.
+Out: the objects. Symbolic numbers become the ones seen, under a guard; what is not known is a break.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from stoker.capture.text import Shown
+from stoker.capture.values.constant import Constant, is_numpy_scalar
+from stoker.capture.values.instance import ExceptionValue, InstanceValue
+from stoker.capture.values.mapping import DictValue, SetValue
+from stoker.capture.values.sequence import ListValue, TupleValue
+from stoker.capture.values.size import SymbolicValue
+from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.value import NotConstant, Value
+from stoker.errors import Break, Raised
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+
+class Concrete:
+    """From values to objects."""
+
+    def __init__(self, m: Machine) -> None:
+        self.m = m
+
+    def run(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Run Python's own function on known objects; what it raises, the program raises."""
+        try:
+            return function(*args)
+        except (Raised, Break, NotConstant):
+            raise
+        except Exception as error:
+            raise Raised(ExceptionValue(type(error), [self.m.wrap.constant(a) for a in error.args])) from error
+
+    def constant(self, value: Value, what: str) -> Any:
+        """The known object behind a value; symbolic numbers are specialised under a guard."""
+        if isinstance(value, SymbolicValue):
+            return value.specialize(self.m)
+        if isinstance(value, TupleValue):
+            value.elements(self.m)
+        try:
+            return value.constant()
+        except NotConstant:
+            value.unsupported(what)
+
+    def index(self, key: Value) -> Any:
+        """An int or a slice of ints, for indexing a Python sequence."""
+        if isinstance(key, InstanceValue):
+            found = key.special(self.m, "__index__")
+            return self.constant(found, "indexing") if found is not None else key.unsupported("indexing")
+        if isinstance(key, TensorValue):
+            raise Break("indexing by a tensor", f"{key.describe()} as an index of a Python sequence depends on data")
+        found = self.constant(key, "indexing")
+        return operator.index(found) if is_numpy_scalar(found) and hasattr(found, "__index__") else found
+
+    def integer(self, value: Value) -> int:
+        found = self.index(value)
+        if not isinstance(found, int):
+            self.m.exceptions.raise_(TypeError, f"'{type(found).__name__}' object cannot be interpreted as an integer")
+        return found
+
+    def number(self, value: Value) -> Any:
+        """The Python or symbolic number behind a value, None if it is not a number."""
+        if isinstance(value, SymbolicValue):
+            return value.symbol
+        if isinstance(value, Constant) and isinstance(value.value, (int, float, complex)):
+            return value.value
+        return None
+
+    def plain(self, value: Value, what: str) -> Any:
+        """A real object that prints as the value prints."""
+        if isinstance(value, SymbolicValue):
+            return value.specialize(self.m)
+        match value:
+            case ListValue():
+                return [self.plain(element, what) for element in value.elements(self.m)]
+            case DictValue():
+                pairs = {self.plain(k, what): self.plain(v, what) for k, v in value.pairs(self.m)}
+                return pairs if value.cls is dict else value.cls(pairs)
+            case TupleValue() if value.cls is tuple:
+                return tuple(self.plain(element, what) for element in value.elements(self.m))
+            case SetValue():
+                return value.cls(self.plain(element, what) for element in value.elements(self.m))
+            case InstanceValue():
+                return Shown(self.m, value)
+        try:
+            return value.constant()
+        except NotConstant:
+            value.unsupported(what)

@@ -1,0 +1,202 @@
+"""The evaluator: runs a frame's instructions over Values, and stops where Python cannot be captured.
+
+In:  a code object about to be called, its bound arguments, its function.
+Out: the pieces of a `Capture`: graph, guards, effects, and where and why it stopped.
+
+Requirements:
+  1. Running a frame changes nothing that the user's program can see (torch's own modes are restored afterwards).
+  2. Evaluation is a function of its inputs: a second run stops at the same instruction (breaks are placed by re-running).
+"""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import types
+from dataclasses import dataclass
+from typing import Any
+
+from stoker.bytecode import Instruction
+from stoker.capture.arrays import Arrays
+from stoker.capture.attributes import Attributes
+from stoker.capture.calls import Calls
+from stoker.capture.concrete import Concrete
+from stoker.capture.effects import Effects
+from stoker.capture.exceptions import Exceptions
+from stoker.capture.frame import Frame, program_of
+from stoker.capture.guards import Guards
+from stoker.capture.modes import Modes
+from stoker.capture.opcodes import HANDLERS
+from stoker.capture.operators import Operators
+from stoker.capture.overrides import Overrides
+from stoker.capture.policy import Policy
+from stoker.capture.record import GraphRecorder
+from stoker.capture.sizes import History, Sizes
+from stoker.capture.text import Text
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.function import wrap_cell
+from stoker.capture.values.instance import ExceptionValue
+from stoker.capture.values.value import Lazy, Value
+from stoker.capture.wrap import Wrapper
+from stoker.errors import Break, Raised, StepBreak
+from stoker.guard.source import Closure, Local
+from stoker.shape import ShapeEnv
+
+
+@dataclass(frozen=True)
+class Request:
+    """A frame about to run."""
+
+    code: types.CodeType
+    function: types.FunctionType
+    bound: list[Any]
+
+
+@dataclass
+class Stop:
+    """How evaluation of the root frame ended: it returned, or it must break before an instruction."""
+
+    returned: Value | None = None
+    instruction: Instruction | None = None
+    reason: Break | None = None
+
+
+@dataclass
+class Steps:
+    """Where to break, decided by an earlier run: the number of root instructions to execute, and why."""
+
+    limit: int | None = None
+    reason: Break | None = None
+
+
+class Evaluator:
+    """One capture of one frame: its components, and the loop over instructions. Others know it as a `Machine`."""
+
+    tensor_functions = Policy.tensor_functions()
+
+    def __init__(self, request: Request, policy: Policy, history: History, dynamic: bool | None) -> None:
+        self.request, self.policy = request, policy
+        self.env = ShapeEnv()
+        self.sizes = Sizes(self.env, history, dynamic)
+        self.guards, self.effects, self.modes = Guards(self), Effects(), Modes()
+        self.wrap, self.record, self.concrete = Wrapper(self), GraphRecorder(self, self.env), Concrete(self)
+        self.attributes, self.operators, self.calls = Attributes(self), Operators(self), Calls(self)
+        self.exceptions, self.text = Exceptions(self), Text(self)
+        self.overrides, self.arrays = Overrides(self), Arrays(self)
+        self.step = 0  # how many instructions of the root frame were executed before this one
+        self.made_classes: dict[type, int] = {}  # made by captured code, and by which instruction of the root frame
+        self.raised_at: dict[int, tuple[int, Value]] = {}
+        self.inlined: set[types.CodeType] = set()
+        self.counter = itertools.count()
+        self.root = Frame(program_of(request.code), self.wrap.globals(request.function.__globals__))
+        self.current = self.root
+        self.bind_root()
+
+    def close(self) -> None:
+        """Components and evaluator refer to each other: without this, what was captured would live until a collection."""
+        vars(self).clear()
+
+    def bind_root(self) -> None:
+        """Arguments and free variables of the captured frame: nobody has looked at them."""
+        code, closure = self.request.code, self.request.function.__closure__ or ()
+        for index, real in enumerate(self.request.bound):
+            name = code.co_varnames[index]
+            self.root.locals[name] = Lazy(real, Local(index, name))
+        for index, (name, cell) in enumerate(zip(code.co_freevars, closure)):
+            self.root.cells[name] = wrap_cell(self, cell, Closure(index, name), root_name=name)
+
+    def evaluate(self, steps: Steps) -> Stop:
+        """Run the root frame to its end, or to where `steps` says to break."""
+        frame = self.root
+        count = 0
+        while True:
+            instruction = frame.instructions[frame.position]
+            if steps.limit is not None and count == steps.limit:
+                return Stop(instruction=instruction, reason=steps.reason)
+            frame.position += 1
+            self.step = count
+            count += 1
+            try:
+                outcome = HANDLERS[instruction.name](self, frame, instruction)
+                if outcome is not None:
+                    frame.clear()
+                if self.calls.abandoned:
+                    self.calls.close_abandoned()
+            except Raised as raised:
+                self.current = frame
+                first = self.raised_at.setdefault(id(raised.value), (count - 1, raised.value))[0]
+                try:
+                    self.unwind(frame, instruction, raised)
+                except Raised as escaped:
+                    raise StepBreak(first, self.escaping(escaped)) from raised
+                outcome = None
+            except Break as reason:
+                self.blame(reason)
+                self.current = frame
+                raise StepBreak(count - 1, reason) from reason
+            if outcome is not None:
+                return Stop(returned=outcome)
+
+    def escaping(self, raised: Raised) -> Break:
+        """An exception that leaves the frame: CPython raises it, with its own traceback."""
+        reason = Break(
+            "an exception",
+            f"{raised.value.describe()} leaves the function",
+            "nothing to fix: the exception is raised by running this part in CPython",
+        )
+        self.blame(reason)
+        return reason
+
+    def run(self, frame: Frame) -> Value | None:
+        """Run an inlined frame to its return value, or to a yield (then `frame.yielded` is set)."""
+        instructions = frame.instructions
+        self.inlined.add(frame.code)
+        while True:
+            instruction = instructions[frame.position]
+            frame.position += 1
+            try:
+                outcome = HANDLERS[instruction.name](self, frame, instruction)
+                if self.calls.abandoned:
+                    self.calls.close_abandoned()
+            except Raised as raised:
+                self.current = frame
+                self.unwind(frame, instruction, raised)
+                continue
+            except Break as reason:
+                self.blame(reason)
+                raise
+            if outcome is not None:
+                return outcome
+
+    def unwind(self, frame: Frame, instruction: Instruction, raised: Raised) -> None:
+        """Go to the handler that covers the instruction, or raise on."""
+        handler = instruction.handler
+        if handler is None:
+            raise raised
+        if frame is self.root and isinstance(raised.value, ExceptionValue) and raised.value.positions is None:
+            raised.value.positions = instruction.positions
+        if isinstance(raised.value, ExceptionValue) and frame.handled and "__context__" not in raised.value.links:
+            if frame.handled[-1] is not raised.value:
+                raised.value.link(self, "__context__", frame.handled[-1])
+        del frame.stack[handler.depth :]
+        if handler.lasti:
+            frame.push(Constant(0))
+        frame.push(raised.value)
+        frame.jump(handler.target)
+
+    def blame(self, reason: Break) -> None:
+        """Give a break the user's line, the innermost one that is not library code."""
+        if reason.location:
+            return
+        frame: Frame | None = self.current
+        while frame is not None and frame.parent is not None and self.policy.is_library(frame.code.co_filename):
+            frame = frame.parent
+        assert frame is not None
+        reason.location = f"{frame.code.co_filename}:{frame.line} in {frame.code.co_qualname}"
+        reason.line = linecache.getline(frame.code.co_filename, frame.line).strip()
+
+    def location(self) -> str:
+        return f"{self.current.code.co_filename}:{self.current.line}"
+
+    def fresh(self, prefix: str) -> str:
+        return f"__stoker_{prefix}_{next(self.counter)}"

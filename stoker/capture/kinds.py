@@ -1,0 +1,416 @@
+"""One function for each kind of object of the program's surroundings: the guards that looking at it needs, and its Value.
+
+In:  the machine, a real object that nobody has looked at, and the source it was found at.
+Out: its Value; `KINDS` tells by which function. A kind without an entry is an instance of a Python class.
+"""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import inspect
+import operator
+import threading
+import types
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import torch
+
+from stoker import _C, torch_private
+from stoker.capture.values.array import DTYPES, ArrayValue
+from stoker.capture.values.classes import ClassValue
+from stoker.capture.values.constant import Constant, is_numpy_scalar, is_plain
+from stoker.capture.values.deque import DequeValue
+from stoker.capture.values.function import (
+    BuiltinValue,
+    CachedFunction,
+    FunctionValue,
+    MethodValue,
+    PartialValue,
+    wrap_cell,
+)
+from stoker.capture.values.getter import GetterValue
+from stoker.capture.values.instance import ExceptionValue, InstanceValue
+from stoker.capture.values.iterator import RunningIterator
+from stoker.capture.values.mapping import DictValue, SetValue
+from stoker.capture.values.module import ModuleValue, PythonModule
+from stoker.capture.values.opaque import OpaqueValue
+from stoker.capture.values.reference import ReferenceValue
+from stoker.capture.values.sequence import ListValue, TupleValue
+from stoker.capture.values.size import SymbolicValue
+from stoker.capture.values.subclass import SubclassValue, is_captured_class, take_out
+from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.value import Lazy, Value
+from stoker.guard.guard import (
+    CodeIs,
+    Equals,
+    Holds,
+    InRange,
+    Is,
+    Length,
+    TensorMatch,
+    TypeIs,
+)
+from stoker.guard.source import (
+    Attribute,
+    DictItem,
+    Fixed,
+    Item,
+    MethodFunction,
+    MethodSelf,
+    Referent,
+    Source,
+)
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+DICTS = (dict, collections.OrderedDict, collections.defaultdict)
+_EMPTY: tuple[Any, ...] = ([], (), {}, {}.keys(), {}.values(), {}.items(), set(), "", b"", range(0), range(2**70))
+ITERATORS = (
+    types.GeneratorType,
+    types.CoroutineType,
+    *{type(iter(x)) for x in _EMPTY},
+    type(reversed([])),
+    zip,
+    map,
+    filter,
+    enumerate,
+    reversed,
+)
+INT64 = 2**63
+BUILTIN_CALLABLES = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    property,
+    staticmethod,
+    classmethod,
+    torch_private.OpOverload,
+    torch_private.OpOverloadPacket,
+    torch_private.CustomOpDef,
+    numpy.ufunc,
+    type(numpy.prod),
+)
+
+
+def fixed_source(real: Any) -> Fixed:
+    """The source of an object that needs no path."""
+    name = getattr(real, "__qualname__", None) or getattr(real, "__name__", None) or type(real).__name__
+    return Fixed(real, str(name))
+
+
+def value_of(m: Machine, real: Any, source: Source) -> Value:
+    kind = type(real)
+    if real is None or kind is bool or real is Ellipsis or real is NotImplemented or isinstance(real, enum.Enum):
+        m.guards.add_unless_fixed(source, Is(real))
+        return Constant(real, source)
+    if kind is int:
+        return wrap_int(m, real, source)
+    if isinstance(real, torch.Tensor):
+        return wrap_tensor(m, real, source)
+    if is_numpy_scalar(real):
+        m.guards.add_unless_fixed(source, TypeIs(kind))
+        was = real.tobytes()
+        m.guards.add_unless_fixed(source, Holds(lambda now: now.tobytes() == was, f"== {real!r}"))
+        return Constant(real, source)
+    if kind is not tuple and kind is not torch.Size and is_plain(real):
+        m.guards.add_unless_fixed(source, Equals(real))
+        return Constant(real, source)
+    if isinstance(real, numpy.ndarray):
+        return wrap_array(m, real, source)
+    script_source = getattr(real, "_torchdynamo_inline", None)
+    if isinstance(script_source, types.FunctionType) and not isinstance(real, types.FunctionType):
+        m.guards.add_unless_fixed(source, Is(real))
+        return m.wrap.object(script_source)
+    for family, maker in KINDS:
+        if isinstance(real, family) if family in OPEN else kind is family:
+            return maker(m, real, source)
+    return wrap_instance(m, real, source)
+
+
+def wrap_int(m: Machine, real: int, source: Source) -> Value:
+    if not isinstance(source, Fixed) and m.sizes.int_is_dynamic(source, real):
+        m.guards.add(source, InRange(-INT64, INT64 - 1))
+        return SymbolicValue(m.sizes.symbol_for_int(m, real, source))
+    m.guards.add_unless_fixed(source, Equals(real))
+    return Constant(real, source)
+
+
+def wrap_tensor(m: Machine, real: torch.Tensor, source: Source) -> Value:
+    cls = type(real)
+    ours = cls not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+    if ours and not is_captured_class(cls):
+        lazy = issubclass(cls, torch_private.UninitializedTensorMixin)
+        reason = (
+            "has no shape before the lazy module's first call" if lazy else "acts below autograd (__torch_dispatch__)"
+        )
+        return wrap_opaque(m, real, source, f"the tensor subclass {cls.__qualname__}", reason)
+    if real.layout is not torch.strided:
+        return wrap_opaque(m, real, source, f"a {real.layout} tensor", "is not strided")
+    sizes, strides, size_spec, stride_spec = m.sizes.shape_of(m, real, source)
+    m.guards.add(source, TensorMatch(_C.tensor_spec(real, size_spec, stride_spec), _describe(real)))
+    fake = m.record.fake_mode.from_real(real, sizes=sizes, strides=strides)
+    node = m.record.input(source, real, fake)
+    value = SubclassValue(node, fake, cls, source) if ours else TensorValue(node, fake, cls, source)
+    value.real = real
+    if ours and m.overrides.class_overrides(cls):
+        m.overrides.active = True
+        m.record.conversions[node] = take_out
+    node.meta["is_weight"] = _is_weight(real, source)
+    m.record.hold(fake, value)
+    return value
+
+
+def wrap_array(m: Machine, real: Any, source: Source) -> Value:
+    """A numpy array: its memory goes into the graph as a tensor."""
+    if type(real) is not numpy.ndarray or real.dtype not in DTYPES or not real.flags.writeable or not real.ndim:
+        return wrap_opaque(m, real, source, "a numpy array", f"is a {type(real).__name__} of {real.dtype} not captured")
+    if any(stride < 0 or stride % real.itemsize for stride in real.strides) or isinstance(source, Fixed):
+        return wrap_opaque(m, real, source, "a numpy array", "has strides that a tensor cannot have")
+    seen = _array_facts(real)
+    m.guards.add(source, TypeIs(numpy.ndarray))
+    m.guards.add(source, Holds(lambda now: _array_facts(now) == seen, f"is an array {real.dtype}{list(real.shape)}"))
+    tensor = torch.from_numpy(real)
+    fake = m.record.fake_mode.from_real(tensor)
+    node = m.record.input(source, real, fake)
+    value = TensorValue(node, fake)
+    m.record.conversions[node] = torch.from_numpy
+    m.record.hold(fake, value)
+    return ArrayValue(value, source, outside=True)
+
+
+def wrap_opaque(m: Machine, real: Any, source: Source, construct: str, reason: str) -> Value:
+    m.guards.add_unless_fixed(source, TypeIs(type(real)))
+    return OpaqueValue(real, source, construct, f"{source.text} {reason}")
+
+
+def wrap_tuple(m: Machine, real: tuple, source: Source) -> Value:
+    m.guards.add_unless_fixed(source, TypeIs(type(real)))
+    m.guards.add(source, Length(len(real)))
+    elements: list[Value] = [Lazy(tuple.__getitem__(real, i), Item(source, i)) for i in range(len(real))]
+    return TupleValue(elements, type(real), source)
+
+
+def wrap_list(m: Machine, real: list, source: Source) -> Value:
+    m.guards.add_unless_fixed(source, TypeIs(list))
+    m.guards.add(source, Length(len(real)))
+    return ListValue([Lazy(element, Item(source, index)) for index, element in enumerate(real)], source)
+
+
+def wrap_dictionary(m: Machine, real: dict, source: Source) -> Value:
+    return m.wrap.dictionary(real, source)
+
+
+def wrap_proxy(m: Machine, real: types.MappingProxyType, source: Source) -> Value:
+    """A read-only view of a dictionary that is out of reach: its keys are guarded by asking it."""
+    m.guards.add_unless_fixed(source, TypeIs(types.MappingProxyType))
+    keys = list(real)
+    if not isinstance(source, Fixed):
+        m.guards.add(source, Holds(lambda now: list(now) == keys, f"has the keys {keys}"))
+    entries: dict[Any, tuple[Value, Value]] = {}
+    for key, value in real.items():
+        place = fixed_source(value) if isinstance(source, Fixed) else Item(source, key)
+        entries[key] = (m.wrap.constant(key), Lazy(value, place))
+    return DictValue(entries, source=source)
+
+
+def wrap_set(m: Machine, real: Any, source: Source) -> Value:
+    if not all(is_plain(element) or isinstance(element, type) for element in real):
+        return wrap_opaque(m, real, source, "a set", "holds elements that are not plain data")
+    m.guards.add_unless_fixed(source, TypeIs(type(real)))
+    m.guards.add(source, Equals(real.copy()))
+    entries = {e: m.wrap.object(e) if isinstance(e, type) else Constant(e) for e in real}
+    return SetValue(entries, type(real), source, real)
+
+
+def wrap_function(m: Machine, real: types.FunctionType, source: Source) -> Value:
+    m.guards.add(source, CodeIs(real.__code__))
+    return FunctionValue(real.__code__, m.wrap.globals(real.__globals__), real=real, source=source)
+
+
+def wrap_method(m: Machine, real: types.MethodType, source: Source) -> Value:
+    m.guards.add_unless_fixed(source, TypeIs(types.MethodType))
+    receiver = m.wrap.at(real.__self__, MethodSelf(source))
+    return MethodValue(receiver, m.wrap.at(real.__func__, MethodFunction(source)), source)
+
+
+def wrap_partial(m: Machine, real: functools.partial, source: Source) -> Value:
+    m.guards.add_unless_fixed(source, TypeIs(functools.partial))
+    function = m.wrap.at(real.func, Attribute(source, "func"))
+    args = m.wrap.at(real.args, Attribute(source, "args")).items_list(m)
+    table = m.wrap.dictionary(real.keywords, Attribute(source, "keywords"))
+    kwargs = {name.constant(): value for name, value in table.pairs(m)}
+    return PartialValue(function, args, kwargs, real, source)
+
+
+def wrap_builtin(m: Machine, real: Any, source: Source) -> Value:
+    owner = getattr(real, "__self__", real)
+    raw = inspect.getattr_static(type(owner), getattr(real, "__name__", ""), None)
+    if (
+        owner is not real
+        and isinstance(raw, (types.MethodDescriptorType, types.WrapperDescriptorType))
+        and not isinstance(owner, type)
+    ):
+        m.guards.add_unless_fixed(source, TypeIs(type(real)))
+        m.guards.add(Attribute(source, "__name__"), Equals(real.__name__))
+        receiver = m.wrap.at(owner, Attribute(source, "__self__"))
+        return m.attributes.bound_builtin(receiver, real.__name__)
+    m.guards.add_unless_fixed(source, Is(real))
+    return BuiltinValue(real, source)
+
+
+def wrap_class(m: Machine, real: type, source: Source) -> Value:
+    m.guards.add_unless_fixed(source, Is(real))
+    return ClassValue(real, source)
+
+
+def wrap_python_module(m: Machine, real: types.ModuleType, source: Source) -> Value:
+    m.guards.add_unless_fixed(source, Is(real))
+    return PythonModule(real, source)
+
+
+def wrap_iterator(m: Machine, real: Any, source: Source) -> Value:
+    m.guards.add_unless_fixed(source, TypeIs(type(real)))
+    return RunningIterator(real, source)
+
+
+def wrap_nn_module(m: Machine, real: torch.nn.Module, source: Source) -> Value:
+    m.guards.add_unless_fixed(source, TypeIs(type(real)))
+    return ModuleValue(type(real), real, source)
+
+
+def wrap_exception(m: Machine, real: BaseException, source: Source) -> Value:
+    m.guards.add_unless_fixed(source, TypeIs(type(real)))
+    args = m.wrap.at(real.args, Attribute(source, "args"))
+    return ExceptionValue(type(real), args.items_list(m), source, real)
+
+
+def wrap_compiled(m: Machine, real: Any, source: Source) -> Value:
+    m.guards.add_unless_fixed(source, Is(real))
+    return m.wrap.object(real.__wrapped__)
+
+
+def wrap_cell_object(m: Machine, real: types.CellType, source: Source) -> Value:
+    m.guards.add_unless_fixed(source, TypeIs(types.CellType))
+    return wrap_cell(m, real, source)
+
+
+def wrap_deque(m: Machine, real: collections.deque, source: Source) -> Value:
+    m.guards.add_unless_fixed(source, TypeIs(collections.deque))
+    m.guards.add(source, Length(len(real)))
+    m.guards.add(Attribute(source, "maxlen"), Equals(real.maxlen))
+    items: list[Value] = [Lazy(element, Item(source, index)) for index, element in enumerate(real)]
+    return DequeValue(items, real.maxlen, source)
+
+
+def wrap_cached_function(m: Machine, real: Any, source: Source) -> Value:
+    m.guards.add_unless_fixed(source, TypeIs(type(real)))
+    return CachedFunction(real, source, m.wrap.at(real.__wrapped__, Attribute(source, "__wrapped__")))
+
+
+def wrap_reference(m: Machine, real: weakref.ref, source: Source) -> Value:
+    target = real()
+    if target is None:
+        return wrap_opaque(m, real, source, "a weak reference", "refers to an object that is gone")
+    m.guards.add_unless_fixed(source, TypeIs(weakref.ref))
+    return ReferenceValue(Lazy(target, Referent(source)), source)
+
+
+def wrap_getter(m: Machine, real: Any, source: Source) -> Value:
+    """itemgetter, attrgetter, methodcaller: `__reduce__` tells what they were made of."""
+    maker, args = real.__reduce__()[:2]
+    if maker is not type(real) or not is_plain(args):
+        return wrap_opaque(m, real, source, f"an {type(real).__qualname__}", "takes arguments that are not plain data")
+    m.guards.add_unless_fixed(source, Holds(lambda now: now.__reduce__() == (maker, args), f"is {real!r}"))
+    return GetterValue(type(real), [m.wrap.constant(a) for a in args], {}, source)
+
+
+def wrap_thread_local(m: Machine, real: Any, source: Source) -> Value:
+    return wrap_opaque(m, real, source, "a threading.local", "has other attributes in each thread")
+
+
+def wrap_instance(m: Machine, real: Any, source: Source) -> Value:
+    cls = type(real)
+    m.guards.add_unless_fixed(source, TypeIs(cls))
+    m.overrides.note_class(cls)
+    storage: Value | None = None
+    if isinstance(real, dict):
+        storage = DictValue(cls=_storage_class(cls, DICTS), source=source, real=real)
+    elif isinstance(real, list):
+        m.guards.add(source, Length(list.__len__(real)))
+        items: list[Value] = [Lazy(e, Item(source, i)) for i, e in enumerate(list.__iter__(real))]
+        storage = ListValue(items, source)
+    elif isinstance(real, tuple):
+        return wrap_tuple(m, real, source)
+    elif isinstance(real, (set, frozenset)):
+        kind = frozenset if isinstance(real, frozenset) else set
+        elements = list(kind.__iter__(real))  # type: ignore[arg-type]
+        if not all(is_plain(element) for element in elements):
+            return wrap_opaque(m, real, source, "a set", "holds elements that are not plain data")
+        storage = SetValue({e: Constant(e) for e in elements}, kind, source, real)
+        m.guards.add(source, Holds(lambda now, was=set(elements): set(now) == was, "has the same elements"))
+    elif isinstance(real, (int, float, str, bytes)):
+        m.guards.add(source, Holds(lambda now, was=real: now == was, f"== {real!r}"))
+        storage = Constant(next(b for b in (int, float, str, bytes) if isinstance(real, b)).__call__(real))
+    return InstanceValue(cls, real, source, storage)
+
+
+def _array_facts(array: Any) -> Any:
+    return array.dtype, array.shape, array.strides, array.flags.writeable
+
+
+def _storage_class(cls: type, families: tuple[type, ...]) -> type:
+    return next(base for base in cls.__mro__ if base in families)
+
+
+def _is_weight(real: torch.Tensor, source: Source) -> bool:
+    """Is it a parameter or buffer of a module, reached as such? A back end may expect it to be the same on the next call."""
+    held = (
+        isinstance(source, DictItem)
+        and source.base is not None
+        and source.base.text.endswith(("_parameters", "_buffers"))
+    )
+    return held and not real.is_inference()
+
+
+def _describe(real: torch.Tensor) -> str:
+    grad = ", requires_grad" if real.requires_grad else ""
+    return f"a {type(real).__name__} {str(real.dtype).removeprefix('torch.')}{list(real.shape)} on {real.device}{grad}"
+
+
+KINDS: list[tuple[Any, Any]] = [
+    (tuple, wrap_tuple),
+    (torch.Size, wrap_tuple),
+    (list, wrap_list),
+    *((kind, wrap_dictionary) for kind in DICTS),
+    (types.MappingProxyType, wrap_proxy),
+    (set, wrap_set),
+    (frozenset, wrap_set),
+    (types.FunctionType, wrap_function),
+    (types.MethodType, wrap_method),
+    (functools.partial, wrap_partial),
+    (types.CellType, wrap_cell_object),
+    (collections.deque, wrap_deque),
+    (type(functools.lru_cache(int)), wrap_cached_function),
+    (weakref.ref, wrap_reference),
+    (operator.itemgetter, wrap_getter),
+    (operator.attrgetter, wrap_getter),
+    (operator.methodcaller, wrap_getter),
+    (_C.Compiled, wrap_compiled),
+    (type, wrap_class),
+    (types.ModuleType, wrap_python_module),
+    (BUILTIN_CALLABLES, wrap_builtin),
+    (ITERATORS, wrap_iterator),
+    (torch.nn.Module, wrap_nn_module),
+    (BaseException, wrap_exception),
+    (threading.local, wrap_thread_local),
+]
+OPEN = {type, types.ModuleType, BUILTIN_CALLABLES, ITERATORS, torch.nn.Module, BaseException, threading.local}

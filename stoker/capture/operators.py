@@ -1,0 +1,322 @@
+"""Python's data model over Values: operators, comparison, truth, conversion, exceptions.
+
+Each method means what CPython's abstract object layer means (Objects/abstract.c), for objects whose behaviour the
+evaluator knows; elsewhere it breaks.
+"""
+
+from __future__ import annotations
+
+import operator
+import types
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stoker.capture.python_operators import BINARY, COMPARE, SPECIAL_BINARY, SPECIAL_COMPARE, SWAPPED
+from stoker.capture.static import MISSING
+from stoker.capture.values.classes import ClassValue, SuperValue
+from stoker.capture.values.constant import Constant, is_numpy_scalar
+from stoker.capture.values.context import ScopeValue
+from stoker.capture.values.function import BuiltinValue, FunctionValue, MethodValue
+from stoker.capture.values.instance import InstanceValue
+from stoker.capture.values.sequence import TupleValue
+from stoker.capture.values.size import SymbolicValue
+from stoker.capture.values.slices import SliceValue
+from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.value import Exhausted, NotConstant, Value
+from stoker.errors import Raised
+from stoker.guard.guard import IsNot, NotSameAs
+from stoker.guard.source import Fixed
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+
+class Operators:
+    """What an operator, a statement or a pattern does to Values."""
+
+    def __init__(self, m: Machine) -> None:
+        self.m = m
+
+    def binary(self, text: str, left: Value, right: Value) -> Value:
+        """`left text right`, text being an operator such as `+` or `+=`."""
+        plain = text[:-1] if text.endswith("=") else text
+        if self.m.overrides.active and self.m.overrides.intercepts([left, right], {}):
+            found = self.overridden(text, left, right)
+            if found is not None:
+                return found
+        if isinstance(left, TensorValue) or isinstance(right, TensorValue):
+            if not any(isinstance(v, InstanceValue) and self.defines(v, plain) for v in (left, right)):
+                return self.m.record.binary(text, left, right)
+        folded = self.fold(BINARY[text], left, right)
+        if folded is not None:
+            return folded
+        if plain == "%" and isinstance(left, Constant) and isinstance(left.value, (str, bytes)):
+            return Constant(self.m.concrete.run(operator.mod, left.value, self.m.concrete.plain(right, "formatting")))
+        if plain != text:
+            found = self.operate(
+                left, f"__i{SPECIAL_BINARY[plain]}__", right, lambda: left.binary(self.m, text, right, False)
+            )
+            if found is not None:
+                return found
+        name = SPECIAL_BINARY[plain]
+        forward = lambda: self.operate(left, f"__{name}__", right, lambda: left.binary(self.m, plain, right, False))  # noqa: E731
+        backward = lambda: self.operate(right, f"__r{name}__", left, lambda: right.binary(self.m, plain, left, True))  # noqa: E731
+        first, second = forward, backward
+        lt, rt = left.python_type(), right.python_type()
+        if rt is not lt and issubclass(rt, lt) and isinstance(right, InstanceValue):
+            first, second = backward, forward
+        for attempt in (first, second):
+            found = attempt()
+            if found is not None:
+                return found
+        if plain == "+" and issubclass(lt, (list, tuple, str, bytes)):
+            self.m.exceptions.raise_(TypeError, concatenation_words(lt, rt))
+        self.m.exceptions.raise_(
+            TypeError, f"unsupported operand type(s) for {text}: '{lt.__name__}' and '{rt.__name__}'"
+        )
+        return None
+
+    def overridden(self, text: str, left: Value, right: Value) -> Value | None:
+        name = SPECIAL_BINARY[text.removesuffix("=")]
+        forward, backward = (left, f"__{name}__", right), (right, f"__r{name}__", left)
+        order = (
+            [backward, forward]
+            if self.m.overrides.reflected_first(left, right, f"__r{name}__")
+            else [forward, backward]
+        )
+        if left.python_type() is right.python_type():
+            order = [forward]
+        return self.m.overrides.binary([(left, f"__i{name}__", right), *order] if text.endswith("=") else order)
+
+    def defines(self, value: Value, plain: str) -> bool:
+        name = SPECIAL_BINARY[plain]
+        raws = [self.m.attributes.class_lookup(value.python_type(), n) for n in (f"__{name}__", f"__r{name}__")]
+        return any(raw is not MISSING and not isinstance(raw, types.WrapperDescriptorType) for raw in raws)
+
+    def fold(self, function: Callable[..., Any], *values: Value) -> Value | None:
+        """Both sides known plain data: let Python compute. None otherwise."""
+        if not all(isinstance(value, Constant) for value in values):
+            if not any(isinstance(v, Constant) and is_numpy_scalar(v.value) for v in values):
+                return None
+            if not all(isinstance(v, (Constant, SymbolicValue)) for v in values):
+                return None
+            values = tuple(Constant(self.m.concrete.constant(v, "a number")) for v in values)
+        return self.m.wrap.constant(self.m.concrete.run(function, *(value.constant() for value in values)))
+
+    def operate(self, value: Value, special: str, other: Value, known: Callable[[], Value | None]) -> Value | None:
+        """A special method of a Python class, or the built-in behaviour of a known kind; None is NotImplemented."""
+        if isinstance(value, InstanceValue):
+            found = value.special(self.m, special, other)
+            return None if found is None or _is_not_implemented(found) else found
+        return known()
+
+    def compare(self, text: str, left: Value, right: Value) -> Value:
+        """`left text right` for the six comparisons."""
+        if self.m.overrides.active and self.m.overrides.intercepts([left, right], {}):
+            forward = (left, SPECIAL_COMPARE[text], right)
+            backward = (right, SPECIAL_COMPARE[SWAPPED[text]], left)
+            lt, rt = left.python_type(), right.python_type()
+            later = rt is not lt and issubclass(rt, lt)
+            found = self.m.overrides.binary([backward, forward] if later else [forward, backward])
+            if found is not None:
+                return found
+        if isinstance(left, TensorValue) or isinstance(right, TensorValue):
+            if not isinstance(left, InstanceValue) and not isinstance(right, InstanceValue):
+                return self.m.record.compare(text, left, right)
+        folded = self.fold(COMPARE[text], left, right)
+        if folded is not None:
+            return folded
+        swapped = SWAPPED[text]
+        attempts = [
+            lambda: self.operate(left, SPECIAL_COMPARE[text], right, lambda: left.compare(self.m, text, right)),
+            lambda: self.operate(right, SPECIAL_COMPARE[swapped], left, lambda: right.compare(self.m, swapped, left)),
+        ]
+        lt, rt = left.python_type(), right.python_type()
+        if rt is not lt and issubclass(rt, lt):
+            attempts.reverse()
+        for attempt in attempts:
+            found = attempt()
+            if found is not None:
+                return found
+        if text in ("==", "!="):
+            return Constant(self.identical(left, right) == (text == "=="))
+        self.m.exceptions.raise_(
+            TypeError, f"'{text}' not supported between instances of '{lt.__name__}' and '{rt.__name__}'"
+        )
+        return None
+
+    def equal(self, left: Value, right: Value) -> bool:
+        return self.compare("==", left, right).truth(self.m)
+
+    def identical(self, left: Value, right: Value) -> bool:
+        """`left is right`. Identity of constants is that of None, bools, and other singletons; numbers break."""
+        if left is right:
+            return True
+        try:
+            a, b = left.constant(), right.constant()
+        except NotConstant:
+            return False
+        if a is b:
+            return True
+        if isinstance(left, TupleValue) or isinstance(right, TupleValue):
+            return False
+        return type(a) is type(b) and a == b and isinstance(a, (int, str, bytes, float, complex, torch.device))
+
+    def unary(self, text: str, value: Value) -> Value:
+        return value.unary(self.m, text)
+
+    def not_(self, value: Value) -> Value:
+        return Constant(not value.truth(self.m))
+
+    def item(self, value: Value, key: Value) -> Value:
+        if isinstance(key, TensorValue) and not isinstance(value, TensorValue):
+            folded = None
+        else:
+            folded = self.fold(operator.getitem, value, key)
+        if folded is None and isinstance(value, InstanceValue) and type(value.real).__module__ == "typing":
+            return self.m.wrap.object(
+                self.m.concrete.run(operator.getitem, value.real, self.m.concrete.constant(key, "a type's argument"))
+            )
+        return folded if folded is not None else value.item(self.m, key)
+
+    def contains(self, container: Value, item: Value) -> Value:
+        return Constant(container.contains(self.m, item).truth(self.m))
+
+    def has_attribute(self, value: Value, name: str) -> bool:
+        try:
+            value.attribute(self.m, name)
+        except Raised as raised:
+            if issubclass(raised.value.python_type(), AttributeError):
+                return False
+            raise
+        return True
+
+    def hashed_key(self, value: Value) -> Any:
+        found = value.special(self.m, "__hash__") if isinstance(value, InstanceValue) else None
+        if found is None:
+            value.unsupported("hashing")
+        return HashedKey(self.m, value, self.m.concrete.constant(found, "a user-written __hash__"))
+
+    def is_(self, left: Value, right: Value) -> bool:
+        """The `is` operator, with the guard that a negative answer about two outside objects needs."""
+        if self.identical(left, right):
+            return True
+        if left.source is not None and right.source is not None:
+            outside = [v for v in (left, right) if not isinstance(v, Constant) and not isinstance(v.source, Fixed)]
+            if len(outside) == 2:
+                self.m.guards.add(left.source, NotSameAs((right.source,)))
+            elif len(outside) == 1:
+                other = right if outside[0] is left else left
+                if not isinstance(other, Constant):
+                    self.m.guards.add(outside[0].source, IsNot(other.source.value))  # type: ignore[arg-type, union-attr]
+        return False
+
+    def slice(self, start: Value, stop: Value, step: Value) -> Value:
+        if all(isinstance(part, Constant) for part in (start, stop, step)):
+            return Constant(slice(start.constant(), stop.constant(), step.constant()))
+        return SliceValue(start, stop, step)
+
+    def iterate(self, value: Value) -> Value:
+        """`iter(value)`."""
+        return value.iterator(self.m)
+
+    def next(self, value: Value) -> Value:
+        try:
+            return value.next(self.m)
+        except Exhausted:
+            self.m.exceptions.stop_iteration(value)
+
+    def unpack(self, value: Value, count: int) -> list[Value]:
+        """Exactly `count` elements, as tuple assignment takes them."""
+        if isinstance(value, TensorValue) and value.fake.dim() == 0:
+            self.m.exceptions.raise_(TypeError, "iteration over a 0-d tensor")
+        items = value.items_list(self.m)
+        if len(items) < count:
+            self.m.exceptions.raise_(ValueError, f"not enough values to unpack (expected {count}, got {len(items)})")
+        if len(items) > count:
+            self.m.exceptions.raise_(ValueError, f"too many values to unpack (expected {count})")
+        return items
+
+    def super_of(self, cls: Value, receiver: Value) -> Value:
+        after = self.m.concrete.constant(cls, "super()")
+        bound_to_class = isinstance(receiver, ClassValue) and issubclass(receiver.real, after)
+        start = receiver.constant() if bound_to_class else receiver.python_type()
+        return SuperValue(after, receiver, start, bound_to_class)
+
+    def as_scope(self, manager: Value) -> Value:
+        """A device entered as a context makes a scope; every other context manager is its own."""
+        if isinstance(manager, Constant) and isinstance(manager.value, torch.device):
+            return ScopeValue(torch.device, manager.value)
+        return manager
+
+    def context_method(self, manager: Value, name: str) -> Value:
+        if isinstance(manager, InstanceValue):
+            found = self.m.attributes.special_method(manager, name)
+            if found is None:
+                self.m.exceptions.raise_(
+                    TypeError, f"'{manager.cls.__name__}' object does not support the context manager protocol"
+                )
+            return found
+        return manager.attribute(self.m, name)
+
+    def match_class(self, subject: Value, cls: Value, count: int, names: tuple[str, ...]) -> Value:
+        """A class pattern: the attributes it names, or None where it does not match."""
+        real = self.m.concrete.constant(cls, "a class pattern")
+        if not self.m.wrap.object(isinstance).call(self.m, [subject, cls], {}).truth(self.m):
+            return Constant(None)
+        found: list[Value] = []
+        if count and real in SELF_MATCHING:
+            found.append(subject)
+        elif count:
+            fields = self.m.concrete.constant(cls.attribute(self.m, "__match_args__"), "__match_args__")
+            names = (*fields[:count], *names)
+        for name in names:
+            if not self.has_attribute(subject, name):
+                return Constant(None)
+            found.append(subject.attribute(self.m, name))
+        return TupleValue(found)
+
+    def real_callable(self, value: Value) -> Any:
+        """The real function behind a value, for questions about it; None if captured code made it."""
+        match value:
+            case FunctionValue(real=real) | BuiltinValue(real=real) | ClassValue(real=real):
+                return real
+            case MethodValue(receiver=receiver, function=FunctionValue(real=real)) if real is not None:
+                owner = getattr(receiver, "real", None)
+                return types.MethodType(real, owner if owner is not None else object())
+            case InstanceValue(real=real) if real is not None:
+                return real
+        return None
+
+
+def concatenation_words(left: type, right: type) -> str:
+    base = next(kind for kind in (list, tuple, str, bytes) if issubclass(left, kind))
+    if base is bytes:
+        return f"can't concat {right.__name__} to bytes"
+    return f'can only concatenate {base.__name__} (not "{right.__name__}") to {base.__name__}'
+
+
+SELF_MATCHING = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
+
+
+class HashedKey:
+    """A dictionary key with a hash and an equality written by the user."""
+
+    __slots__ = ("m", "value", "hash")
+
+    def __init__(self, m: Machine, value: Value, hash_value: int) -> None:
+        self.m, self.value, self.hash = m, value, hash_value
+
+    def __hash__(self) -> int:
+        return self.hash
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, HashedKey):
+            return NotImplemented
+        return other.value is self.value or self.m.operators.equal(self.value, other.value)
+
+
+def _is_not_implemented(value: Value) -> bool:
+    return isinstance(value, Constant) and value.value is NotImplemented
