@@ -3,6 +3,7 @@
 #include "autograd_node.h"
 #include "callable.h"
 #include "code_cache.h"
+#include "cuda_driver.h"
 #include "dispatch.h"
 #include "frame_hook.h"
 #include "frozen.h"
@@ -43,6 +44,8 @@ PyMethodDef methods[] = {
      "call_with(compiler_or_None, function, *args, **kwargs)"},
     {"shares_storage", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(shares_storage)), METH_FASTCALL,
      "shares_storage(inputs, written): does an input at a written position share its storage with another input?"},
+    {"load_kernel", load_kernel, METH_VARARGS, "load_kernel(device, binary, name, shared_bytes): the address of a kernel"},
+    {"set_stream_source", set_stream_source, METH_O, "how to find torch's current stream on a device"},
     {"release_arenas", release_arenas, METH_NOARGS, "free the memory for temporaries that is kept between calls"},
     {"entries", entries, METH_VARARGS, "entries(code, compiler): the compiled versions of a code"},
     {},

@@ -53,9 +53,22 @@ TensorView tensor_view(PyObject* tuple) {
           number_list(item(tuple, 3)), index(item(tuple, 4))};
 }
 
+// (dtype, sizes, strides, device)
 Expected expected(PyObject* tuple) {
-  if (tuple == Py_None) return {at::ScalarType::Undefined, {}, {}};
-  return {dtype(item(tuple, 0)), number_list(item(tuple, 1)), number_list(item(tuple, 2))};
+  if (tuple == Py_None) return {at::ScalarType::Undefined, {}, {}, at::kCPU};
+  return {dtype(item(tuple, 0)), number_list(item(tuple, 1)), number_list(item(tuple, 2)), c10::Device(text(item(tuple, 3)))};
+}
+
+// (function, threads, shared_bytes, programs, written, watches, name)
+void read_launch(PyObject* tuple, Step& step) {
+  step.launch.function = PyLong_AsVoidPtr(item(tuple, 0));
+  step.launch.threads = index(item(tuple, 1));
+  step.launch.shared_bytes = index(item(tuple, 2));
+  step.programs = index(item(tuple, 3));
+  PyObject* written = item(tuple, 4);
+  for (Py_ssize_t i = 0; i < length(written); ++i) step.written.push_back(item(written, i) == Py_True);
+  step.watches = item(tuple, 5) == Py_True;
+  step.name = text(item(tuple, 6));
 }
 
 c10::IValue plain_constant(const std::string& kind, PyObject* value) {
@@ -117,7 +130,7 @@ std::vector<Argument> arguments(PyObject* tuple) {
   return result;
 }
 
-// ("allocate", slot, layout) | ("run", address, slots, numbers) | ("free", slot)
+// ("allocate", slot, layout) | ("run", address, slots, numbers) | ("launch", launch, slots, numbers) | ("free", slot)
 // | ("call", name, overload, arguments, results, layouts, several) | ("python", function, arguments, results, layouts, several)
 Step step(PyObject* tuple) {
   const std::string kind = text(item(tuple, 0));
@@ -136,6 +149,13 @@ Step step(PyObject* tuple) {
   if (kind == "run") {
     result.kind = Step::Kind::RUN;
     result.kernel = reinterpret_cast<Kernel>(PyLong_AsVoidPtr(item(tuple, 1)));
+    result.slots = number_list(item(tuple, 2));
+    result.numbers = number_list(item(tuple, 3));
+    return result;
+  }
+  if (kind == "launch") {
+    result.kind = Step::Kind::LAUNCH;
+    read_launch(item(tuple, 1), result);
     result.slots = number_list(item(tuple, 2));
     result.numbers = number_list(item(tuple, 3));
     return result;
@@ -163,9 +183,18 @@ NumberStep number_step(PyObject* tuple) {
           index(item(tuple, 3))};
 }
 
+// (device, bytes, ((slot, offset), ...))
+ArenaPlan arena_plan(PyObject* tuple) {
+  ArenaPlan plan{c10::Device(text(item(tuple, 0))), index(item(tuple, 1)), {}};
+  PyObject* places = item(tuple, 2);
+  for (Py_ssize_t i = 0; i < length(places); ++i)
+    plan.places.emplace_back(index(item(item(places, i), 0)), index(item(item(places, i), 1)));
+  return plan;
+}
+
 }  // namespace
 
-// (slot_count, inputs, constants, numbers, symbols, arithmetic, arena_bytes, arena, steps, outputs, takes_list)
+// (slot_count, inputs, constants, numbers, symbols, arithmetic, arenas, steps, outputs, takes_list, device, flags)
 Program build_program(PyObject* description) {
   Program program;
   program.slot_count = integer(item(description, 0));
@@ -186,17 +215,17 @@ Program build_program(PyObject* description) {
   }
   PyObject* arithmetic = item(description, 5);
   for (Py_ssize_t i = 0; i < length(arithmetic); ++i) program.arithmetic.push_back(number_step(item(arithmetic, i)));
-  if (item(description, 6) != Py_None) program.arena_bytes = index(item(description, 6));
-  PyObject* arena = item(description, 7);
-  for (Py_ssize_t i = 0; i < length(arena); ++i)
-    program.arena.emplace_back(index(item(item(arena, i), 0)), index(item(item(arena, i), 1)));
-  PyObject* steps = item(description, 8);
+  PyObject* arenas = item(description, 6);
+  for (Py_ssize_t i = 0; i < length(arenas); ++i) program.arenas.push_back(arena_plan(item(arenas, i)));
+  PyObject* steps = item(description, 7);
   for (Py_ssize_t i = 0; i < length(steps); ++i) {
     program.steps.push_back(step(item(steps, i)));
     program.calls_python |= program.steps.back().kind == Step::Kind::PYTHON;
   }
-  program.outputs = arguments(item(description, 9));
-  program.takes_list = item(description, 10) == Py_True;
+  program.outputs = arguments(item(description, 8));
+  program.takes_list = item(description, 9) == Py_True;
+  program.device = static_cast<int>(integer(item(description, 10)));
+  program.flags = static_cast<int32_t*>(PyLong_AsVoidPtr(item(description, 11)));
   return program;
 }
 

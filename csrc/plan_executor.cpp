@@ -5,6 +5,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/Exceptions.h>
@@ -76,6 +77,7 @@ ArenaPool& arena_pool() {
 struct Slot {
   void* pointer = nullptr;
   at::Tensor tensor;
+  const at::Tensor* arena = nullptr;  // where it lies, if it has no tensor of its own
 };
 
 int64_t floor_divide(int64_t a, int64_t b) {
@@ -91,6 +93,26 @@ int64_t floor_divide(int64_t a, int64_t b) {
   TORCH_CHECK(false, "index is out of bounds for its dimension");
 }
 
+constexpr int FAMILIES = 4;
+constexpr uintptr_t ALIGNMENT = 16;  // of what kernels on a device are given, as they were told when compiled
+
+// A kernel of an earlier call met an index out of range: on a device this is known late, and is told now.
+void raise_noted(int32_t* flags) {
+  int families = 0;
+  for (int i = 0; i < FAMILIES; ++i)
+    if (flags[i]) families |= 1 << i;
+  if (C10_LIKELY(!families)) return;
+  std::fill(flags, flags + FAMILIES, 0);
+  raise_outside(families);
+}
+
+// Memory of a device's allocator, which is that of its operators.
+at::Tensor empty_on(c10::Device device, c10::IntArrayRef sizes, c10::IntArrayRef strides, at::ScalarType dtype) {
+  if (device.is_cpu()) return at::detail::empty_strided_cpu(sizes, strides, dtype);
+  return at::detail::empty_strided_generic(sizes, strides, c10::GetAllocator(device.type()),
+                                           c10::DispatchKeySet(c10::DispatchKey::CUDA), dtype);
+}
+
 // A number that the plan computes does not fit, or is a division by zero: Python's integers know what comes of it.
 struct NoSuchSize {};
 
@@ -100,11 +122,17 @@ class Execution {
   Execution(const Program& program, PyObject* const* inputs) : program_(program), numbers_(program.numbers) {
     slots_.resize(program.slot_count);
     if (!read_inputs(inputs) || !evaluate()) throw NoSuchSize();
-    if (program.arena_bytes != NOTHING) take_arena();
+    if (program.device >= 0) {
+      if (program.flags) raise_noted(program.flags);
+      stream_ = current_stream(program.device);
+      enter_device(program.device);
+    }
+    take_arenas();
   }
 
   ~Execution() {
-    if (arena_.defined()) arena_pool().give(std::move(arena_));
+    for (at::Tensor& arena : arenas_)
+      if (arena.is_cpu()) arena_pool().give(std::move(arena));
   }
 
   void run() {
@@ -115,6 +143,9 @@ class Execution {
           break;
         case Step::Kind::RUN:
           run_kernel(step);
+          break;
+        case Step::Kind::LAUNCH:
+          launch_kernel(step);
           break;
         case Step::Kind::CALL:
           call(step);
@@ -194,10 +225,18 @@ class Execution {
     return true;
   }
 
-  void take_arena() {
-    arena_ = arena_pool().take(numbers_[program_.arena_bytes]);
-    char* base = static_cast<char*>(arena_.data_ptr());
-    for (const auto& [slot, offset] : program_.arena) slots_[slot].pointer = base + numbers_[offset];
+  // Blocks of the processor are kept between calls; those of a device come from its allocator, which keeps them.
+  void take_arenas() {
+    arenas_.reserve(program_.arenas.size());
+    for (const ArenaPlan& plan : program_.arenas) {
+      const int64_t bytes = numbers_[plan.bytes];
+      arenas_.push_back(plan.device.is_cpu() ? arena_pool().take(bytes) : empty_on(plan.device, {bytes}, {1}, at::kByte));
+      char* base = static_cast<char*>(arenas_.back().mutable_data_ptr());
+      for (const auto& [slot, offset] : plan.places) {
+        slots_[slot].pointer = base + numbers_[offset];
+        slots_[slot].arena = &arenas_.back();
+      }
+    }
   }
 
   void hold(uint32_t slot, at::Tensor tensor) {
@@ -212,7 +251,7 @@ class Execution {
   }
 
   at::Tensor empty(const Expected& layout) const {
-    return at::detail::empty_strided_cpu(values(layout.sizes), values(layout.strides), layout.dtype);
+    return empty_on(layout.device, values(layout.sizes), values(layout.strides), layout.dtype);
   }
 
   void allocate(const Step& step) { hold(step.slot, empty(step.layout)); }
@@ -226,15 +265,46 @@ class Execution {
     if (outside) raise_outside(outside);
   }
 
+  void launch_kernel(const Step& step) {
+    const int64_t programs = numbers_[step.programs];
+    if (!programs) return;
+    c10::SmallVector<uint64_t, 64> words;
+    for (size_t i = 0; i < step.slots.size(); ++i)
+      words.push_back(reinterpret_cast<uintptr_t>(aligned(slots_[step.slots[i]], step.written[i])));
+    for (const uint32_t number : step.numbers) words.push_back(numbers_[number]);
+    if (step.watches) words.push_back(reinterpret_cast<uintptr_t>(program_.flags));
+    words.append({0, 0});  // scratch memory that Triton's kernels may take; ours need none
+    c10::SmallVector<void*, 64> parameters;
+    for (uint64_t& word : words) parameters.push_back(&word);
+    try {
+      launch(step.launch, static_cast<uint32_t>(programs), stream_, parameters.data());
+    } catch (c10::Error& error) {
+      error.add_context("in the kernel for " + step.name);
+      throw;
+    }
+  }
+
+  // The address of a buffer, or of a copy of what is only read where kernels could not read it.
+  void* aligned(const Slot& slot, bool written) {
+    if (C10_LIKELY(reinterpret_cast<uintptr_t>(slot.pointer) % ALIGNMENT == 0)) return slot.pointer;
+    TORCH_CHECK(!written && slot.tensor.defined(), "a kernel would write to memory that is not aligned; please report this");
+    int64_t reach = 1;
+    for (int64_t i = 0; i < slot.tensor.dim(); ++i) reach += (slot.tensor.size(i) - 1) * slot.tensor.stride(i);
+    copies_.push_back(slot.tensor.as_strided({reach}, {1}).clone());
+    return copies_.back().mutable_data_ptr();
+  }
+
   at::Tensor view(const TensorView& view) const {
     const Slot& slot = slots_[view.slot];
     if (view.whole && slot.tensor.defined()) return slot.tensor;
-    const at::Tensor& base = slot.tensor.defined() ? slot.tensor : arena_;
+    const at::Tensor& base = slot.tensor.defined() ? slot.tensor : *slot.arena;
     const size_t item_bytes = c10::elementSize(view.dtype);
     const char* start = static_cast<const char*>(base.storage().data());
     const int64_t bytes = slot.pointer ? static_cast<const char*>(slot.pointer) - start : 0;
     at::Tensor result = at::detail::make_tensor<at::TensorImpl>(
-        c10::Storage(base.storage()), c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(view.dtype));
+        c10::Storage(base.storage()),
+        c10::DispatchKeySet(base.is_cpu() ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA),
+        c10::scalarTypeToTypeMeta(view.dtype));
     result.unsafeGetTensorImpl()->set_sizes_and_strides(
         values(view.sizes), values(view.strides), bytes / item_bytes + numbers_[view.offset]);
     return result;
@@ -336,7 +406,9 @@ class Execution {
   const Program& program_;
   Numbers numbers_;
   std::vector<Slot> slots_;
-  at::Tensor arena_;
+  std::vector<at::Tensor> arenas_;
+  std::vector<at::Tensor> copies_;
+  DeviceStream stream_ = nullptr;
   std::vector<c10::IValue> stack_;
   std::vector<void*> pointers_;
   std::vector<int64_t> sizes_;
@@ -358,6 +430,9 @@ PyObject* run_plan(PyObject* self, PyObject* const* inputs, size_t flagged, PyOb
   HANDLE_TH_ERRORS
   // Everything below autograd: plans are functional, and gradients are the business of whoever calls them.
   const c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+  const c10::OptionalDeviceGuard guard(
+      program.device >= 0 ? std::optional(c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(program.device)))
+                          : std::nullopt);
   try {
     Execution execution(program, inputs);
     if (list && PyList_SetSlice(list, 0, PY_SSIZE_T_MAX, nullptr)) throw python_error();

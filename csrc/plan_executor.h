@@ -4,6 +4,7 @@
 // describes the same records as tuples; plan_build.cpp reads them.
 #pragma once
 
+#include "cuda_driver.h"
 #include "python_compat.h"
 #include "ref.h"
 
@@ -12,6 +13,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace stoker {
@@ -52,16 +54,22 @@ struct NumberStep {
 struct Expected {
   at::ScalarType dtype;
   NumberList sizes, strides;
+  c10::Device device;
 };
 
 struct Step {
-  enum class Kind : uint8_t { ALLOCATE, RUN, CALL, FREE, PYTHON };
-  Kind kind;
+  enum class Kind : uint8_t { ALLOCATE, RUN, LAUNCH, CALL, FREE, PYTHON };
+  Kind kind = Kind::FREE;
   uint32_t slot = 0;                 // ALLOCATE, FREE
-  Expected layout{};                 // ALLOCATE
+  Expected layout{at::ScalarType::Undefined, {}, {}, at::kCPU};  // ALLOCATE
   Kernel kernel = nullptr;           // RUN
-  std::vector<uint32_t> slots;       // RUN: arguments; CALL, PYTHON: results (NOTHING for one that is dropped)
-  NumberList numbers;                // RUN: sizes
+  Launch launch{};                   // LAUNCH
+  uint32_t programs = 0;             // LAUNCH: the number that is the size of its grid
+  std::vector<bool> written;         // LAUNCH: which arguments it writes
+  bool watches = false;              // LAUNCH: does it take the flags for indices out of range?
+  std::string name;                  // LAUNCH: for errors
+  std::vector<uint32_t> slots;       // RUN, LAUNCH: arguments; CALL, PYTHON: results (NOTHING for one that is dropped)
+  NumberList numbers;                // RUN, LAUNCH: sizes
   std::optional<c10::OperatorHandle> op;  // CALL
   Ref function;                      // PYTHON
   std::vector<Argument> arguments;   // CALL, PYTHON
@@ -76,6 +84,13 @@ struct Symbol {
   int32_t dimension;  // -1: the argument is the number
 };
 
+// Temporaries of one device: a block of memory, and where each slot lies in it.
+struct ArenaPlan {
+  c10::Device device;
+  uint32_t bytes;                                     // a number
+  std::vector<std::pair<uint32_t, uint32_t>> places;  // slot, number of its offset in bytes
+};
+
 struct Program {
   size_t input_count = 0, slot_count = 0;
   bool calls_python = false;
@@ -85,8 +100,9 @@ struct Program {
   Numbers numbers;
   std::vector<Symbol> symbols;
   std::vector<NumberStep> arithmetic;
-  uint32_t arena_bytes = NOTHING;
-  std::vector<std::pair<uint32_t, uint32_t>> arena;  // slot, number of its offset in bytes
+  std::vector<ArenaPlan> arenas;
+  int device = -1;                // the CUDA device that kernels are launched on; -1 if none are
+  int32_t* flags = nullptr;       // what kernels on a device say of indices out of range, one a family; the host may read it
   std::vector<Step> steps;
   std::vector<Argument> outputs;
 };

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import copy
-import ctypes
 import functools
 import logging
 import os
@@ -24,13 +23,14 @@ from torch.fx import GraphModule
 from stoker import _C, log
 from stoker.autograd import aot
 from stoker.codegen.aten import through_aten
-from stoker.codegen.choose import can_choose, fastest
-from stoker.codegen.cpp.tiles import OTHERS, USUAL, Tiles
-from stoker.codegen.cpp.unit import kernel_name, sources_of, unit_of
+from stoker.codegen.backend import Backend, Built
 from stoker.codegen.executor import TooLarge, executor
+from stoker.codegen.generators import NoGenerator, generators
 from stoker.codegen.host import host_program
 from stoker.decompose import OURS
+from stoker.fake import FakeTensor
 from stoker.loop.check import check
+from stoker.loop.layout import Layout
 from stoker.lower.driver import CannotLower, lower_graph
 from stoker.lower.extern import LIBRARY
 from stoker.lower.registry import LOWERINGS
@@ -42,9 +42,10 @@ from stoker.passes.join import JOINED, join
 from stoker.passes.pack import PACKS, pack
 from stoker.passes.precompute import precompute
 from stoker.passes.simplify import simplify
-from stoker.runtime.build import NoCompiler, compiler, cores, load_all
+from stoker.runtime.build import NoCompiler
 from stoker.runtime.tune import choose_join, choose_linear, give_back
 from stoker.schedule.plan import Plan, make_plan
+from stoker.schedule.step import Run
 from stoker.schedule.summary import Summary
 
 Compiled = Callable[..., tuple[Any, ...]]
@@ -152,7 +153,7 @@ def compile_graph(
     record = record or Record()
     try:
         return _compiled(graph_module, record, options or Options(), inference=inference, owns_inputs=owns_inputs)
-    except (CannotLower, NoCompiler, TooLarge) as reason:
+    except (CannotLower, NoCompiler, NoGenerator, TooLarge) as reason:
         words = ("backend", "a graph runs through ATen", _location(graph_module), str(reason))
         log.record(log.Event(*words), level=logging.WARNING)
         return through_aten(graph_module)
@@ -161,40 +162,44 @@ def compile_graph(
 def _compiled(
     graph_module: GraphModule, record: Record, options: Options, *, inference: bool, owns_inputs: bool
 ) -> Compiled:
-    compiler()
+    backends = generators(devices_of(graph_module))
+    targets = {device: backend.target for device, backend in backends.items()}
+    for backend in backends.values():
+        backend.start()
     with record.stage("passes"):
         improve(graph_module)
     with record.stage("lower"):
-        program = lower_graph(graph_module, inference=inference, wide=options.precision == "fused")
+        program = lower_graph(graph_module, targets, inference=inference, wide=options.precision == "fused")
         record.products["program"] = program
     if os.environ.get("STOKER_STRICT"):
         check(program)
     with record.stage("schedule"):
-        plan = record.products["plan"] = make_plan(program, owns_inputs=owns_inputs)
-    kernels = _built(plan, USUAL, record)
-    if options.autotune and can_choose(plan):
-        builds = [kernels, *(_built(plan, tiles, record) for tiles in OTHERS)]
-        with record.stage("measure"):
-            chosen = fastest(plan, program.layouts, [[_address(k) for k in build] for build in builds])
-        record.products["chosen"] = chosen
-        kernels = [builds[build][number] for number, build in enumerate(chosen)]
+        plan = record.products["plan"] = make_plan(program, targets, owns_inputs=owns_inputs)
+    with record.stage("build"):
+        kernels = build_kernels(plan, program.layouts, backends, tune=options.autotune)
+        record.products["kernels"] = kernels
     made = Summary.of(plan, program.declined)
     log.record(log.Event("compiled", made.headline, _location(graph_module), data=made))
-    record.products["host"] = host_program(plan, kernels)
+    record.products["host"] = host_program(plan, [k.call for k in kernels])
     with record.stage("encode"):
         otherwise = lambda *inputs: through_aten(graph_module)(*inputs)  # noqa: E731  (rarely needed: made when it is)
-        return executor(plan, program.layouts, [_address(k) for k in kernels], otherwise)  # type: ignore[no-any-return]
+        return executor(plan, program.layouts, kernels, otherwise)  # type: ignore[no-any-return]
 
 
-def _built(plan: Plan, tiles: Tiles, record: Record) -> list[Any]:
-    """The kernels of a plan, as functions of loaded libraries."""
-    with record.stage("generate"):
-        sources = sources_of(plan, cores(), tiles)
-        record.products.setdefault("sources", sources)
-    with record.stage("build"):
-        libraries = load_all(sources)
-    return [getattr(libraries[unit_of(n, len(sources))], kernel_name(n)) for n in range(len(plan.kernels))]
+def devices_of(module: GraphModule) -> list[str]:
+    """The types of devices that a graph's tensors are on."""
+    values = (node.meta.get("val") for node in module.graph.nodes)
+    return list(dict.fromkeys(v.meta.device.type for v in values if isinstance(v, FakeTensor)))
 
 
-def _address(kernel: Any) -> int:
-    return ctypes.cast(kernel, ctypes.c_void_p).value or 0
+def build_kernels(
+    plan: Plan, layouts: Mapping[str, Layout], backends: Mapping[str, Backend], *, tune: bool = False
+) -> list[Built]:
+    """The kernels of a plan, each by the code generator of its device."""
+    first = {step.kernel: step.buffers for step in reversed(plan.steps) if isinstance(step, Run)}
+    found: dict[int, Built] = {}
+    for device, backend in backends.items():
+        numbers = [n for n, kernel in enumerate(plan.kernels) if kernel.device.type == device]
+        sites = [tuple(layouts[b] for b in first[n]) for n in numbers]
+        found |= zip(numbers, backend.build([plan.kernels[n] for n in numbers], sites, tune=tune))
+    return [found[n] for n in range(len(plan.kernels))]

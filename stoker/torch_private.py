@@ -262,3 +262,6 @@ UninitializedTensorMixin = torch.nn.parameter.UninitializedTensorMixin  # type: 
 
 DisableAutocast = torch._C._DisableAutocast
 """Inside, no operator casts its arguments. 2.11, 2.13."""
+
+current_raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+"""The address of the stream that operators on a CUDA device (by number) use; builds for the CPU lack it. 2.11, 2.13."""

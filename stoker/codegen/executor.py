@@ -13,8 +13,11 @@ from typing import Any
 import torch
 
 from stoker import _C
+from stoker.codegen.backend import Built, Launch, Native
 from stoker.loop.layout import Layout
 from stoker.loop.view import Stored
+from stoker.runtime.device import index_flags
+from stoker.schedule.memory import Arena
 from stoker.schedule.plan import Plan
 from stoker.schedule.step import Allocate, Free, Library, Run
 from stoker.shape.expr import (
@@ -119,8 +122,8 @@ class Numbers:
 
 
 class _Encoding:
-    def __init__(self, plan: Plan, addresses: Sequence[int]) -> None:
-        self.plan, self.addresses = plan, addresses
+    def __init__(self, plan: Plan, kernels: Sequence[Built]) -> None:
+        self.plan, self.kernels = plan, kernels
         self.numbers = Numbers()
         self.slots: dict[str, int] = {}
         self.inputs = {name for name in plan.inputs if name}
@@ -132,7 +135,9 @@ class _Encoding:
         return tuple(self.numbers.of(v) for v in values)
 
     def layout(self, layout: Layout | None) -> Any:
-        return None if layout is None else (layout.dtype, self.list(layout.sizes), self.list(layout.strides))
+        if layout is None:
+            return None
+        return layout.dtype, self.list(layout.sizes), self.list(layout.strides), str(layout.device)
 
     def view(self, tensor: Stored, layouts: dict[str, Layout]) -> tuple[Any, ...]:
         layout = layouts[tensor.buffer]
@@ -148,32 +153,46 @@ class _Encoding:
         )  # fmt: skip
 
 
-def executor(plan: Plan, layouts: dict[str, Layout], addresses: Sequence[int], otherwise: Any = None) -> Any:
+def executor(plan: Plan, layouts: dict[str, Layout], kernels: Sequence[Built], otherwise: Any = None) -> Any:
     """A callable that runs without Python: of the plan's inputs, or of a list of them if its `_boxed_call` is true.
 
     `otherwise`, of the inputs, is called where a size or number, which the plan computes with 64 bits, does not fit.
     """
-    return _C.Plan(encode(plan, layouts, addresses), otherwise if plan.symbols else None)
+    return _C.Plan(encode(plan, layouts, kernels), otherwise if plan.symbols else None)
 
 
-def encode(plan: Plan, layouts: dict[str, Layout], addresses: Sequence[int]) -> tuple[Any, ...]:
+def encode(plan: Plan, layouts: dict[str, Layout], kernels: Sequence[Built]) -> tuple[Any, ...]:
     """The description that `_C.Plan` takes."""
-    coding = _Encoding(plan, addresses)
+    coding = _Encoding(plan, kernels)
     symbols = tuple(
         (coding.numbers.symbol(name), source.argument, -1 if source.dimension is None else source.dimension)
         for name, source in plan.symbols
     )
     inputs = tuple(coding.slot(name) for name in plan.inputs)
     constants = tuple((coding.slot(name), value.detach()) for name, value in plan.constants)
-    arena = tuple((coding.slot(name), coding.numbers.of(offset)) for name, offset, _ in plan.arena.offsets)
+    arenas = tuple(_arena(coding, arena) for arena in plan.arenas)
     steps = tuple(_step(coding, step, layouts) for step in plan.steps)
     outputs = tuple(_output(coding, value, layouts) for value in plan.outputs)
     _count_in_kernels(coding)
-    size = coding.numbers.of(plan.arena.size_bytes) if arena else None
+    device, flags = _launching(plan, kernels)
     return (
-        len(coding.slots), inputs, constants, tuple(coding.numbers.values), symbols, tuple(coding.numbers.steps), size, arena,
-        steps, outputs, plan.takes_list,
+        len(coding.slots), inputs, constants, tuple(coding.numbers.values), symbols, tuple(coding.numbers.steps), arenas, steps,
+        outputs, plan.takes_list, device, flags,
     )  # fmt: skip
+
+
+def _arena(coding: _Encoding, arena: Arena) -> tuple[Any, ...]:
+    places = tuple((coding.slot(name), coding.numbers.of(offset)) for name, offset, _ in arena.offsets)
+    return str(arena.device), coding.numbers.of(arena.size_bytes), places
+
+
+def _launching(plan: Plan, kernels: Sequence[Built]) -> tuple[int, int]:
+    """The device that kernels are launched on (-1 if none are), and the address of the flags they set (0 if none do)."""
+    found = {k.device.index or 0 for k, b in zip(plan.kernels, kernels) if isinstance(b.launchable, Launch)}
+    if len(found) > 1:
+        raise TooLarge("kernels of one graph are on several devices")
+    watched = any(isinstance(b.launchable, Launch) and b.launchable.watches for b in kernels)
+    return found.pop() if found else -1, index_flags().data_ptr() if watched else 0
 
 
 def _count_in_kernels(coding: _Encoding) -> None:
@@ -206,11 +225,28 @@ def _step(coding: _Encoding, step: Any, layouts: dict[str, Layout]) -> tuple[Any
         case Free():
             return "free", coding.slot(step.buffer)
         case Run():
-            slots = tuple(coding.slot(b) for b in step.buffers)
-            return "run", coding.addresses[step.kernel], slots, coding.list(step.sizes)
+            return _run(coding, step)
         case Library():
             return _library(coding, step, layouts)
     raise AssertionError(step)
+
+
+def _run(coding: _Encoding, step: Run) -> tuple[Any, ...]:
+    slots, sizes = tuple(coding.slot(b) for b in step.buffers), coding.list(step.sizes)
+    match coding.kernels[step.kernel].launchable:
+        case Native(address):
+            return "run", address, slots, sizes
+        case Launch() as launch:
+            known: dict[Atom, Expr] = {symbol(f"n{i}"): as_expr(size) for i, size in enumerate(step.sizes)}
+            programs = coding.numbers.of(substitute(launch.programs, known))
+            written = coding.plan.kernels[step.kernel].written
+            words = ", ".join(coding.plan.origins[step.kernel])
+            described = (
+                launch.function, launch.threads, launch.shared_bytes, programs,
+                tuple(n in written for n in range(len(slots))), launch.watches, words,
+            )  # fmt: skip
+            return "launch", described, slots, sizes
+    raise AssertionError("a kernel that the executor cannot run")
 
 
 def _library(coding: _Encoding, step: Library, layouts: dict[str, Layout]) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
 """The plan as a Python function: the reference that the executor is tested against, and what people read.
 
-In:  a plan, and its kernels as callables on (pointers, sizes).
-Out: a function of the plan's inputs. `host_source` is the same as Python text.
+In:  a plan, and its kernels as functions of buffers and sizes, which give back the bits of failed indices.
+Out: a function of the plan's inputs.
 """
 
 from __future__ import annotations
@@ -12,16 +12,27 @@ from typing import Any
 
 import torch
 
+from stoker.codegen.backend import HostKernel
 from stoker.loop.interpret import allocate, conform, fetch
 from stoker.loop.op import outside_error
 from stoker.schedule.plan import Plan
 from stoker.schedule.step import Allocate, Free, Library, Run
 from stoker.shape.expr import Symbol, evaluate
 
-CKernel = Callable[[Any, Any], int]
+
+def native_kernel(address: int) -> HostKernel:
+    """A function of C with the executor's calling convention."""
+    function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(address)
+
+    def call(buffers: Sequence[torch.Tensor], sizes: Sequence[int]) -> int:
+        pointers = (ctypes.c_void_p * len(buffers))(*(b.data_ptr() for b in buffers))
+        numbers = (ctypes.c_int64 * max(len(sizes), 1))(*sizes)
+        return int(function(ctypes.addressof(pointers), ctypes.addressof(numbers)))
+
+    return call
 
 
-def host_program(plan: Plan, kernels: Sequence[CKernel]) -> Callable[..., tuple[Any, ...]]:
+def host_program(plan: Plan, kernels: Sequence[HostKernel]) -> Callable[..., tuple[Any, ...]]:
     """Run the steps of a plan, one by one."""
 
     def call(*inputs: Any) -> tuple[Any, ...]:
@@ -40,27 +51,24 @@ def host_program(plan: Plan, kernels: Sequence[CKernel]) -> Callable[..., tuple[
 
 
 def _temporaries(plan: Plan, sizes: dict[Symbol, int]) -> dict[str, torch.Tensor]:
-    """The arena's buffers, as tensors that share its memory."""
-    arena = torch.empty(evaluate(plan.arena.size_bytes, sizes), dtype=torch.uint8)
+    """The arenas' buffers, as tensors that share their memory."""
     made = {}
-    for name, offset, layout in plan.arena.offsets:
-        shape, strides = [evaluate(s, sizes) for s in layout.sizes], [evaluate(s, sizes) for s in layout.strides]
-        start = evaluate(offset, sizes)
-        bytes_ = evaluate(layout.reach, sizes) * layout.dtype.itemsize
-        made[name] = (
-            arena[start : start + bytes_].view(layout.dtype).as_strided(shape, strides, start // layout.dtype.itemsize)
-        )
+    for arena in plan.arenas:
+        block = torch.empty(evaluate(arena.size_bytes, sizes), dtype=torch.uint8, device=arena.device)
+        for name, offset, layout in arena.offsets:
+            shape, strides = [evaluate(s, sizes) for s in layout.sizes], [evaluate(s, sizes) for s in layout.strides]
+            start, item_bytes = evaluate(offset, sizes), layout.dtype.itemsize
+            part = block[start : start + evaluate(layout.reach, sizes) * item_bytes]
+            made[name] = part.view(layout.dtype).as_strided(shape, strides, start // item_bytes)
     return made
 
 
-def _run(step: Any, memory: dict[str, torch.Tensor], sizes: dict[Symbol, int], kernels: Sequence[CKernel]) -> None:
+def _run(step: Any, memory: dict[str, torch.Tensor], sizes: dict[Symbol, int], kernels: Sequence[HostKernel]) -> None:
     match step:
         case Allocate():
             memory[step.buffer] = allocate(step.layout, sizes)
         case Run():
-            pointers = (ctypes.c_void_p * len(step.buffers))(*(memory[b].data_ptr() for b in step.buffers))
-            numbers = (ctypes.c_int64 * max(len(step.sizes), 1))(*(sizes[s] for s in step.sizes))
-            outside = kernels[step.kernel](pointers, numbers)
+            outside = kernels[step.kernel]([memory[b] for b in step.buffers], [sizes[s] for s in step.sizes])
             if outside:
                 raise outside_error(outside)
         case Library():

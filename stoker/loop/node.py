@@ -26,6 +26,7 @@ class Loops:
     outer: Dimensions
     inner: Dimensions
     body: tuple[Instruction, ...]
+    device: torch.device
     origins: tuple[str, ...] = ()
     """The operators it came from."""
 

@@ -18,17 +18,10 @@ from stoker.loop.handler import ops, using
 from stoker.loop.index import Dimension, Dimensions, ranges_of, simplify
 from stoker.loop.layout import Layout, Sizes, contiguous, is_dense
 from stoker.loop.node import Extern, Loops, Program
+from stoker.loop.target import Target, Targets
 from stoker.loop.view import Computed, Index, Stored, Tensor, cost_of, reads_of
 from stoker.lower.registry import Result
 from stoker.shape.expr import constant, symbol
-
-SUPPORTED = frozenset(
-    {
-        torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
-        torch.float32, torch.float64,
-    }
-)  # fmt: skip
-"""Types that loops compute with; operators on others are library calls."""
 
 
 def loop_dimensions(prefix: str, sizes: Sequence[Any]) -> Dimensions:
@@ -38,7 +31,8 @@ def loop_dimensions(prefix: str, sizes: Sequence[Any]) -> Dimensions:
 class Builder:
     """Collects nodes. `origin` names the operator being lowered, for the nodes it makes."""
 
-    def __init__(self, free_layout: bool = False, wide: bool = False) -> None:
+    def __init__(self, targets: Targets, free_layout: bool = False, wide: bool = False) -> None:
+        self.targets = targets
         self.wide = wide
         """Do half-precision values stay wide inside loops?"""
         self.program = Program()
@@ -53,6 +47,9 @@ class Builder:
         """Which of the operator's results nobody reads, if it has several."""
         self._stored: dict[int, tuple[Computed, Stored]] = {}
         self._count = 0
+
+    def target(self, device: torch.device) -> Target:
+        return self.targets[device.type]
 
     def new_buffer(self, layout: Layout) -> Stored:
         name = f"b{self._count}"
@@ -166,7 +163,9 @@ class Builder:
                 case "index":
                     i = replace(i, data=simplify(i.data, ranges))
             body.append(i)
-        self.program.nodes.append(Loops(writes, outer, inner, tuple(body), origins or (*recorder.origins, self.origin)))
+        device = self.program.layouts[writes[0]].device
+        origins = origins or (*recorder.origins, self.origin)
+        self.program.nodes.append(Loops(writes, outer, inner, tuple(body), device, origins))
 
     def call(self, operator: Any, arguments: Any, keywords: Any, results: Any, *, aliases: bool = False) -> Any:
         """A library call. `results` is the metadata of what it returns: a Result, or a sequence of Result and None."""

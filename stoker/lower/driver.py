@@ -18,6 +18,7 @@ from stoker.autograd.functional import run_on_copies
 from stoker.fake import FakeTensor
 from stoker.loop.layout import Layout, is_dense
 from stoker.loop.node import Program, Source
+from stoker.loop.target import LOOP_DTYPES, Targets
 from stoker.loop.view import Computed, Stored, Tensor
 from stoker.lower import (  # noqa: F401  (they fill the table)
     activation,
@@ -40,17 +41,12 @@ from stoker.lower import (  # noqa: F401  (they fill the table)
     view,
     window,
 )
-from stoker.lower.builder import SUPPORTED, Builder
+from stoker.lower.builder import Builder
 from stoker.lower.registry import LOWERINGS, Decline, Result, find
 from stoker.passes.dedupe import dedupe
 from stoker.passes.prune import prune
 from stoker.shape.expr import Expr, Symbol, constant, free_symbols
 from stoker.shape.symnode import expr_of
-
-INLINE_COST = 12
-"""Computing this many additions twice is cheaper than storing and loading an element."""
-LARGEST_COST, LARGEST_READS = 600, 24
-"""A body beyond these is stored: compilers do worse on larger ones."""
 
 
 class CannotLower(Exception):
@@ -65,23 +61,23 @@ def size_of(value: Any) -> Expr:
     return constant(int(value))
 
 
-def result_of(value: Any) -> Any:
+def result_of(value: Any, targets: Targets) -> Any:
     """The metadata of a node's value, in expressions."""
     if isinstance(value, FakeTensor):
         meta = value.meta
-        if meta.device.type != "cpu":
-            raise CannotLower(f"a tensor is on {meta.device}, and kernels are made for the CPU")
+        if meta.device.type not in targets:
+            raise CannotLower(f"a tensor is on {meta.device}, and kernels are made for {', '.join(targets)}")
         sizes, strides = tuple(map(size_of, meta.sizes)), tuple(map(size_of, meta.strides))
         return Result(meta.dtype, meta.device, sizes, strides)
     if isinstance(value, (list, tuple)):
-        return [result_of(v) for v in value]
+        return [result_of(v, targets) for v in value]
     return None
 
 
-def lower_graph(module: GraphModule, *, inference: bool = False, wide: bool = False) -> Program:
+def lower_graph(module: GraphModule, targets: Targets, *, inference: bool = False, wide: bool = False) -> Program:
     """Lower each node that is needed, in order; one that repeats another is that other."""
     needed, same = prune(module.graph), dedupe(module.graph)
-    lowering = _Lowering(module, free_layout=inference, wide=wide)
+    lowering = _Lowering(module, targets, free_layout=inference, wide=wide)
     for node in module.graph.nodes:
         if node in same and same[node] in lowering.values and node.target is not run_on_copies:
             lowering.values[node] = lowering.values[same[node]]
@@ -93,9 +89,9 @@ def lower_graph(module: GraphModule, *, inference: bool = False, wide: bool = Fa
 class _Lowering:
     """The state of one graph: what each of its nodes became."""
 
-    def __init__(self, module: GraphModule, *, free_layout: bool, wide: bool) -> None:
-        self.module = module
-        self.builder = Builder(free_layout, wide)
+    def __init__(self, module: GraphModule, targets: Targets, *, free_layout: bool, wide: bool) -> None:
+        self.module, self.targets = module, targets
+        self.builder = Builder(targets, free_layout, wide)
         self.memory: dict[str, Any] = {}
         """For inputs, constants and outputs so far: the memory that eager has them in."""
         self.values: dict[GraphNode, Any] = {}
@@ -137,7 +133,7 @@ class _Lowering:
 
     def outside(self, name: str, value: FakeTensor) -> Stored:
         """A tensor that comes from outside the program: its pointer is at its first element."""
-        result = result_of(value)
+        result = result_of(value, self.targets)
         self.memory[name] = value.memory
         self.builder.program.layouts[name] = Layout(result.dtype, result.device, result.sizes, result.strides, False)
         return Stored(name, result.dtype, result.device, result.sizes, result.strides)
@@ -162,7 +158,7 @@ class _Lowering:
         if target is operator.getitem:
             return arguments[0][arguments[1]]
         keywords = torch.fx.node.map_arg(node.kwargs, self.values.__getitem__)
-        return self.lowered(node, target, _plain(arguments), _plain(keywords), result_of(value))
+        return self.lowered(node, target, _plain(arguments), _plain(keywords), result_of(value, self.targets))
 
     def lowered(self, node: GraphNode, target: Any, arguments: Any, keywords: Any, out: Any) -> Any:
         """By its lowering if it has one that takes these arguments, else a library call."""
@@ -200,8 +196,9 @@ class _Lowering:
         """Store what is too costly to compute at each use, or too large."""
         if not isinstance(value, Computed):
             return value
-        large = value.cost > LARGEST_COST or len(value.reads) > LARGEST_READS
-        if large or (len(node.users) > 1 and value.cost > INLINE_COST and value.reads):
+        target = self.builder.target(value.device)
+        large = value.cost > target.largest_cost or len(value.reads) > target.largest_reads
+        if large or (len(node.users) > 1 and value.cost > target.inline_cost and value.reads):
             return self.builder.store(value)
         return value
 
@@ -219,7 +216,7 @@ class _Lowering:
 
     def output(self, value: Tensor, fake: FakeTensor) -> Stored:
         """An output in memory: with eager's strides, and sharing memory with another tensor only where eager's does."""
-        out = result_of(fake)
+        out = result_of(fake, self.targets)
         stored = self._stored(value, out)
         if self.memory.setdefault(stored.buffer, fake.memory) is fake.memory:
             return stored
@@ -234,7 +231,7 @@ class _Lowering:
 
     def _with_strides(self, value: Tensor, out: Result) -> Stored:
         """A copy with given strides; dimensions of stride 0 are one element, shown many times."""
-        if out.dtype not in SUPPORTED:
+        if out.dtype not in LOOP_DTYPES:
             return self.builder.call(find("clone.default"), (value,), {}, out)  # type: ignore[no-any-return]
         shown = self.builder.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides, False))
         self.builder.write(value, shown)

@@ -18,11 +18,6 @@ from stoker.lower.registry import Decline, Result, lower
 from stoker.lower.view import dimension
 from stoker.shape.expr import constant
 
-ONE_PASS_BYTES = 1 << 22
-"""A row along memory of at least this is walked once: no cache of one core holds it."""
-ONE_PASS_ROWS = 64
-"""With at least this many rows above one another, columns are walked once."""
-
 
 class _Rows:
     """What one variance is made of: the dimensions, the number of elements, and the type computed in."""
@@ -64,10 +59,10 @@ class _Rows:
     @property
     def once(self) -> bool:
         """Is memory walked once?"""
-        elements = self.elements.value
+        elements, target = self.elements.value, self.builder.target(self.x.device)
         if any(self._along(d) for d in range(len(self.x.sizes)) if d not in self.over):
-            return elements is None or elements >= ONE_PASS_ROWS
-        return elements is not None and elements * self.x.dtype.itemsize >= ONE_PASS_BYTES
+            return elements is None or elements >= target.one_pass_rows
+        return elements is not None and elements * self.x.dtype.itemsize >= target.one_pass_bytes
 
     def _along(self, dim: int) -> bool:
         """Do neighbours in a dimension lie side by side?"""

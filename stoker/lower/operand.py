@@ -13,8 +13,9 @@ import torch
 
 from stoker.loop.handler import ops
 from stoker.loop.layout import Sizes, is_dense
+from stoker.loop.target import LOOP_DTYPES
 from stoker.loop.view import Computed, Index, Stored, Tensor
-from stoker.lower.builder import SUPPORTED, Builder
+from stoker.lower.builder import Builder
 from stoker.lower.registry import Decline, Result
 from stoker.shape.expr import Expr, constant
 
@@ -69,7 +70,7 @@ def tensors_among(operands: Sequence[Any]) -> list[Tensor]:
 
 def require_supported(*dtypes: torch.dtype) -> None:
     for dtype in dtypes:
-        if dtype not in SUPPORTED:
+        if dtype not in LOOP_DTYPES:
             raise Decline(f"{dtype} is left to the library")
 
 

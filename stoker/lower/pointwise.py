@@ -10,8 +10,9 @@ import torch
 from stoker.fake.promote import result_dtype
 from stoker.loop.handler import ops
 from stoker.loop.op import ELEMENTWISE
+from stoker.loop.target import LOOP_DTYPES
 from stoker.loop.view import Computed, Stored, Tensor
-from stoker.lower.builder import SUPPORTED, Builder
+from stoker.lower.builder import Builder
 from stoker.lower.operand import compute_dtype, elementwise, is_tensor, loader, number, require_supported, tensors_among
 from stoker.lower.registry import LOWERINGS, Decline, Result, find, lower
 
@@ -210,7 +211,7 @@ def full(builder: Builder, out: Result, shape_or_like: Any, value: Any, **option
 @lower("_efficientzerotensor.default")
 def zero_without_memory(builder: Builder, out: Result, size: Any, **options: Any) -> Any:
     """A tensor of zeros that eager gives no memory; a plan needs some."""
-    if out.dtype in SUPPORTED:
+    if out.dtype in LOOP_DTYPES:
         return builder.compute(out, lambda index: number(0, out.dtype), cost=0)
     return builder.call(find("full.default"), (list(out.sizes), 0), {"dtype": out.dtype, "device": out.device}, out)
 

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import torch
+
 from stoker.loop.body import Instruction
 from stoker.loop.index import Dimension, Dimensions, coefficient, count, express, refine
 from stoker.loop.node import Loops
@@ -47,6 +49,10 @@ class Draft:
     members: tuple[Member, ...]
     outer: Dimensions
     inner: Dimensions
+
+    @property
+    def device(self) -> torch.device:
+        return self.members[0].node.device
 
     @cached_property
     def loads(self) -> frozenset[Access]:

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from enum import Enum
 
+from stoker.loop.target import Target
 from stoker.schedule.draft import Draft, align, joined
 
 
 class Refusal(Enum):
     """Why not, in the words the user will read."""
 
+    DEVICE = "they run on different devices"
     SIZE = "together they would be too large"
     RANGES = "their loops run over different ranges"
     ORDER = "the second reads elements that the first writes in other iterations"
@@ -26,13 +28,11 @@ class Refusal(Enum):
     SCAN = "one of them runs its inner loops in order"
 
 
-LARGEST_BODY = 500
-MOST_BUFFERS = 40
-
-
-def fuse(first: Draft, second: Draft) -> Draft | Refusal:
+def fuse(first: Draft, second: Draft, target: Target) -> Draft | Refusal:
     """Decide, cheapest test first."""
-    if first.length + second.length > LARGEST_BODY or len(first.reads | second.reads) > MOST_BUFFERS:
+    if first.device != second.device:
+        return Refusal.DEVICE
+    if first.length + second.length > target.largest_body or len(first.reads | second.reads) > target.most_buffers:
         return Refusal.SIZE
     if _scatters(first) or _scatters(second):
         return Refusal.SCATTER

@@ -20,9 +20,10 @@ import torch
 
 from stoker.loop.body import Instruction
 from stoker.loop.index import Dimension, Dimensions, ranges_of, simplify
+from stoker.loop.target import Target
 from stoker.loop.text import instruction_text, short
 from stoker.schedule.draft import Draft, Member
-from stoker.schedule.tile import Shape, fits_scratch, merge_loops, position_in, shape_of
+from stoker.schedule.merge import merge_loops, position_in
 from stoker.shape.expr import Expr, Symbol, free_symbols, substitute, symbol, text
 
 Line = tuple[int, Instruction]
@@ -39,9 +40,12 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """What a code generator gets. Scratch (s0, s1, ...) is memory of one outer point: an element for each inner one."""
+    """What a code generator gets: what is computed, never how it is walked.
 
-    shape: Shape
+    Scratch (s0, s1, ...) is memory of one outer point: an element for each inner one.
+    """
+
+    device: torch.device
     outer: Dimensions
     inner: Dimensions
     phases: tuple[Phase, ...]
@@ -66,12 +70,12 @@ class Call:
     origins: tuple[str, ...] = ()
 
 
-def build(draft: Draft, kept: frozenset[str], dtypes: Mapping[str, torch.dtype]) -> Call:
+def build(draft: Draft, kept: frozenset[str], dtypes: Mapping[str, torch.dtype], target: Target) -> Call:
     """The kernel of a draft. `kept` names buffers that are needed after it."""
     assembly = _Assembly(draft, kept)
     for when, members in _timed(draft):
         assembly.phase(when, members)
-    return _canonical(draft, assembly.finish(), kept, dtypes)
+    return _canonical(draft, assembly.finish(), kept, dtypes, target)
 
 
 def _timed(draft: Draft) -> list[tuple[int, list[Member]]]:
@@ -262,7 +266,9 @@ def with_expressions(i: Instruction, change: Callable[[Expr], Expr]) -> Instruct
     return i
 
 
-def _canonical(draft: Draft, phases: list[Phase], kept: frozenset[str], dtypes: Mapping[str, torch.dtype]) -> Call:
+def _canonical(
+    draft: Draft, phases: list[Phase], kept: frozenset[str], dtypes: Mapping[str, torch.dtype], target: Target
+) -> Call:
     """Merge loops, and give loops, values, buffers and sizes names that depend on structure alone."""
     expressions = [e for p in phases for _, i in p.lines for e in index_expressions(i)]
     outer, change_outer = merge_loops(draft.outer, expressions)
@@ -272,11 +278,10 @@ def _canonical(draft: Draft, phases: list[Phase], kept: frozenset[str], dtypes: 
     merged: dict[Any, Expr] = {**change_outer, **change_inner}
     sizes: dict[Symbol, Symbol] = {}
     buffers: dict[str, int] = {}
-    across = [i for p in phases if p.across or not inner for _, i in p.lines]
-    shape = shape_of(outer, inner, [with_expressions(i, lambda e: substitute(e, merged)) for i in across])
-    if shape is Shape.COLUMNS and any(i.op == "indirect" for p in phases if not p.across for _, i in p.lines):
-        shape = Shape.ROWS  # a computed index is a variable of one outer point, not of a strip
-    scratch = _scratch(draft, shape, phases, kept, inner, dtypes)
+    across = [with_expressions(i, lambda e: substitute(e, merged)) for p in phases if p.across for _, i in p.lines]
+    scratch = {b: n for n, b in enumerate(_local(draft, phases, kept))} if inner else {}
+    if not target.private(outer, inner, across, sum(dtypes[b].itemsize for b in scratch)):
+        scratch = {}
     position = substitute(position_in(inner), names)
     numbers: dict[int, int] = {}
 
@@ -305,27 +310,16 @@ def _canonical(draft: Draft, phases: list[Phase], kept: frozenset[str], dtypes: 
     stores = {i.data[0] for p in done for _, i in p.lines if i.op == "store"}
     written = frozenset(int(name[1:]) for name in stores if name[0] == "a")
     kept_types, scratch_types = tuple(dtypes[b] for b in buffers), tuple(dtypes[b] for b in scratch)
-    kernel = Kernel(shape, outer, inner, done, kept_types, written, scratch_types, len(sizes))
+    kernel = Kernel(draft.device, outer, inner, done, kept_types, written, scratch_types, len(sizes))
     origins = tuple(dict.fromkeys(o for m in draft.members for o in m.node.origins))
     return Call(kernel, tuple(buffers), tuple(sizes), origins)
 
 
-def _scratch(
-    draft: Draft,
-    shape: Shape,
-    phases: list[Phase],
-    kept: frozenset[str],
-    inner: Dimensions,
-    dtypes: Mapping[str, torch.dtype],
-) -> dict[str, int]:
+def _local(draft: Draft, phases: list[Phase], kept: frozenset[str]) -> list[str]:
     """Buffers that one outer point writes and reads again, inside the inner loops, and nobody else."""
-    if shape is not Shape.ROWS:
-        return {}
     used = dict.fromkeys(i.data[0] for p in phases for _, i in p.lines if i.op in ("load", "store"))
     once = {i.data[0] for p in phases if not p.across for _, i in p.lines if i.op in ("load", "store")}
-    local = [b for b in used if b in draft.writes and b not in kept and b not in once]
-    total = sum(dtypes[b].itemsize for b in local)
-    return {b: n for n, b in enumerate(local)} if fits_scratch(inner, total) else {}
+    return [b for b in used if b in draft.writes and b not in kept and b not in once]
 
 
 def kernel_text(kernel: Kernel) -> str:

@@ -1,7 +1,8 @@
 """Where buffers live, and for how long.
 
 In:  the steps of a plan, without memory.
-Out: the steps with allocations and frees, and an arena: one block of memory in which temporaries have offsets decided here.
+Out: the steps with allocations and frees, and for each device an arena: a block of memory in which temporaries have offsets
+     decided here.
 
 Outputs come from torch's allocator, because they outlive the call; so do results that a library call allocates itself. A
 library operator that can write into given memory is asked to, so that its result may live in the arena. A result that is
@@ -19,14 +20,12 @@ import torch
 
 from stoker.loop.layout import Layout, is_dense
 from stoker.loop.node import Extern, Node, tensors_in
+from stoker.loop.target import Targets
 from stoker.loop.view import Stored
 from stoker.schedule.kernel import Kernel
 from stoker.schedule.overwrite import Lives, overwrite
 from stoker.schedule.step import Allocate, Free, Library, Run, Step
 from stoker.shape.expr import Expr, constant
-
-ALIGNMENT = 64
-"""Bytes: a cache line, and the widest vector."""
 
 aten = torch.ops.aten
 _WRITING = {packet.default: packet.out for packet in (aten.mm, aten.addmm, aten.bmm, aten.baddbmm)}
@@ -35,8 +34,9 @@ _WRITING = {packet.default: packet.out for packet in (aten.mm, aten.addmm, aten.
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """Temporaries: offsets in bytes into one block."""
+    """Temporaries of a device: offsets in bytes into one block."""
 
+    device: torch.device
     offsets: tuple[tuple[str, Expr, Layout], ...]
     size_bytes: Expr
 
@@ -57,7 +57,7 @@ class Placed:
 
     steps: tuple[Step, ...]
     kernels: tuple[Kernel, ...]
-    arena: Arena
+    arenas: tuple[Arena, ...]
     over: tuple[tuple[str, str], ...]
 
 
@@ -65,6 +65,7 @@ def place(
     steps: Sequence[Step],
     kernels: Sequence[Kernel],
     layouts: dict[str, Layout],
+    targets: Targets,
     outside: set[str],
     outputs: set[str],
     owned: frozenset[str] = frozenset(),
@@ -77,13 +78,16 @@ def place(
     lives = _lives(steps, shared)
     own = {r for s in steps if isinstance(s, Library) for r in s.results if r is not None}
     apart = outside | outputs | own | lives.sharing
-    temporary = [Life(n, f, lives.last[n], _bytes(layouts[n])) for n, f in lives.first.items() if n not in apart]
-    arena = _arranged(temporary, layouts)
+    temporary = [
+        Life(n, f, lives.last[n], _bytes(layouts[n], targets)) for n, f in lives.first.items() if n not in apart
+    ]
+    devices = dict.fromkeys(layouts[life.buffer].device for life in temporary)
+    arenas = [_arranged([t for t in temporary if layouts[t.buffer].device == d], layouts, d) for d in devices]
     inside = {life.buffer for life in temporary}
     staying = (outside - owned) | outputs | inside
     made = _with_allocations(steps, lives, layouts, outside | own | inside, staying)
     made += [Allocate(n, layouts[n]) for n in sorted(outputs) if n not in lives.first and n not in outside]
-    return Placed(tuple(made), kernels, arena, changed.over)
+    return Placed(tuple(made), kernels, tuple(arenas), changed.over)
 
 
 def _lives(steps: Sequence[Step], shared: dict[str, set[str]]) -> Lives:
@@ -141,13 +145,13 @@ def made_by_library(nodes: Sequence[Node]) -> set[str]:
     return {name for call in calls for name in call.writes if name is not None}
 
 
-def _bytes(layout: Layout) -> Expr:
+def _bytes(layout: Layout, targets: Targets) -> Expr:
     """A buffer's size, rounded up."""
-    size = layout.reach * layout.dtype.itemsize
-    return (size + (ALIGNMENT - 1)) // ALIGNMENT * ALIGNMENT
+    size, step = layout.reach * layout.dtype.itemsize, targets[layout.device.type].alignment_bytes
+    return (size + (step - 1)) // step * step
 
 
-def _arranged(lives: list[Life], layouts: dict[str, Layout]) -> Arena:
+def _arranged(lives: list[Life], layouts: dict[str, Layout], device: torch.device) -> Arena:
     """Offsets: buffers of known size at the lowest free place, largest first; others after them, sharing by equal size."""
     placed: list[tuple[Life, int]] = []
     top = 0
@@ -174,7 +178,7 @@ def _arranged(lives: list[Life], layouts: dict[str, Layout]) -> Arena:
             blocks.remove(found)
         blocks.append((life.size_bytes, at, life.last))
         offsets.append((life.buffer, at, layouts[life.buffer]))
-    return Arena(tuple(offsets), total)
+    return Arena(device, tuple(offsets), total)
 
 
 def _with_allocations(

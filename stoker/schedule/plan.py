@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from stoker.loop.node import Extern, Program, Source, reads, tensors_in
+from stoker.loop.target import Targets
 from stoker.loop.text import argument_text
 from stoker.schedule.draft import Draft
 from stoker.schedule.kernel import Kernel, build, kernel_text
@@ -33,7 +34,7 @@ class Plan:
     kernels: tuple[Kernel, ...]
     steps: tuple[Step, ...]
     outputs: tuple[Any, ...]
-    arena: Arena
+    arenas: tuple[Arena, ...]
     origins: tuple[tuple[str, ...], ...] = ()
     """For each kernel, the operators it stands for."""
     refusals: tuple[tuple[str, str, str], ...] = ()
@@ -46,9 +47,9 @@ class Plan:
     """Are the inputs given in one list, which the plan empties, so that it alone holds them?"""
 
 
-def make_plan(program: Program, *, owns_inputs: bool = False) -> Plan:
+def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False) -> Plan:
     """Group, order, and write down the steps. A plan that owns its inputs frees each after its last use."""
-    groups = group(program)
+    groups = group(program, targets)
     inputs = {n for n in program.inputs if n}
     outputs = {t.buffer for t in tensors_in(program.outputs)}
     owned = frozenset(inputs - outputs) if owns_inputs else frozenset()
@@ -62,7 +63,7 @@ def make_plan(program: Program, *, owns_inputs: bool = False) -> Plan:
         if isinstance(item, Extern):
             steps.append(_library(item, program))
             continue
-        call = build(item, frozenset(item.writes & wanted[item]), dtypes)
+        call = build(item, frozenset(item.writes & wanted[item]), dtypes, targets[item.device.type])
         if not call.kernel.phases:
             continue  # what it would write is not needed: an empty tensor is made of it
         if call.kernel not in kernels:
@@ -70,7 +71,7 @@ def make_plan(program: Program, *, owns_inputs: bool = False) -> Plan:
             origins.append(call.origins)
         steps.append(Run(kernels[call.kernel], call.buffers, call.sizes))
     outside = inputs | set(program.constants)
-    placed = place(steps, tuple(kernels), program.layouts, outside, outputs, owned)
+    placed = place(steps, tuple(kernels), program.layouts, targets, outside, outputs, owned)
     return Plan(
         tuple(program.inputs),
         tuple(program.constants.items()),
@@ -78,7 +79,7 @@ def make_plan(program: Program, *, owns_inputs: bool = False) -> Plan:
         placed.kernels,
         placed.steps,
         tuple(program.outputs),
-        placed.arena,
+        placed.arenas,
         tuple(origins),
         _refusals(groups),
         placed.over,
@@ -134,8 +135,8 @@ def plan_text(plan: Plan) -> str:
         lines.append(f"kernel {number}: {kernel_text(kernel)}")
     for step in plan.steps:
         lines.append(step_text(step))
-    for name, offset, _ in plan.arena.offsets:
-        lines.append(f"{name} lies at byte {offset} of the arena")
+    for arena in plan.arenas:
+        lines += [f"{name} lies at byte {offset} of the arena" for name, offset, _ in arena.offsets]
     lines += [f"{result} was written over {below}" for result, below in plan.over]
     lines.append("return " + ", ".join(argument_text(o) for o in plan.outputs))
     return "\n".join(lines)

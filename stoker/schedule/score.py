@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from stoker.loop.layout import product
 from stoker.loop.node import Extern, Loops, Program, reads
+from stoker.loop.target import Targets
 from stoker.schedule.draft import Draft, draft_of
 from stoker.schedule.fuse import Refusal, fuse
 from stoker.shape.expr import Expr
@@ -28,6 +29,7 @@ class Groups:
     """A grouping under construction: each program position belongs to one group, a draft or a call."""
 
     program: Program
+    targets: Targets
     drafts: dict[int, Draft | Extern] = field(default_factory=dict)
     group_of: dict[int, int] = field(default_factory=dict)
     before: dict[int, int] = field(default_factory=dict)
@@ -35,9 +37,9 @@ class Groups:
     refusals: dict[tuple[int, int], Refusal] = field(default_factory=dict)
 
 
-def group(program: Program) -> Groups:
+def group(program: Program, targets: Targets) -> Groups:
     """Group a program's nodes."""
-    groups = Groups(program)
+    groups = Groups(program, targets)
     writers: dict[str, list[int]] = {}
     readers: dict[str, list[int]] = {}
     drawn = 0
@@ -111,7 +113,7 @@ def _try(groups: Groups, a: int, b: int) -> bool:
         return False
     if (a, b) in groups.refusals:
         return False
-    result = fuse(first, second)
+    result = fuse(first, second, groups.targets[first.device.type])
     if isinstance(result, Refusal):
         groups.refusals[a, b] = result
         return False

@@ -55,8 +55,9 @@ class Summary:
 
 def _memory(plan: Plan) -> tuple[str, ...]:
     found = []
-    if plan.arena.offsets:
-        found.append(f"{len(plan.arena.offsets)} temporaries in an arena of {text(plan.arena.size_bytes)} bytes")
+    for arena in plan.arenas:
+        where = "" if arena.device.type == "cpu" else f" on {arena.device}"
+        found.append(f"{len(arena.offsets)} temporaries in an arena of {text(arena.size_bytes)} bytes{where}")
     if plan.over:
         found.append(f"{len(plan.over)} results written over buffers that die there")
     name, peak, own = plan.order

@@ -12,11 +12,13 @@ import torch
 import torch.nn.functional as F
 
 from stoker.autograd import aot
+from stoker.codegen.cpp.target import CPU
 from stoker.loop.text import program_text
 from stoker.lower.driver import lower_graph
 from stoker.pipeline import decompositions
 from stoker.schedule.plan import make_plan, plan_text
 
+TARGETS = {"cpu": CPU}
 HERE = Path(__file__).parent / "plan"
 
 
@@ -41,8 +43,8 @@ def test_text(program: Callable[..., Any]) -> None:
     found: list[str] = []
 
     def keep(module: Any, fakes: Any) -> Any:
-        lowered = lower_graph(module)
-        found.append(f"# loops\n{program_text(lowered)}\n\n# plan\n{plan_text(make_plan(lowered))}\n")
+        lowered = lower_graph(module, TARGETS)
+        found.append(f"# loops\n{program_text(lowered)}\n\n# plan\n{plan_text(make_plan(lowered, TARGETS))}\n")
         return module.forward
 
     inputs = [torch.randn(6, 8), torch.randn(16, 8), torch.randn(16)]

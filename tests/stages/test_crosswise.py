@@ -11,8 +11,8 @@ from torch.nn.functional import gelu, pad
 
 import stoker
 from stoker.codegen.cpp.kernel import emit
+from stoker.codegen.cpp.shape import Shape, shape_of_kernel
 from stoker.pipeline import Record
-from stoker.schedule.tile import Shape
 from tests.stages.conftest import Agree
 from tests.unit.schedule.plans import planned
 
@@ -34,7 +34,7 @@ def _make(dtype: torch.dtype, *size: int) -> torch.Tensor:
 
 
 def _shapes(records: list[Record]) -> set[Shape]:
-    return {kernel.shape for r in records for kernel in r.products["plan"].kernels}
+    return {shape_of_kernel(kernel) for r in records for kernel in r.products["plan"].kernels}
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

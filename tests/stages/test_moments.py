@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.fx import GraphModule
 
-import stoker.lower.moments as lowering
+import stoker.codegen.cpp.backend as cpp
 from stoker.autograd import aot
-from stoker.codegen.cpp.tiles import USUAL
+from stoker.codegen.cpp.shape import Shape, shape_of_kernel
+from stoker.codegen.cpp.target import CPU
+from stoker.codegen.generators import generators
 from stoker.codegen.host import host_program
 from stoker.loop.body import Recorder
 from stoker.loop.check import Malformed, check
@@ -22,22 +25,20 @@ from stoker.loop.interpret import interpret
 from stoker.loop.layout import Layout, contiguous
 from stoker.loop.node import Loops, Program
 from stoker.loop.view import Stored
-from stoker.pipeline import Record, _built, compile_graph, decompositions
+from stoker.pipeline import Record, build_kernels, compile_graph, decompositions
 from stoker.schedule.plan import make_plan
-from stoker.schedule.tile import Shape
 from stoker.shape.expr import constant, symbol
 from tests.stages.conftest import Agree
 
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lowering, "ONE_PASS_BYTES", 8)
-    monkeypatch.setattr(lowering, "ONE_PASS_ROWS", 2)
+    monkeypatch.setattr(cpp, "CPU", replace(CPU, one_pass_bytes=8, one_pass_rows=2))
 
 
 def _kinds(records: list[Record]) -> dict[Shape, set[str]]:
     return {
-        kernel.shape: {i.data for p in kernel.phases for _, i in p.lines if i.op == "reduce"}
+        shape_of_kernel(kernel): {i.data for p in kernel.phases for _, i in p.lines if i.op == "reduce"}
         for r in records
         for kernel in r.products["plan"].kernels
     }
@@ -116,7 +117,7 @@ def _reduction(kind: str, dtype: torch.dtype, rows: int, columns: int, *, across
         index = r * columns + i if across else i * columns + r
         ops.store("y", i, ops.reduce(kind, ops.load("x", index, dtype), dtype))
     inner = (Dimension(r, constant(rows if across else columns)),)
-    program.nodes.append(Loops(("y",), (Dimension(i, kept[0]),), inner, tuple(recorder.instructions)))
+    program.nodes.append(Loops(("y",), (Dimension(i, kept[0]),), inner, tuple(recorder.instructions), device))
     program.outputs = [Stored("y", dtype, device, kept, (constant(1),))]
     return program
 
@@ -135,9 +136,12 @@ def test_exclusive_or(dtype: torch.dtype, rows: int, columns: int, across: bool)
     wanted = x[0] if across else x[:, 0]
     for k in range(1, rows if across else columns):
         wanted = wanted ^ (x[k] if across else x[:, k])
-    plan = make_plan(program)
+    backends = generators([])
+    plan = make_plan(program, {"cpu": backends["cpu"].target})
     assert torch.equal(interpret(program, [x])[0], wanted)
-    assert torch.equal(host_program(plan, _built(plan, USUAL, Record()))(x)[0], wanted)
+    assert torch.equal(
+        host_program(plan, [k.call for k in build_kernels(plan, program.layouts, backends)])(x)[0], wanted
+    )
 
 
 def test_kinds_want_their_types() -> None:

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 
 import stoker
-from stoker.codegen.cpp.tiles import USUAL
 from stoker.codegen.executor import executor
+from stoker.codegen.generators import generators
 from stoker.codegen.host import host_program
 from stoker.loop.body import Recorder
 from stoker.loop.check import check
@@ -22,7 +22,7 @@ from stoker.loop.layout import Layout
 from stoker.loop.node import Loops, Program
 from stoker.loop.op import OUTSIDE, outside_code, outside_error
 from stoker.loop.view import Stored
-from stoker.pipeline import Record, _address, _built
+from stoker.pipeline import build_kernels
 from stoker.schedule.plan import make_plan
 from stoker.shape.expr import constant, symbol
 
@@ -89,12 +89,13 @@ def test_every_stage_knows_the_families() -> None:
     table = torch.arange(4.0)
     for kind, (error, words) in OUTSIDE.items():
         program = _look_up(kind)
-        plan = make_plan(program)
-        kernels = _built(plan, USUAL, Record())
+        backends = generators([])
+        plan = make_plan(program, {"cpu": backends["cpu"].target})
+        kernels = build_kernels(plan, program.layouts, backends)
         runs = [
             lambda x, i, p=program: interpret(p, [x, i]),
-            host_program(plan, kernels),
-            executor(plan, program.layouts, [_address(k) for k in kernels]),
+            host_program(plan, [k.call for k in kernels]),
+            executor(plan, program.layouts, kernels),
         ]
         for run in runs:
             assert torch.equal(run(table, torch.tensor([1, -1]))[0], torch.tensor([1.0, 3.0]))
@@ -115,7 +116,7 @@ def _look_up(kind: str) -> Program:
     with using(Recorder()) as recorder:
         place = ops.indirect(ops.load("places", i, torch.int64), constant(4), kind)
         ops.store("y", i, ops.load("x", place, torch.float32))
-    program.nodes.append(Loops(("y",), (Dimension(i, constant(2)),), (), tuple(recorder.instructions)))
+    program.nodes.append(Loops(("y",), (Dimension(i, constant(2)),), (), tuple(recorder.instructions), device))
     program.outputs = [Stored("y", torch.float32, device, (constant(2),), (constant(1),))]
     check(program)
     return program

@@ -7,9 +7,9 @@ that computes most, where there is time for them.
 from __future__ import annotations
 
 from stoker.codegen.cpp.cost import cost
+from stoker.codegen.cpp.shape import Shape
 from stoker.loop.index import coefficient, count
 from stoker.schedule.kernel import Kernel, Phase
-from stoker.schedule.tile import Shape
 from stoker.shape.expr import Expr, substitute, symbol
 
 CACHED_BYTES = 1 << 20
@@ -22,10 +22,10 @@ Request = tuple[str, Expr, int]
 """An argument, the place of the next row in it, and the elements of a cache line."""
 
 
-def requests(kernel: Kernel) -> tuple[Phase | None, list[Request]]:
+def requests(kernel: Kernel, shape: Shape) -> tuple[Phase | None, list[Request]]:
     """The phase to ask in, and what to ask for."""
     across = [p for p in kernel.phases if p.across]
-    if kernel.shape is not Shape.ROWS or not kernel.outer or len(across) < 2 or len(kernel.inner) != 1:
+    if shape is not Shape.ROWS or not kernel.outer or len(across) < 2 or len(kernel.inner) != 1:
         return None, []
     loads = dict.fromkeys((i.data, i.dtype.itemsize) for p in across for _, i in p.lines if i.op == "load")
     found = []

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stoker.codegen.cpp.operation import TYPES
+from stoker.codegen.cpp.shape import crosses, crossing
 from stoker.loop.body import Instruction
 from stoker.loop.index import Dimension, coefficient, uses
 from stoker.schedule.kernel import Kernel, Line, Phase
-from stoker.schedule.tile import crosses, crossing
 from stoker.shape.expr import Expr, Symbol, substitute, symbol, text
 
 TILE = 64

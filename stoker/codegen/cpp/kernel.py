@@ -37,13 +37,14 @@ from stoker.codegen.cpp.operation import TYPES, literal, operation
 from stoker.codegen.cpp.reduction import Accumulator, accumulator
 from stoker.codegen.cpp.scan import emit_scan, scan_step, scans
 from stoker.codegen.cpp.scatter import combined, combines, emit_scatter
+from stoker.codegen.cpp.shape import Shape, shape_of_kernel
 from stoker.codegen.cpp.tiles import USUAL, Tiles
 from stoker.codegen.writer import Writer
 from stoker.loop.body import Instruction
 from stoker.loop.index import Dimension, count, ranges_of
 from stoker.loop.op import MOMENTS, outside_code
 from stoker.schedule.kernel import Kernel, Phase
-from stoker.schedule.tile import Shape, position_in
+from stoker.schedule.merge import position_in
 from stoker.shape.expr import Expr, symbol, text
 
 PARALLEL_WORK = 1 << 15
@@ -76,11 +77,12 @@ class _Emitter:
     def __init__(self, name: str, kernel: Kernel, tiles: Tiles) -> None:
         self.name, self.kernel, self.tiles = name, kernel, tiles
         self.out = Writer()
+        self.shape = shape_of_kernel(kernel)
         self.ranges = ranges_of((*kernel.outer, *kernel.inner))
         self.types = {n: i.dtype for p in kernel.phases for n, i in p.lines}
         self.reduces = {n: i for p in kernel.phases for n, i in p.lines if i.op == "reduce"}
         self.lasting = self._lasting()
-        self.asking, self.requests = requests(kernel)
+        self.asking, self.requests = requests(kernel, self.shape)
         self.watches = sorted(
             {outside_code(i.data[2]) for p in kernel.phases for _, i in p.lines if i.op == "indirect"}
         )
@@ -113,7 +115,7 @@ class _Emitter:
                 out.line(f"{kind} {alone}a{position} = static_cast<{kind}>(arguments[{position}]);")
             for position in range(self.kernel.sizes):
                 out.line(f"const int64_t n{position} = sizes[{position}];")
-            match self.kernel.shape:
+            match self.shape:
                 case Shape.PLAIN if combines(self.kernel):
                     emit_scatter(self)
                 case _ if scans(self.kernel):

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from stoker.codegen.cpp.operation import TYPES
+from stoker.codegen.cpp.shape import Shape
 from stoker.loop.body import Instruction
 from stoker.loop.index import Dimension
 from stoker.schedule.kernel import Kernel
-from stoker.schedule.tile import Shape, position_in
+from stoker.schedule.merge import position_in
 from stoker.shape.expr import symbol, text
 
 STRIP = 64
@@ -35,7 +36,7 @@ def scans(kernel: Kernel) -> bool:
 def emit_scan(emitter: Any) -> None:
     """The loops of a kernel that scans."""
     kernel: Kernel = emitter.kernel
-    columns = kernel.shape is Shape.COLUMNS and bool(kernel.outer)
+    columns = emitter.shape is Shape.COLUMNS and bool(kernel.outer)
     lead, last = (kernel.outer[:-1], kernel.outer[-1]) if columns else (kernel.outer, None)
     strips = () if last is None else (Dimension(symbol("strip"), (last.size + (STRIP - 1)) // STRIP),)
     emitter.scan_place = "" if last is None else f"[{text(last.symbol)} - first]"

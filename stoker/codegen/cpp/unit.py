@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from stoker.codegen.cpp.kernel import emit
 from stoker.codegen.cpp.tiles import USUAL, Tiles
-from stoker.schedule.plan import Plan
+from stoker.schedule.kernel import Kernel
 
 HEADERS = ("header.h", "math.h", "tile.h", "moments.h")
 """What generated sources begin with, in order."""
@@ -17,9 +18,9 @@ KERNELS_PER_UNIT = 8
 """A plan with more kernels is split, so that several compilers work at once."""
 
 
-def sources_of(plan: Plan, most: int, tiles: Tiles = USUAL) -> list[str]:
-    """The kernels of a plan as C++ sources that include nothing of ours: one, or up to `most` when there are many kernels."""
-    texts = [emit(kernel_name(number), kernel, tiles) for number, kernel in enumerate(plan.kernels)]
+def sources_of(kernels: Sequence[Kernel], most: int, tiles: Tiles = USUAL) -> list[str]:
+    """Kernels as C++ sources that include nothing of ours: one, or up to `most` when there are many kernels."""
+    texts = [emit(kernel_name(number), kernel, tiles) for number, kernel in enumerate(kernels)]
     count = max(1, min(most, len(texts) // KERNELS_PER_UNIT))
     prelude = _PRELUDE if tiles.vector_bits == USUAL.vector_bits else _NARROW.format(tiles.vector_bits) + _PRELUDE
     return ["\n".join((prelude, *texts[part::count])) for part in range(count)] if texts else []

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from stoker.autograd import aot
+from stoker.codegen.cpp.target import CPU
 from stoker.loop.index import Dimensions
 from stoker.loop.node import Program, tensors_in
 from stoker.lower.driver import lower_graph
@@ -18,13 +19,15 @@ from stoker.schedule.plan import Plan, make_plan
 from stoker.schedule.step import Library, Run
 from stoker.shape.expr import evaluate
 
+TARGETS = {"cpu": CPU}
+
 
 def lowered(program: Callable[..., Any], inputs: Sequence[Any]) -> Program:
     """The loops of a program that returns a tuple."""
     found: list[Program] = []
 
     def keep(module: Any, fakes: Any) -> Any:
-        found.append(lower_graph(module))
+        found.append(lower_graph(module, TARGETS))
         return module.forward
 
     aot(torch.fx.symbolic_trace(program), inputs, forward_compiler=keep, decompositions=decompositions())
@@ -32,7 +35,7 @@ def lowered(program: Callable[..., Any], inputs: Sequence[Any]) -> Program:
 
 
 def planned(program: Callable[..., Any], *inputs: Any) -> Plan:
-    return make_plan(lowered(program, inputs))
+    return make_plan(lowered(program, inputs), TARGETS)
 
 
 def assert_memory_sound(plan: Plan) -> None:
@@ -43,7 +46,8 @@ def assert_memory_sound(plan: Plan) -> None:
             uses.setdefault(name, []).append(position)
     spans = {
         name: (evaluate(offset, {}), evaluate(offset + layout.reach * layout.dtype.itemsize, {}))
-        for name, offset, layout in plan.arena.offsets
+        for arena in plan.arenas
+        for name, offset, layout in arena.offsets
     }
     for (a, (start, end)), (b, (other, other_end)) in itertools.combinations(spans.items(), 2):
         apart = end <= other or other_end <= start

@@ -20,7 +20,7 @@ from stoker.schedule.memory import Life, _arranged
 from stoker.schedule.plan import make_plan
 from stoker.schedule.step import Free, Library
 from stoker.shape.expr import constant, evaluate, symbol
-from tests.unit.schedule.plans import lowered
+from tests.unit.schedule.plans import TARGETS, lowered
 
 spans = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(1, 5), st.booleans()), max_size=12)
 
@@ -34,7 +34,7 @@ def test_no_overlap(given_spans: list[tuple[int, int, int, bool]]) -> None:
         lives.append(Life(f"b{number}", min(a, b), max(a, b), bytes_))
     shape = (constant(1),)
     layout = Layout(torch.float32, torch.device("cpu"), shape, contiguous(shape))
-    arena = _arranged(lives, {life.buffer: layout for life in lives})
+    arena = _arranged(lives, {life.buffer: layout for life in lives}, torch.device("cpu"))
     place = {name: evaluate(offset, {n: 3}) for name, offset, _ in arena.offsets}
     for x in lives:
         for y in lives:
@@ -49,22 +49,22 @@ def test_memory_is_used_again() -> None:
     shape = (constant(16),)
     layout = Layout(torch.float32, torch.device("cpu"), shape, contiguous(shape))
     lives = [Life(f"b{k}", k, k, constant(64)) for k in range(5)]
-    assert _arranged(lives, {life.buffer: layout for life in lives}).size_bytes.value == 64
+    assert _arranged(lives, {life.buffer: layout for life in lives}, torch.device("cpu")).size_bytes.value == 64
 
 
 def test_inputs_that_nobody_needs_are_freed_after_their_last_use() -> None:
     program = lowered(lambda x, y: ((x @ x).relu() @ y,), [torch.randn(600, 600), torch.randn(600, 600)])
-    plan = make_plan(program, owns_inputs=True)
+    plan = make_plan(program, TARGETS, owns_inputs=True)
     assert plan.takes_list
     first = next(k for k, s in enumerate(plan.steps) if isinstance(s, Library))
     assert plan.steps[first + 1] == Free("input0")
     assert plan.steps[-1] == Free("input1")
-    assert not any(isinstance(s, Free) for s in make_plan(program).steps)
+    assert not any(isinstance(s, Free) for s in make_plan(program, TARGETS).steps)
 
 
 def test_small_inputs_are_held() -> None:
     program = lowered(lambda x: (x @ x,), [torch.randn(6, 6)])
-    assert not make_plan(program, owns_inputs=True).takes_list
+    assert not make_plan(program, TARGETS, owns_inputs=True).takes_list
 
 
 def test_the_executor_empties_the_list_and_frees() -> None:

@@ -15,7 +15,7 @@ from stoker.loop.view import Stored
 from stoker.schedule.order import Flow, flow_of, order, peak_bytes
 from stoker.schedule.score import group
 from stoker.shape.expr import constant, symbol
-from tests.unit.schedule.plans import planned
+from tests.unit.schedule.plans import TARGETS, planned
 
 Call = tuple[int, list[int], bool]
 """A library call: elements of its result, the results it reads (counted back from it), whether it draws random numbers."""
@@ -44,7 +44,7 @@ def _program(made: list[Call], outputs: set[int]) -> Program:
 @given(calls, st.sets(st.integers(0, 11), max_size=4), st.booleans())
 def test_dependencies_and_peak(made: list[Call], outputs: set[int], outside: bool) -> None:
     program = _program(made, outputs)
-    found = order(group(program), set(program.layouts) if outside else set())
+    found = order(group(program, TARGETS), set(program.layouts) if outside else set())
     assert len(found.items) == len(program.nodes)
     assert set(map(id, found.items)) == set(map(id, program.nodes))
     assert found.peak_bytes <= found.program_peak_bytes
@@ -60,7 +60,7 @@ def test_dependencies_and_peak(made: list[Call], outputs: set[int], outside: boo
 def test_peak_is_what_lives(made: list[Call], outputs: set[int]) -> None:
     """The estimate, against adding up at each moment what was made and is still needed."""
     program = _program(made, outputs)
-    flow = flow_of(group(program), set())
+    flow = flow_of(group(program, TARGETS), set())
     sequence = list(flow.before)
     kept = {t.buffer for t in program.outputs}
     highest = 0
@@ -76,7 +76,7 @@ def test_postpones_what_is_needed_last() -> None:
     large, small = 1000, 1
     made: list[Call] = [(large, [], False)] * 4 + [(small, [4], False)] + [(small, [4, 1], False)] * 3
     program = _program(made, {7})
-    found = order(group(program), set())
+    found = order(group(program, TARGETS), set())
     assert found.name != "program"
     assert found.program_peak_bytes >= 4 * 4 * large
     assert found.peak_bytes <= 2 * 4 * large
@@ -87,7 +87,7 @@ def test_symbolic_sizes_are_estimated() -> None:
     n = symbol("n")
     layout = Layout(torch.float32, torch.device("cpu"), (n * 2,), (constant(1),))
     program.layouts["b0"] = layout
-    assert order(group(program), set()).peak_bytes > 4 * 5 * 2
+    assert order(group(program, TARGETS), set()).peak_bytes > 4 * 5 * 2
 
 
 def test_the_kept_order_is_in_the_plan() -> None:
@@ -115,7 +115,7 @@ def _all_orders(flow: Flow) -> list[list[int]]:
 @settings(max_examples=30, deadline=None)
 @given(calls.map(lambda c: c[:6]), st.sets(st.integers(0, 5), max_size=2))
 def test_never_below_the_least_possible(made: list[Call], outputs: set[int]) -> None:
-    flow = flow_of(group(_program(made, outputs)), set())
+    flow = flow_of(group(_program(made, outputs), TARGETS), set())
     least = min(peak_bytes(flow, sequence) for sequence in _all_orders(flow))
-    found = order(group(_program(made, outputs)), set())
+    found = order(group(_program(made, outputs), TARGETS), set())
     assert least <= found.peak_bytes

@@ -25,7 +25,7 @@ def test_elementwise_over_a_product_that_dies() -> None:
     ((kernel, (source, target)),) = _runs(plan)
     assert source == target
     assert kernel.shared == {0, 1}
-    assert len(plan.arena.offsets) == 1
+    assert len(plan.arenas[0].offsets) == 1
     assert_memory_sound(plan)
 
 
@@ -33,7 +33,7 @@ def test_an_output_is_written_over_a_temporary() -> None:
     plan = planned(lambda x, w: (torch.relu(x @ w),), X, W)
     (allocated,) = [s for s in plan.steps if isinstance(s, Allocate)]
     assert plan.outputs[0].buffer == allocated.buffer
-    assert not plan.arena.offsets
+    assert not plan.arenas
     assert_memory_sound(plan)
 
 

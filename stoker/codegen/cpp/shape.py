@@ -1,4 +1,4 @@
-"""Shapes of loops: merging neighbours that memory does not tell apart, and which loops run as vectors and threads."""
+"""How a kernel's loops run on a processor with vectors and threads: decided by how memory is walked."""
 
 from __future__ import annotations
 
@@ -7,33 +7,8 @@ from enum import Enum
 
 from stoker.loop.body import Instruction
 from stoker.loop.index import Dimension, Dimensions, coefficient, count, uses
-from stoker.shape.expr import Expr, Symbol, constant, free_symbols, substitute
-
-
-def merge_loops(loops: Dimensions, indices: Sequence[Expr]) -> tuple[Dimensions, dict[Symbol, Expr]]:
-    """Loops with neighbours merged where every index allows it, and how to rewrite indices for them.
-
-    Two loops a, b (b inside) are one of size a * b if each index uses them only as stride * (a * size of b + b). The merged
-    loop keeps b's symbol, and a becomes 0.
-    """
-    done: list[Dimension] = []
-    change: dict[Symbol, Expr] = {}
-    indices = list(dict.fromkeys(indices))
-    for loop in reversed(loops):
-        if done and all(_mergeable(e, loop, done[-1]) for e in indices):
-            done[-1] = Dimension(done[-1].symbol, loop.size * done[-1].size)
-            change[loop.symbol] = constant(0)
-            indices = [substitute(e, {loop.symbol: constant(0)}) for e in indices]
-        else:
-            done.append(loop)
-    return tuple(reversed(done)), change
-
-
-def _mergeable(index: Expr, outside: Dimension, inside: Dimension) -> bool:
-    if not uses(index, outside.symbol) and not uses(index, inside.symbol):
-        return True
-    a, b = coefficient(index, outside.symbol), coefficient(index, inside.symbol)
-    return a is not None and b is not None and a is b * inside.size
+from stoker.schedule.kernel import Kernel
+from stoker.shape.expr import Expr, free_symbols
 
 
 class Shape(Enum):
@@ -50,6 +25,15 @@ class Shape(Enum):
 
 WHOLE_ROWS = 4
 """With fewer outer points than this, threads share the inner loops."""
+
+
+def shape_of_kernel(kernel: Kernel) -> Shape:
+    """The shape of a finished kernel."""
+    across = [i for p in kernel.phases if p.across or not kernel.inner for _, i in p.lines]
+    shape = shape_of(kernel.outer, kernel.inner, across)
+    if shape is Shape.COLUMNS and any(i.op == "indirect" for p in kernel.phases if not p.across for _, i in p.lines):
+        return Shape.ROWS  # a computed index is a variable of one outer point, not of a strip
+    return shape
 
 
 def shape_of(outer: Dimensions, inner: Dimensions, across: Sequence[Instruction]) -> Shape:
@@ -98,20 +82,3 @@ def _votes(across: Sequence[Instruction], loop: Dimension) -> int:
     """Accesses that walk along memory with this loop."""
     strides = [coefficient(i.data[1], loop.symbol) for i in across if i.op in ("load", "store")]
     return sum(s is not None and s.value == 1 for s in strides)
-
-
-LARGEST_SCRATCH_BYTES = 1 << 17
-
-
-def fits_scratch(inner: Dimensions, item_bytes: int) -> bool:
-    """Can what one outer point makes and uses stay in the fastest memory?"""
-    elements = count(inner).value
-    return elements is not None and elements * item_bytes <= LARGEST_SCRATCH_BYTES
-
-
-def position_in(loops: Dimensions) -> Expr:
-    """How far nested loops have come."""
-    total = constant(0)
-    for loop in loops:
-        total = total * loop.size + loop.symbol
-    return total

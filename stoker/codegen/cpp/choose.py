@@ -1,21 +1,21 @@
 """Which of several builds of a kernel is fastest: each runs on memory of the sizes that the plan has.
 
-In:  a plan without symbolic sizes, and for each build the addresses of its kernels.
+In:  the buffers of one call of each kernel, without symbolic sizes, and for each build the addresses of its kernels.
 Out: for each kernel, the number of the fastest build.
 """
 
 from __future__ import annotations
 
 import ctypes
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
+from rich.console import Console
+from rich.progress import track
 
+from stoker.codegen.backend import Site
 from stoker.loop.layout import Layout
-from stoker.schedule.plan import Plan
-from stoker.schedule.step import Run
 from stoker.shape.expr import evaluate
 
 ROUNDS = 7
@@ -23,27 +23,23 @@ CLEARLY = 0.97
 """Another build than the first must take at most this share of its time."""
 
 
-def can_choose(plan: Plan) -> bool:
-    return not plan.symbols
+def can_choose(sites: Sequence[Site]) -> bool:
+    return all(layout.reach.is_constant for site in sites for layout in site)
 
 
-def fastest(plan: Plan, layouts: Mapping[str, Layout], builds: Sequence[Sequence[int]]) -> list[int]:
+def fastest(sites: Sequence[Site], builds: Sequence[Sequence[int]]) -> list[int]:
     """The best build of each kernel."""
-    first = {step.kernel: step for step in reversed(plan.steps) if isinstance(step, Run)}
-    chosen = []
-    for number in range(len(plan.kernels)):
-        if sys.stderr.isatty():
-            sys.stderr.write(f"\rstoker: measuring kernel {number + 1} of {len(plan.kernels)}")
-        chosen.append(_best(first[number], layouts, [build[number] for build in builds]))
-    if sys.stderr.isatty():
-        sys.stderr.write("\r" + " " * 60 + "\r")
-    return chosen
+    console = Console(stderr=True)
+    numbers = track(
+        range(len(sites)), "stoker: measuring kernels", console=console, transient=True, disable=not console.is_terminal
+    )
+    return [_best(sites[number], [build[number] for build in builds]) for number in numbers]
 
 
-def _best(step: Run, layouts: Mapping[str, Layout], addresses: Sequence[int]) -> int:
+def _best(site: Site, addresses: Sequence[int]) -> int:
     """Rounds are interleaved, so that a change of the machine's speed meets all builds."""
-    memory = {buffer: _filled(layouts[buffer]) for buffer in step.buffers}
-    pointers = (ctypes.c_void_p * len(step.buffers))(*(memory[b].data_ptr() for b in step.buffers))
+    memory = [_filled(layout) for layout in site]
+    pointers = (ctypes.c_void_p * len(memory))(*(m.data_ptr() for m in memory))
     kernels = [ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(address) for address in addresses]
     shortest = [float("inf")] * len(kernels)
     for _ in range(ROUNDS):

@@ -1,0 +1,128 @@
+#include "cuda_driver.h"
+
+#include "ref.h"
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/Exceptions.h>
+
+#include <dlfcn.h>
+
+#include <array>
+
+namespace stoker {
+
+namespace {
+
+// The driver's own names and types, as cuda.h has them; its ABI does not change.
+using Result = int;
+using Device = int;
+using Context = void*;
+using Module = void*;
+constexpr int SHARED_BYTES_LIMIT = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+constexpr unsigned PLAIN_SHARED_BYTES = 48 * 1024;
+constexpr int MOST_DEVICES = 64;
+
+struct Driver {
+  Result (*get_device)(Device*, int);
+  Result (*retain_context)(Context*, Device);
+  Result (*get_context)(Context*);
+  Result (*set_context)(Context);
+  Result (*load_module)(Module*, const void*);
+  Result (*get_function)(DeviceFunction*, Module, const char*);
+  Result (*set_attribute)(DeviceFunction, int, int);
+  Result (*error_words)(Result, const char**);
+  Result (*launch_kernel)(DeviceFunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                          DeviceStream, void**, void**);
+};
+
+template <typename Function>
+void find(void* library, const char* name, Function& place) {
+  place = reinterpret_cast<Function>(dlsym(library, name));
+  TORCH_CHECK(place, "the CUDA driver has no ", name);
+}
+
+const Driver& driver() {
+  static const Driver found = [] {
+    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    TORCH_CHECK(library, "there is no CUDA driver on this machine: ", dlerror());
+    Driver made{};
+    find(library, "cuDeviceGet", made.get_device);
+    find(library, "cuDevicePrimaryCtxRetain", made.retain_context);
+    find(library, "cuCtxGetCurrent", made.get_context);
+    find(library, "cuCtxSetCurrent", made.set_context);
+    find(library, "cuModuleLoadData", made.load_module);
+    find(library, "cuModuleGetFunction", made.get_function);
+    find(library, "cuFuncSetAttribute", made.set_attribute);
+    find(library, "cuGetErrorString", made.error_words);
+    find(library, "cuLaunchKernel", made.launch_kernel);
+    return made;
+  }();
+  return found;
+}
+
+void check(Result result, const char* what) {
+  if (C10_LIKELY(!result)) return;
+  const char* words = nullptr;
+  driver().error_words(result, &words);
+  TORCH_CHECK(false, "CUDA error while ", what, ": ", words ? words : "unknown");
+}
+
+Context primary_context(int device) {
+  static std::array<Context, MOST_DEVICES> contexts{};
+  TORCH_CHECK(device >= 0 && device < MOST_DEVICES, "no such device: ", device);
+  if (!contexts[device]) {
+    Device handle;
+    check(driver().get_device(&handle, device), "looking for a device");
+    check(driver().retain_context(&contexts[device], handle), "taking a device's context");
+  }
+  return contexts[device];
+}
+
+PyObject* stream_source = nullptr;
+
+}  // namespace
+
+void enter_device(int device) {
+  Context current = nullptr;
+  check(driver().get_context(&current), "asking for the context");
+  if (current != primary_context(device)) check(driver().set_context(primary_context(device)), "entering a context");
+}
+
+DeviceStream current_stream(int device) {
+  TORCH_CHECK(stream_source, "no source of streams is set");
+  Ref number = Ref::steal(PyLong_FromLong(device));
+  Ref stream = Ref::steal(PyObject_CallOneArg(stream_source, number.get()));
+  if (!stream) throw python_error();
+  return PyLong_AsVoidPtr(stream.get());
+}
+
+void launch(const Launch& kernel, uint32_t programs, DeviceStream stream, void** parameters) {
+  check(driver().launch_kernel(kernel.function, programs, 1, 1, kernel.threads, 1, 1, kernel.shared_bytes, stream,
+                               parameters, nullptr),
+        "launching a kernel");
+}
+
+PyObject* load_kernel(PyObject*, PyObject* arguments) {
+  int device;
+  const char *binary, *name;
+  Py_ssize_t size;
+  int shared_bytes;
+  if (!PyArg_ParseTuple(arguments, "iy#si:load_kernel", &device, &binary, &size, &name, &shared_bytes)) return nullptr;
+  HANDLE_TH_ERRORS
+  enter_device(device);
+  Module module;
+  DeviceFunction function;
+  check(driver().load_module(&module, binary), "loading a kernel");
+  check(driver().get_function(&function, module, name), "looking for a kernel");
+  if (static_cast<unsigned>(shared_bytes) > PLAIN_SHARED_BYTES)
+    check(driver().set_attribute(function, SHARED_BYTES_LIMIT, shared_bytes), "asking for shared memory");
+  return PyLong_FromVoidPtr(function);
+  END_HANDLE_TH_ERRORS
+}
+
+PyObject* set_stream_source(PyObject*, PyObject* function) {
+  Py_XSETREF(stream_source, Py_NewRef(function));
+  Py_RETURN_NONE;
+}
+
+}  // namespace stoker

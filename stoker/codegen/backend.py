@@ -1,0 +1,72 @@
+"""What a code generator is: kernels of a plan in, launchables out.
+
+Generators are equals and do not know each other. `stoker.codegen.generators` says which serves which device; the recipe for adding
+one is in CONTRIBUTING.md, and tests/unit/codegen/plain_generator.py is one on a page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+
+from stoker.loop.layout import Layout
+from stoker.loop.target import Target
+from stoker.schedule.kernel import Kernel
+from stoker.shape.expr import Expr
+
+HostKernel = Callable[[Sequence[torch.Tensor], Sequence[int]], int]
+"""A kernel as the Python host program calls it: on buffers, each from its first element on, and sizes. It gives back the bits of
+the families of indices that were out of range."""
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """A function of C: `int (void* const* buffers, const int64_t* sizes)`."""
+
+    address: int
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A kernel of a CUDA device."""
+
+    function: int
+    """The driver's handle."""
+    threads: int
+    shared_bytes: int
+    programs: Expr
+    """The size of the grid, of the kernel's sizes n0, n1, ..."""
+    watches: bool
+    """Does it take a pointer to flags, for indices out of range?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A kernel that can run: by the executor, and by the host program."""
+
+    launchable: Native | Launch | None
+    """None where only Python can call it."""
+    call: HostKernel
+    source: str
+
+
+Site = tuple[Layout, ...]
+"""The buffers of one call of a kernel."""
+
+
+class Backend(Protocol):
+    """A code generator for one kind of device."""
+
+    @property
+    def target(self) -> Target: ...
+
+    def start(self) -> None:
+        """Kernels will be asked for: get ready in the background."""
+        ...
+
+    def build(self, kernels: Sequence[Kernel], sites: Sequence[Site], *, tune: bool) -> list[Built]:
+        """The kernels, built in parallel or found in the cache. To tune is to measure alternatives, on memory as at the sites."""
+        ...

@@ -1,0 +1,56 @@
+"""C++ kernels for the processor."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from stoker.codegen.backend import Built, Native, Site
+from stoker.codegen.cpp.choose import can_choose, fastest
+from stoker.codegen.cpp.target import CPU
+from stoker.codegen.cpp.tiles import OTHERS, USUAL, Tiles
+from stoker.codegen.cpp.unit import kernel_name, sources_of, unit_of
+from stoker.codegen.host import native_kernel
+from stoker.loop.target import Target
+from stoker.runtime.build import compiler, cores, load_all
+from stoker.schedule.kernel import Kernel
+
+
+class CppBackend:
+    """One translation unit for a few kernels, built with g++ or clang."""
+
+    @property
+    def target(self) -> Target:
+        return CPU
+
+    def start(self) -> None:
+        compiler()
+
+    def build(self, kernels: Sequence[Kernel], sites: Sequence[Site], *, tune: bool) -> list[Built]:
+        made = _built(kernels, USUAL)
+        if tune and kernels and can_choose(sites):
+            builds = [made, *(_built(kernels, tiles) for tiles in OTHERS)]
+            chosen = fastest(sites, [[_address(b) for b in build] for build in builds])
+            made = [builds[build][number] for number, build in enumerate(chosen)]
+        return made
+
+
+def _built(kernels: Sequence[Kernel], tiles: Tiles) -> list[Built]:
+    sources = sources_of(kernels, cores(), tiles)
+    libraries = load_all(sources)
+    made = []
+    for number in range(len(kernels)):
+        unit = unit_of(number, len(sources))
+        address = _function(libraries[unit], kernel_name(number))
+        made.append(Built(Native(address), native_kernel(address), sources[unit]))
+    return made
+
+
+def _function(library: Any, name: str) -> int:
+    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
+
+
+def _address(built: Built) -> int:
+    assert isinstance(built.launchable, Native)
+    return built.launchable.address

@@ -1,0 +1,48 @@
+"""Kernels as the host program calls them: by Triton's own launcher on a device, by its interpreter on the processor."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import linecache
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from stoker.codegen.backend import HostKernel
+from stoker.codegen.triton.unit import ENTRY, Unit
+from stoker.loop.op import OUTSIDE
+from stoker.shape.expr import evaluate, symbol
+
+
+def host_kernel(unit: Unit) -> HostKernel:
+    """A function of buffers and sizes."""
+
+    def call(buffers: Sequence[torch.Tensor], sizes: Sequence[int]) -> int:
+        programs = evaluate(unit.programs, {symbol(f"n{i}"): size for i, size in enumerate(sizes)})
+        flags = torch.zeros(len(OUTSIDE), dtype=torch.int32, device=buffers[0].device)
+        if programs:
+            _function(unit.source)[(programs,)](
+                *buffers, *sizes, *([flags] if unit.watches else []), num_warps=unit.warps
+            )
+        return sum(1 << family for family, bad in enumerate(flags.tolist()) if bad)
+
+    return call
+
+
+@functools.cache
+def _function(source: str) -> Any:
+    """The launchable function of a source, which Triton finds the text of by its file's name."""
+    name = f"<stoker kernel {len(_names)}>"
+    _names.append(name)
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+    module = ModuleType(name)
+    module.__file__ = name
+    module.__spec__ = importlib.util.spec_from_loader(name, loader=None)
+    exec(compile(source, name, "exec"), module.__dict__)  # noqa: S102  (our own text)
+    return getattr(module, ENTRY)
+
+
+_names: list[str] = []

@@ -1,0 +1,367 @@
+"""A kernel as a Triton function.
+
+A program of the grid computes a tile of outer points (axis X; with a second axis Y where memory is walked along two loops), across
+the inner points (axis R): all at once if they fit registers, otherwise in a loop around each phase. Values are tiles: scalars,
+columns over X, or whole tiles; which axes a value varies along follows from the loops it depends on.
+
+Requirements, held by tests/stages/test_triton.py under Triton's interpreter:
+  1. The function computes what the kernel says, for every dtype and for sizes that no block divides.
+  2. It reads and writes inside its buffers alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stoker.codegen.triton.expression import expression
+from stoker.codegen.triton.operation import TYPES, converted, literal, operation
+from stoker.codegen.triton.reduction import SCANS, Form, form_of
+from stoker.codegen.triton.tiling import Tiling
+from stoker.codegen.writer import Writer
+from stoker.loop.body import Instruction
+from stoker.loop.index import Dimensions, count, ranges_of
+from stoker.loop.op import OUTSIDE
+from stoker.schedule.kernel import Kernel, Phase
+from stoker.shape.expr import Expr, Symbol, constant, free_symbols, text
+from stoker.shape.prove import Interval, bounds
+
+Axes = frozenset[str]
+"""The axes of a tile that something varies along: "x", "y", "r"."""
+NONE: Axes = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A kernel's source, and what its launch needs to know."""
+
+    text: str
+    programs: Expr
+    """How many programs the grid has, of the kernel's sizes."""
+    warps: int
+    watches: bool
+    """Does it take a pointer to flags, for indices out of range?"""
+
+
+def emit(name: str, kernel: Kernel, tiling: Tiling) -> Written:
+    """The Triton of a kernel."""
+    emitter = _Emitter(name, kernel, tiling)
+    return Written(emitter.function(), emitter.programs(), tiling.warps, emitter.watches)
+
+
+class _Emitter:
+    """The state of one function being written."""
+
+    def __init__(self, name: str, kernel: Kernel, tiling: Tiling) -> None:
+        self.name, self.kernel, self.tiling = name, kernel, tiling
+        self.out = Writer("    ")
+        self.ranges = _ranges(kernel)
+        self.lines = [line for phase in kernel.phases for line in phase.lines]
+        self.types = {n: i.dtype for n, i in self.lines}
+        self.watches = any(i.op == "indirect" for _, i in self.lines)
+        self.wide = not self.fits_32_bits()
+        self.axes_of: dict[Symbol, Axes] = {d.symbol: frozenset("r") for d in kernel.inner}
+        self.axes_of |= {d.symbol: frozenset("y" if d == tiling.y else "x") for d in kernel.outer}
+        if tiling.y is not None:
+            for d in kernel.outer[:-1]:
+                if d != tiling.y:
+                    self.axes_of[d.symbol] = NONE
+        self.axes: dict[int, Axes] = {}
+        """For each value, what it varies along."""
+        self.held: dict[Any, str] = {}
+        """What is in registers of memory: (buffer, index, condition) to the value's name."""
+        self.stored: set[str] = set()
+        """Buffers written by earlier phases."""
+
+    def programs(self) -> Expr:
+        tiling = self.tiling
+        if tiling.y is None:
+            return _pieces(count(self.kernel.outer), tiling.x_block)
+        rest = count([d for d in self.kernel.outer[:-1] if d != tiling.y])
+        return rest * _pieces(tiling.y.size, tiling.y_block) * _pieces(self.kernel.outer[-1].size, tiling.x_block)
+
+    def fits_32_bits(self) -> bool:
+        """Are all places and counts below 2**31?"""
+        limit = 2**31 - (1 << 16)
+        places = [i.data[1] for _, i in self.lines if i.op in ("load", "store")]
+        points = count(self.kernel.outer) * count(self.kernel.inner)
+        return all(bounds(e, self.ranges).high < limit for e in (*places, points))
+
+    def expr(self, expr: Expr) -> str:
+        return expression(expr, self.ranges)
+
+    def function(self) -> str:
+        kernel, out = self.kernel, self.out
+        names = [f"a{n}" for n in range(len(kernel.arguments))] + [f"n{n}" for n in range(kernel.sizes)]
+        names += ["flags"] if self.watches else []
+        out.line("@triton.jit")
+        with out.indented(f"def {self.name}({', '.join(names)}):"):
+            self.place()
+            for phase in kernel.phases:
+                if phase.across and not self.tiling.persistent:
+                    self.looped(phase)
+                else:
+                    self.straight(phase)
+        return out.text()
+
+    def place(self) -> None:
+        """Which points this program computes."""
+        tiling, out, kernel = self.tiling, self.out, self.kernel
+        out.line(f"program = tl.program_id(0){'.to(tl.int64)' if self.wide else ''}")
+        two = bool(kernel.inner) or tiling.y is not None
+        column = "[:, None]" if two else ""
+        if tiling.y is None:
+            out.line(f"x = program * {tiling.x_block} + tl.arange(0, {tiling.x_block}){column}")
+            out.line(f"x_inside = x < {self.expr(count(kernel.outer))}")
+            self.unravel("x", kernel.outer)
+        else:
+            self.place_in_two()
+        if kernel.inner:
+            out.line(f"r_first = tl.arange(0, {tiling.r_block})[None, :]{'.to(tl.int64)' if self.wide else ''}")
+            if tiling.persistent:
+                out.line("r = r_first")
+                self.inner_point()
+
+    def place_in_two(self) -> None:
+        """Two loops are axes of the tile, the others are taken from the program's number."""
+        tiling, out = self.tiling, self.out
+        assert tiling.y is not None
+        last = self.kernel.outer[-1]
+        lead = tuple(d for d in self.kernel.outer[:-1] if d != tiling.y)
+        wide, high = self.expr(_pieces(last.size, tiling.x_block)), self.expr(_pieces(tiling.y.size, tiling.y_block))
+        out.line(f"across = program % ({wide})")
+        out.line(f"down = (program // ({wide})) % ({high})")
+        out.line(f"rest = program // (({wide}) * ({high}))")
+        out.line(f"{text(last.symbol)} = across * {tiling.x_block} + tl.arange(0, {tiling.x_block})[None, :]")
+        out.line(f"{text(tiling.y.symbol)} = down * {tiling.y_block} + tl.arange(0, {tiling.y_block})[:, None]")
+        out.line(f"x_inside = {text(last.symbol)} < {self.expr(last.size)}")
+        out.line(f"y_inside = {text(tiling.y.symbol)} < {self.expr(tiling.y.size)}")
+        self.unravel("rest", lead)
+
+    def inner_point(self) -> None:
+        self.out.line(f"r_inside = r < {self.expr(count(self.kernel.inner))}")
+        self.unravel("r", self.kernel.inner)
+
+    def unravel(self, axis: str, loops: Dimensions) -> None:
+        """The loops' own numbers, from how far all of them have come."""
+        stride = constant(1)
+        for position, loop in reversed(list(enumerate(loops))):
+            words = axis if stride.value == 1 else f"({axis} // ({self.expr(stride)}))"
+            if position:
+                words = f"{words} % ({self.expr(loop.size)})"
+            self.out.line(f"{text(loop.symbol)} = {words}")
+            stride = stride * loop.size
+
+    def straight(self, phase: Phase) -> None:
+        """A phase whose points are all in the tile."""
+        for number, i in phase.lines:
+            if i.op == "reduce":
+                self.reduce_at_once(number, i)
+            else:
+                self.instruction(number, i)
+
+    def looped(self, phase: Phase) -> None:
+        """A phase in a loop over the inner points, with accumulators around it."""
+        out, tiling = self.out, self.tiling
+        if self.stored & {i.data[0] for _, i in phase.lines if i.op == "load"}:
+            out.line("tl.debug_barrier()")  # what other threads of this program wrote is read
+        reductions = [(n, i, form_of(i.data, self.types[i.arguments[0]])) for n, i in phase.lines if i.op == "reduce"]
+        for n, _, form in reductions:
+            for k, (start, dtype) in enumerate(form.starts):
+                out.line(f"v{n}_{k} = tl.full([{tiling.x_block}, {tiling.r_block}], {start}, {dtype})")
+        held = dict(self.held)
+        with out.indented(f"for r_start in range(0, {self.expr(count(self.kernel.inner))}, {tiling.r_block}):"):
+            out.line("r = r_start + r_first")
+            self.inner_point()
+            for n, i in phase.lines:
+                if i.op == "reduce":
+                    self.accumulate(n, i, next(f for m, _, f in reductions if m == n))
+                else:
+                    self.instruction(n, i)
+        self.held = held
+        self.stored |= {i.data[0] for _, i in phase.lines if i.op == "store"}
+        for n, _, form in reductions:
+            self.finish(n, form, [f"v{n}_{k}" for k in range(len(form.starts))])
+
+    def given(self, n: int, i: Instruction, form: Form) -> list[str]:
+        """What each point of the tile brings to the accumulators; what is outside the loops changes nothing."""
+        tile = f"[{self.tiling.x_block}, {self.tiling.r_block}]"
+        value, made = f"v{i.arguments[0]}", []
+        for k, (words, (start, dtype)) in enumerate(zip(form.given, form.starts)):
+            words = words.format(v=f"({value})", k="r")
+            self.out.line(f"v{n}_in{k} = tl.where(r_inside & x_inside, {words}, tl.full([], {start}, {dtype}))")
+            made.append(f"tl.broadcast_to(v{n}_in{k}, {tile})")
+        return made
+
+    def reduce_at_once(self, n: int, i: Instruction) -> None:
+        form = form_of(i.data, self.types[i.arguments[0]])
+        if i.data in ("mean", "moment"):
+            self.moments_at_once(n, i)
+            return
+        self.finish(n, form, self.given(n, i, form))
+
+    def moments_at_once(self, n: int, i: Instruction) -> None:
+        """A row in registers is walked twice: the mean, then the distances from it."""
+        out, tile = self.out, f"[{self.tiling.x_block}, {self.tiling.r_block}]"
+        value, dtype = f"v{i.arguments[0]}", TYPES[self.types[i.arguments[0]]]
+        known = self.held.get(("mean", i.arguments[0]))
+        if known is None:
+            size = f"tl.full([], {self.expr(count(self.kernel.inner))}, {dtype})"
+            out.line(f"v{n}_row = tl.broadcast_to(tl.where(r_inside & x_inside, {value}, 0.0), {tile})")
+            out.line(f"v{n}_mean = divide(tl.sum(v{n}_row, 1)[:, None], {size})")
+            known = self.held["mean", i.arguments[0]] = f"v{n}_mean"
+        self.axes[n] = frozenset("x")
+        if i.data == "mean":
+            out.line(f"v{n} = {known}")
+            return
+        out.line(f"v{n}_apart = tl.broadcast_to(tl.where(r_inside & x_inside, {value} - {known}, 0.0), {tile})")
+        out.line(f"v{n} = tl.sum(v{n}_apart * v{n}_apart, 1)[:, None]")
+
+    def accumulate(self, n: int, i: Instruction, form: Form) -> None:
+        given = self.given(n, i, form)
+        targets = ", ".join(f"v{n}_{k}" for k in range(len(given)))
+        self.out.line(f"{targets} = {form.combine}({targets}, {', '.join(given)})")
+
+    def finish(self, n: int, form: Form, tiles: Sequence[str]) -> None:
+        """From tiles to one value for each row."""
+        out = self.out
+        if form.combine == "add_up":
+            out.line(f"v{n} = tl.sum({tiles[0]}, 1)[:, None]")
+        else:
+            names = [f"v{n}_all{k}" for k in range(len(tiles))]
+            given = tiles[0] if len(tiles) == 1 else f"({', '.join(tiles)})"
+            out.line(f"{', '.join(names)} = tl.reduce({given}, 1, {form.combine})")
+            out.line(f"v{n} = {form.result.format(*(f'{name}[:, None]' for name in names))}")
+        self.axes[n] = frozenset("x")
+
+    def instruction(self, n: int, i: Instruction) -> None:
+        out, arguments = self.out, [f"v{a}" for a in i.arguments]
+        along = frozenset().union(*(self.axes[a] for a in i.arguments))
+        match i.op:
+            case "load":
+                self.load(n, i)
+                return
+            case "store":
+                self.store(i)
+                return
+            case "indirect":
+                self.indirect(n, i)
+                return
+            case "scan":
+                self.scan(n, i)
+                return
+            case "constant":
+                words = literal(i.data, i.dtype)
+            case "index":
+                along = self.varies(i.data)
+                words = f"({self.expr(i.data)} + tl.full([], 0, tl.int64)).to({TYPES[i.dtype]})"
+            case "to_dtype":
+                words = converted(arguments[0], self.types[i.arguments[0]], i.dtype)
+            case _:
+                words = operation(i.op, i.dtype, self.types[i.arguments[0]], arguments)
+        out.line(f"v{n} = {words}")
+        self.axes[n] = along
+
+    def varies(self, expr: Expr) -> Axes:
+        return frozenset().union(*(self.axes_of.get(s, NONE) for s in free_symbols(expr)))
+
+    def inside(self, axes: Axes) -> list[str]:
+        """Conditions that keep an access inside the loops."""
+        return [f"{axis}_inside" for axis in sorted(axes)]
+
+    def load(self, n: int, i: Instruction) -> None:
+        buffer, index = i.data
+        key = (buffer, index, i.arguments)
+        along = self.varies(index)
+        if key in self.held:
+            self.out.line(f"v{n} = {self.held[key]}")
+        else:
+            conditions = self.inside(along)
+            place = self.expr(index)
+            if i.arguments:
+                along |= self.axes[i.arguments[0]]
+                conditions = [*self.inside(along), f"v{i.arguments[0]}"]
+                place = f"{place} + {self.zeros(along)}"
+            mask = f", {' & '.join(conditions)}, other=0" if conditions else ""
+            self.out.line(f"v{n} = tl.load({buffer} + ({place}){mask})")
+            self.held[key] = f"v{n}"
+        stored = self.kernel.arguments[int(buffer[1:])] if buffer[0] == "a" else i.dtype
+        if stored is not i.dtype:
+            self.out.line(f"v{n} = v{n}.to({TYPES[i.dtype]}, bitcast=True)")
+        self.axes[n] = along
+
+    def shape(self, axes: Axes) -> list[int]:
+        """The sizes of a tile that varies along some axes."""
+        tiling = self.tiling
+        if tiling.y is not None:
+            return [tiling.y_block if "y" in axes else 1, tiling.x_block if "x" in axes else 1]
+        if self.kernel.inner:
+            return [tiling.x_block if "x" in axes else 1, tiling.r_block if "r" in axes else 1]
+        return [tiling.x_block]
+
+    def zeros(self, axes: Axes) -> str:
+        """A tile of zeros over some axes: what is added to it varies along them."""
+        return f"tl.zeros({self.shape(axes)}, tl.int32)" if axes else "0"
+
+    def store(self, i: Instruction) -> None:
+        buffer, index, combine = i.data
+        value = f"v{i.arguments[0]}"
+        self.held = {key: name for key, name in self.held.items() if key[0] != buffer}
+        self.held[buffer, index, ()] = value
+        if buffer[0] == "s":
+            return  # memory of one outer point is registers
+        along = self.varies(index) | self.axes[i.arguments[0]] | self.whole_outer()
+        place = f"{buffer} + ({self.expr(index)} + {self.zeros(along)})"
+        mask = " & ".join(self.inside(along))
+        stored = TYPES[self.kernel.arguments[int(buffer[1:])]]
+        if self.axes[i.arguments[0]] != along:
+            value = f"tl.broadcast_to({value}, {self.shape(along)})"
+        if i.dtype is not self.kernel.arguments[int(buffer[1:])]:
+            value = f"{value}.to({stored}, bitcast=True)"
+        if combine == "add":
+            self.out.line(f"tl.atomic_add({place}, {value}, mask={mask}, sem='relaxed')")
+        else:
+            self.out.line(f"tl.store({place}, {value}, {mask})")
+
+    def whole_outer(self) -> Axes:
+        return frozenset("xy") if self.tiling.y is not None else frozenset("x")
+
+    def indirect(self, n: int, i: Instruction) -> None:
+        out = self.out
+        name, size, family = i.data
+        limit, value, result = self.expr(size), f"v{i.arguments[0]}", text(name)
+        along = frozenset().union(*(self.axes[a] for a in i.arguments)) | self.varies(size)
+        out.line(f"{result} = tl.where({value} < 0, {value} + ({limit}), {value})")
+        out.line(f"{result}_bad = ({result} < 0) | ({result} >= ({limit}))")
+        reached = [f"{result}_bad", *(f"v{a}" for a in i.arguments[1:]), *self.inside(along)]
+        out.line(f"note_outside(flags, {' & '.join(reached)}, {list(OUTSIDE).index(family)})")
+        out.line(f"{result} = tl.where({result}_bad, 0, {result})")
+        self.axes_of[name] = along
+        self.axes[n] = along
+
+    def scan(self, n: int, i: Instruction) -> None:
+        """Along the whole row, which is in the tile."""
+        tile = f"[{self.tiling.x_block}, {self.tiling.r_block}]"
+        value = f"tl.broadcast_to(v{i.arguments[0]}, {tile})"
+        name = SCANS[i.data]
+        if i.data.startswith("arg"):
+            place = f"tl.broadcast_to(r.to(tl.int64), {tile})"
+            self.out.line(f"v{n}_best, v{n} = tl.associative_scan(({value}, {place}), 1, {name})")
+        else:
+            self.out.line(f"v{n} = tl.associative_scan({value}, 1, {name})")
+        self.axes[n] = frozenset("xr")
+
+
+def _pieces(size: Expr, block: int) -> Expr:
+    return (size + (block - 1)) // block
+
+
+def _ranges(kernel: Kernel) -> dict[Symbol, Interval]:
+    """What is known of loops, and of indices that are computed: they are inside the size they index."""
+    known = dict(ranges_of((*kernel.outer, *kernel.inner)))
+    for phase in kernel.phases:
+        for _, i in phase.lines:
+            if i.op == "indirect":
+                known[i.data[0]] = Interval(0, max(bounds(i.data[1], known).high - 1, 0))
+    return known

@@ -1,0 +1,347 @@
+"""What generated kernels call: loop operations that Triton has no operator for, with the meaning they have in eager on a GPU.
+
+The text of this module stands at the head of every generated source, so that a source is whole: it imports Triton and nothing of
+ours. Under Triton's interpreter, which cannot call the device's mathematics library, functions have formulas instead.
+"""
+
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))
+NAN_WINS = tl.constexpr(tl.PropagateNan.ALL)
+
+
+@triton.jit
+def divide(a, b):
+    if a.dtype == tl.float32:
+        return tl.div_rn(a, b)
+    return a / b
+
+
+@triton.jit
+def square_root(x):
+    if x.dtype == tl.float32:
+        return tl.sqrt_rn(x)
+    return tl.sqrt(x)
+
+
+@triton.jit
+def reciprocal_square_root(x):
+    if INTERPRETED:
+        return 1 / tl.sqrt(x)
+    return libdevice.rsqrt(x)
+
+
+@triton.jit
+def reciprocal(x):
+    return divide(tl.full([], 1, x.dtype), x)
+
+
+@triton.jit
+def sign(x):
+    return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
+
+
+@triton.jit
+def truncated(x):
+    return tl.where(x < 0, tl.ceil(x), tl.floor(x))
+
+
+@triton.jit
+def rounded(x):
+    if INTERPRETED:
+        low = tl.floor(x)
+        apart = x - low
+        odd = low - 2 * tl.floor(low / 2)
+        return tl.where((apart > 0.5) | ((apart == 0.5) & (odd == 1)), low + 1, low)
+    return libdevice.rint(x)
+
+
+@triton.jit
+def remainder_by_truncation(a, b):
+    """fmod: the sign of the first argument."""
+    if a.dtype.is_floating():
+        if INTERPRETED:
+            return a - truncated(a / b) * b
+        return libdevice.fmod(a, b)
+    return a % b
+
+
+@triton.jit
+def remainder_by_floor(a, b):
+    """The sign of the second argument."""
+    left = remainder_by_truncation(a, b)
+    return tl.where((left != 0) & ((b < 0) != (left < 0)), left + b, left)
+
+
+@triton.jit
+def divide_down(a, b):
+    """Division rounded down."""
+    if a.dtype.is_floating():
+        left = remainder_by_truncation(a, b)
+        whole = divide(a - left, b)
+        whole = tl.where((left != 0) & ((b < 0) != (left < 0)), whole - 1, whole)
+        near = tl.floor(whole)
+        near = tl.where(whole - near > 0.5, near + 1, near)
+        exact = divide(a, b)
+        near = tl.where(whole == 0, tl.where((a < 0) != (b < 0), -0.0, 0.0).to(a.dtype), near)
+        return tl.where(b == 0, exact, near)
+    whole = a // b
+    return tl.where((a % b != 0) & ((a < 0) != (b < 0)), whole - 1, whole)
+
+
+@triton.jit
+def divide_toward_zero(a, b):
+    if a.dtype.is_floating():
+        return truncated(divide(a, b))
+    return a // b
+
+
+@triton.jit
+def larger(a, b):
+    if a.dtype.is_floating():
+        return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    return tl.where(a > b, a, b)
+
+
+@triton.jit
+def smaller(a, b):
+    if a.dtype.is_floating():
+        return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    return tl.where(a < b, a, b)
+
+
+@triton.jit
+def with_sign_of(a, b):
+    if INTERPRETED:
+        negative = (b < 0) | ((b == 0) & (1 / b < 0))
+        return tl.where(negative, -tl.abs(a), tl.abs(a))
+    return libdevice.copysign(a, b)
+
+
+@triton.jit
+def shift_left(a, b):
+    inside = (b >= 0) & (b < a.dtype.primitive_bitwidth)
+    return tl.where(inside, a << tl.where(inside, b, 0), 0).to(a.dtype)
+
+
+@triton.jit
+def shift_right(a, b):
+    most = a.dtype.primitive_bitwidth - 1
+    inside = (b >= 0) & (b <= most)
+    return a >> tl.where(inside, b, most).to(a.dtype)
+
+
+@triton.jit
+def exponential(x):
+    if INTERPRETED:
+        return tl.exp(x)
+    return libdevice.exp(x)
+
+
+@triton.jit
+def exponential_of_two(x):
+    if INTERPRETED:
+        return tl.exp2(x)
+    return libdevice.exp2(x)
+
+
+@triton.jit
+def logarithm(x):
+    if INTERPRETED:
+        return tl.log(x)
+    return libdevice.log(x)
+
+
+@triton.jit
+def logarithm_of_two(x):
+    if INTERPRETED:
+        return tl.log2(x)
+    return libdevice.log2(x)
+
+
+@triton.jit
+def logarithm_of_ten(x):
+    if INTERPRETED:
+        return (tl.log(x.to(tl.float64)) * 0.43429448190325182765).to(x.dtype)
+    return libdevice.log10(x)
+
+
+@triton.jit
+def exponential_less_one(x):
+    if INTERPRETED:
+        wide = x.to(tl.float64)
+        near = wide + wide * wide / 2 + wide * wide * wide / 6
+        return tl.where(tl.abs(wide) < 1e-4, near, tl.exp(wide) - 1).to(x.dtype)
+    return libdevice.expm1(x)
+
+
+@triton.jit
+def logarithm_of_one_more(x):
+    if INTERPRETED:
+        wide = x.to(tl.float64)
+        near = wide - wide * wide / 2 + wide * wide * wide / 3
+        return tl.where(tl.abs(wide) < 1e-4, near, tl.log(1 + wide)).to(x.dtype)
+    return libdevice.log1p(x)
+
+
+@triton.jit
+def sine(x):
+    if INTERPRETED:
+        return tl.sin(x)
+    return libdevice.sin(x)
+
+
+@triton.jit
+def cosine(x):
+    if INTERPRETED:
+        return tl.cos(x)
+    return libdevice.cos(x)
+
+
+@triton.jit
+def tangent(x):
+    if INTERPRETED:
+        wide = x.to(tl.float64)
+        return (tl.sin(wide) / tl.cos(wide)).to(x.dtype)
+    return libdevice.tan(x)
+
+
+@triton.jit
+def hyperbolic_tangent(x):
+    if INTERPRETED:
+        wide = x.to(tl.float64)
+        small = tl.exp(-2 * tl.abs(wide))
+        size = (1 - small) / (1 + small)
+        return tl.where(wide < 0, -size, size).to(x.dtype)
+    return libdevice.tanh(x)
+
+
+@triton.jit
+def error_function(x):
+    if INTERPRETED:
+        return tl.erf(x)
+    return libdevice.erf(x)
+
+
+@triton.jit
+def complementary_error_function(x):
+    if INTERPRETED:
+        return (1 - tl.erf(x.to(tl.float64))).to(x.dtype)
+    return libdevice.erfc(x)
+
+
+@triton.jit
+def logistic(x):
+    return divide(tl.full([], 1, x.dtype), 1 + exponential(-x))
+
+
+@triton.jit
+def normal_tail(x):
+    return 0.5 * complementary_error_function(tl.abs(x) * 0.70710678118654752440)
+
+
+@triton.jit
+def power(a, b):
+    if INTERPRETED:
+        size = tl.exp(b.to(tl.float64) * tl.log(tl.abs(a.to(tl.float64))))
+        whole = tl.floor(b) == b
+        odd = whole & (tl.floor(b / 2) * 2 != b)
+        size = tl.where((a < 0) & odd, -size, size)
+        size = tl.where((a < 0) & (whole == 0), float("nan"), size)
+        return tl.where((b == 0) | (a == 1), 1.0, size).to(a.dtype)
+    return libdevice.pow(a, b)
+
+
+@triton.jit
+def angle_of(y, x):
+    if INTERPRETED:
+        return y * float("nan")
+    return libdevice.atan2(y, x)
+
+
+@triton.jit
+def device_only(x):
+    """What the interpreter gives for functions that it has no formula for."""
+    return x * float("nan")
+
+
+@triton.jit
+def add_up(a, b):
+    return a + b
+
+
+@triton.jit
+def multiply_up(a, b):
+    return a * b
+
+
+@triton.jit
+def differ(a, b):
+    return a ^ b
+
+
+@triton.jit
+def take_larger(a, b):
+    return tl.where((a > b) | (a != a), a, b)
+
+
+@triton.jit
+def take_smaller(a, b):
+    return tl.where((a < b) | (a != a), a, b)
+
+
+@triton.jit
+def _first(a, i, b, j, a_wins):
+    """The winner; of equals (and of two that are no numbers) the one that came first."""
+    even = (a == b) | ((a != a) & (b != b))
+    wins = tl.where(even, i < j, a_wins)
+    return tl.where(wins, a, b), tl.where(wins, i, j)
+
+
+@triton.jit
+def place_of_larger(a, i, b, j):
+    return _first(a, i, b, j, (a > b) | (a != a))
+
+
+@triton.jit
+def place_of_smaller(a, i, b, j):
+    return _first(a, i, b, j, (a < b) | (a != a))
+
+
+@triton.jit
+def latest_larger(a, i, b, j):
+    """For running extremes: of equals the later one, and what is no number stays."""
+    later = (b >= a) | (b != b)
+    return tl.where(later, b, a), tl.where(later, j, i)
+
+
+@triton.jit
+def latest_smaller(a, i, b, j):
+    later = (b <= a) | (b != b)
+    return tl.where(later, b, a), tl.where(later, j, i)
+
+
+@triton.jit
+def add_exponents(a, b):
+    """log(exp(a) + exp(b))"""
+    top = tl.where(a > b, a, b)
+    low = tl.where(a > b, b, a)
+    both = top + logarithm_of_one_more(exponential(low - top))
+    return tl.where((a == b) & (tl.abs(a) == float("inf")), a, both)
+
+
+@triton.jit
+def join_moments(mean, moment, count, other_mean, other_moment, other_count):
+    """Welford: mean and sum of squared distances of two sets together."""
+    total = count + other_count
+    share = tl.where(total == 0, 0.0, other_count / total)
+    apart = other_mean - mean
+    return mean + apart * share, moment + other_moment + apart * apart * count * share, total
+
+
+@triton.jit
+def note_outside(flags, bad, family):
+    """Tell the host that an index of a family was out of range."""
+    tl.store(flags + family + bad.to(tl.int32) * 0, 1, mask=bad)

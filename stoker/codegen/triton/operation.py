@@ -1,0 +1,137 @@
+"""Loop operations as Triton expressions: one table, completed by tests/unit/codegen/test_triton.py."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+TYPES: dict[torch.dtype, str] = {
+    torch.bool: "tl.int1",
+    torch.uint8: "tl.uint8",
+    torch.int8: "tl.int8",
+    torch.int16: "tl.int16",
+    torch.int32: "tl.int32",
+    torch.int64: "tl.int64",
+    torch.float16: "tl.float16",
+    torch.bfloat16: "tl.bfloat16",
+    torch.float32: "tl.float32",
+    torch.float64: "tl.float64",
+}
+
+POINTERS: dict[torch.dtype, str] = {
+    torch.bool: "*i1",
+    torch.uint8: "*u8",
+    torch.int8: "*i8",
+    torch.int16: "*i16",
+    torch.int32: "*i32",
+    torch.int64: "*i64",
+    torch.float16: "*fp16",
+    torch.bfloat16: "*bf16",
+    torch.float32: "*fp32",
+    torch.float64: "*fp64",
+}
+"""How Triton's signatures name memory of a type."""
+
+OPERATIONS: dict[str, str] = {
+    "add": "{0} + {1}",
+    "sub": "{0} - {1}",
+    "mul": "{0} * {1}",
+    "div": "divide({0}, {1})",
+    "floor_divide": "divide_down({0}, {1})",
+    "truncate_divide": "divide_toward_zero({0}, {1})",
+    "remainder": "remainder_by_floor({0}, {1})",
+    "fmod": "remainder_by_truncation({0}, {1})",
+    "neg": "-{0}",
+    "abs": "tl.abs({0})",
+    "sign": "sign({0})",
+    "floor": "tl.floor({0})",
+    "ceil": "tl.ceil({0})",
+    "round": "rounded({0})",
+    "trunc": "truncated({0})",
+    "sqrt": "square_root({0})",
+    "rsqrt": "reciprocal_square_root({0})",
+    "reciprocal": "reciprocal({0})",
+    "minimum": "smaller({0}, {1})",
+    "maximum": "larger({0}, {1})",
+    "relu": "tl.where({0} < 0, 0, {0})",
+    "copysign": "with_sign_of({0}, {1})",
+    "left_shift": "shift_left({0}, {1})",
+    "right_shift": "shift_right({0}, {1})",
+    "exp": "exponential({0})",
+    "exp2": "exponential_of_two({0})",
+    "expm1": "exponential_less_one({0})",
+    "log": "logarithm({0})",
+    "log2": "logarithm_of_two({0})",
+    "log10": "logarithm_of_ten({0})",
+    "log1p": "logarithm_of_one_more({0})",
+    "sin": "sine({0})",
+    "cos": "cosine({0})",
+    "tan": "tangent({0})",
+    "tanh": "hyperbolic_tangent({0})",
+    "erf": "error_function({0})",
+    "erfc": "complementary_error_function({0})",
+    "sigmoid": "logistic({0})",
+    "pow": "power({0}, {1})",
+    "atan2": "angle_of({0}, {1})",
+    "decay": "tl.exp({0})",
+    "normal_tail": "normal_tail({0})",
+    "eq": "{0} == {1}",
+    "ne": "{0} != {1}",
+    "lt": "{0} < {1}",
+    "le": "{0} <= {1}",
+    "gt": "{0} > {1}",
+    "ge": "{0} >= {1}",
+    "isnan": "{0} != {0}",
+    "isinf": "tl.abs({0}) == float('inf')",
+    "bitwise_not": "~{0}",
+    "bitwise_and": "{0} & {1}",
+    "bitwise_or": "{0} | {1}",
+    "bitwise_xor": "{0} ^ {1}",
+    "where": "tl.where({0}, {1}, {2})",
+} | {
+    name: f"libdevice.{name}({{0}})"
+    for name in ("asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "lgamma")
+}
+
+_FOR_BOOL: dict[str, str] = {
+    "bitwise_not": "{0} == 0",
+    "abs": "{0}",
+    "minimum": "{0} & {1}",
+    "maximum": "{0} | {1}",
+}
+_NARROW = (torch.uint8, torch.int8, torch.int16)
+
+
+def operation(name: str, dtype: torch.dtype, argument_dtype: torch.dtype, arguments: list[str]) -> str:
+    """The expression of an elementwise operation. Whole numbers of few bits are cut to their type."""
+    form = _FOR_BOOL.get(name) if argument_dtype is torch.bool else None
+    words = (form or OPERATIONS[name]).format(*arguments)
+    if dtype in _NARROW or (dtype is torch.float64 and name == "relu"):
+        return f"({words}).to({TYPES[dtype]})"
+    return words
+
+
+def literal(value: Any, dtype: torch.dtype) -> str:
+    """A constant of a type."""
+    if dtype is torch.bool:
+        words = "1" if value else "0"
+    elif not dtype.is_floating_point:
+        words = str(int(value))
+    elif math.isnan(value := float(value)):
+        words = "float('nan')"
+    elif math.isinf(value):
+        words = f"float('{'-' if value < 0 else ''}inf')"
+    else:
+        words = repr(value)
+    return f"tl.full([], {words}, {TYPES[dtype]})"
+
+
+def converted(words: str, source: torch.dtype, dtype: torch.dtype) -> str:
+    """A value in another type."""
+    if dtype is torch.bool:
+        return f"({words}) != 0"
+    if dtype is torch.uint8 and source.is_floating_point:
+        return f"({words}).to(tl.int64).to(tl.uint8)"  # a negative number wraps around, as it does in eager
+    return f"({words}).to({TYPES[dtype]})"

@@ -1,0 +1,35 @@
+"""A CUDA device as a target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stoker.codegen.triton.tiling import persistent
+from stoker.loop.body import Instruction
+from stoker.loop.index import Dimensions
+from stoker.loop.target import Target
+
+
+def _in_registers(outer: Dimensions, inner: Dimensions, across: Sequence[Instruction], item_bytes: int) -> bool:
+    return persistent(inner)
+
+
+def cuda_target(architecture: int, processors: int, device: str = "cuda") -> Target:
+    """The target of compute capability `architecture` (90 for 9.0)."""
+    return Target(
+        device=device,
+        architecture=f"sm_{architecture}",
+        processors=processors,
+        private=_in_registers,
+        inline_cost=40,
+        largest_cost=600,
+        largest_reads=24,
+        one_pass_bytes=0,
+        one_pass_rows=0,
+        largest_body=500,
+        most_buffers=40,
+        alignment_bytes=128,
+        longest_scan=4096,
+        combines=frozenset({"set", "add"}),
+        smallest_split=2048,
+    )

@@ -1,0 +1,125 @@
+"""How a kernel is cut into tiles: the sizes of a tile, and the warps that compute it.
+
+In:  a kernel and the target.
+Out: a `Tiling`. It depends on structure and static sizes alone, so that equal kernels have equal sources.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stoker.loop.body import Instruction
+from stoker.loop.index import Dimension, Dimensions, coefficient, count
+from stoker.schedule.kernel import Kernel
+from stoker.shape.expr import Expr, free_symbols
+
+LONGEST_ROW = 8192
+"""Elements of the inner loops up to which a program holds all of them in registers (a persistent reduction)."""
+TYPICAL_COUNT = 1 << 20
+"""Outer points that a symbolic size counts as."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """Sizes are powers of two. `y` is the loop that is an axis of its own because some memory is walked along it."""
+
+    x_block: int
+    r_block: int = 1
+    persistent: bool = True
+    """Are all inner points in one tile?"""
+    warps: int = 4
+    y: Dimension | None = None
+    y_block: int = 1
+
+
+def power_of_two(number: int) -> int:
+    """The least power of two that is not smaller."""
+    return 1 << max(number - 1, 0).bit_length()
+
+
+def persistent(inner: Dimensions) -> bool:
+    """Do the inner loops fit one tile?"""
+    elements = count(inner).value
+    return elements is not None and elements <= LONGEST_ROW
+
+
+def tiling_of(kernel: Kernel, processors: int) -> Tiling:
+    """The usual choice."""
+    points = count(kernel.outer).value
+    points = TYPICAL_COUNT if points is None else points
+    if not kernel.inner:
+        return _pointwise(kernel, points, processors)
+    if persistent(kernel.inner):
+        return _persistent(kernel, points, processors)
+    return _looped(kernel, points, processors)
+
+
+def _pointwise(kernel: Kernel, points: int, processors: int) -> Tiling:
+    lines = [i for p in kernel.phases for _, i in p.lines]
+    crossed = crossing(kernel.outer, lines)
+    if crossed is not None:
+        return Tiling(32, warps=4, y=crossed, y_block=32)
+    block = 1024
+    while block > 128 and points < block * processors * 2:
+        block //= 2
+    return Tiling(min(block, max(power_of_two(points), 32)), warps=max(1, min(4, block // 256)))
+
+
+def _persistent(kernel: Kernel, points: int, processors: int) -> Tiling:
+    row = power_of_two(max(count(kernel.inner).value or 1, 1))
+    if _columns(kernel):
+        x = min(power_of_two(points), max(1, 4096 // row), 64)
+        return Tiling(max(x, 1), row, warps=_warps(x * row))
+    x = max(1, 1024 // row)
+    while x > 1 and points < x * processors * 4:
+        x //= 2
+    return Tiling(min(x, power_of_two(points)), row, warps=_warps(x * row))
+
+
+def _looped(kernel: Kernel, points: int, processors: int) -> Tiling:
+    if _columns(kernel):
+        x = min(32, power_of_two(points))
+        return Tiling(x, 4096 // x if x >= 16 else 256, persistent=False, warps=8)
+    return Tiling(1, 4096 if points < processors * 8 else 2048, persistent=False, warps=8)
+
+
+def _warps(elements: int) -> int:
+    """About eight elements a lane, sixteen in large tiles."""
+    return max(1, min(16, power_of_two(elements // 256), power_of_two(max(elements // 512, 4))))
+
+
+def _columns(kernel: Kernel) -> bool:
+    """Is more memory walked along by the last outer loop than by the last inner one?"""
+    across = [i for p in kernel.phases if p.across for _, i in p.lines]
+    return bool(kernel.outer) and _votes(across, kernel.outer[-1]) > _votes(across, kernel.inner[-1])
+
+
+def _votes(lines: list[Instruction], loop: Dimension) -> int:
+    strides = [coefficient(i.data[1], loop.symbol) for i in lines if i.op in ("load", "store")]
+    return sum(s is not None and s.value == 1 for s in strides)
+
+
+SMALLEST_SIDE = 16
+"""Loops that run less often than this are no axis of their own."""
+
+
+def crossing(outer: Dimensions, lines: list[Instruction]) -> Dimension | None:
+    """The loop along which some memory is walked that the last loop jumps over."""
+    if len(outer) < 2:
+        return None
+    *others, last = outer
+    votes = {loop: sum(_crosses(i, loop, last) for i in lines) for loop in others}
+    most = max(votes, key=votes.__getitem__)
+    small = any(d.size.value is not None and d.size.value < SMALLEST_SIDE for d in (most, last))
+    return None if small or not votes[most] else most
+
+
+def _crosses(i: Instruction, loop: Dimension, last: Dimension) -> bool:
+    if i.op not in ("load", "store") or _computed(i.data[1]):
+        return False
+    along, jump = coefficient(i.data[1], loop.symbol), coefficient(i.data[1], last.symbol)
+    return along is not None and jump is not None and along.value == 1 and jump.value not in (0, 1)
+
+
+def _computed(index: Expr) -> bool:
+    return any(s.name.startswith("x") for s in free_symbols(index))

@@ -1,0 +1,74 @@
+"""Sources: a module of Python for each kernel, whole in itself."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from stoker.codegen.triton.kernel import emit
+from stoker.codegen.triton.operation import POINTERS
+from stoker.codegen.triton.tiling import Tiling
+from stoker.schedule.kernel import Kernel
+from stoker.shape.expr import Expr
+
+LIBRARY = (Path(__file__).parent / "library.py").read_text()
+ENTRY = "kernel"
+"""The name of the function that is launched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """A source and how it is to be compiled and launched."""
+
+    source: str
+    signature: tuple[tuple[str, str], ...]
+    """Name and type of each parameter, in Triton's words."""
+    aligned: tuple[int, ...]
+    """Parameters whose addresses are multiples of 16."""
+    warps: int
+    programs: Expr
+    watches: bool
+
+
+def unit_of(kernel: Kernel, tiling: Tiling) -> Unit:
+    """The unit of a kernel."""
+    written = emit(ENTRY, kernel, tiling)
+    parameters = [(f"a{n}", POINTERS[dtype]) for n, dtype in enumerate(kernel.arguments)]
+    parameters += [(f"n{n}", "i64") for n in range(kernel.sizes)]
+    parameters += [("flags", "*i32")] if written.watches else []
+    return Unit(
+        f"{_needed(written.text)}\n\n{written.text}",
+        tuple(parameters),
+        tuple(range(len(kernel.arguments))),
+        written.warps,
+        written.programs,
+        written.watches,
+    )
+
+
+_FUNCTION = re.compile(r"\n\n\n@triton\.jit\ndef (\w+)\(")
+
+
+def _parts() -> tuple[str, dict[str, str]]:
+    """The head of the library, and its functions by name."""
+    first = _FUNCTION.search(LIBRARY)
+    assert first is not None
+    starts = [(m.group(1), m.start()) for m in _FUNCTION.finditer(LIBRARY)]
+    ends = [start for _, start in starts[1:]] + [len(LIBRARY)]
+    return LIBRARY[: first.start()], {n: LIBRARY[s:e].rstrip() for (n, s), e in zip(starts, ends)}
+
+
+_HEAD, _FUNCTIONS = _parts()
+
+
+def _needed(text: str) -> str:
+    """The library without the functions that a source does not call."""
+    wanted: set[str] = set()
+    waiting = [text]
+    while waiting:
+        words = set(re.findall(r"\w+", waiting.pop()))
+        for name in words & _FUNCTIONS.keys() - wanted:
+            wanted.add(name)
+            waiting.append(_FUNCTIONS[name])
+    return _HEAD + "".join(body for name, body in _FUNCTIONS.items() if name in wanted)

@@ -1,0 +1,64 @@
+"""What a device can do and where its thresholds lie: the value that lowering, fusion, kernel building and memory planning are given.
+
+A number that decides something and holds for one device only is a field here, never a module constant. Code generators make the
+targets: `stoker.codegen.cpp.target` and `stoker.codegen.triton.target`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from stoker.loop.body import Instruction
+from stoker.loop.index import Dimensions
+
+LOOP_DTYPES = frozenset(
+    {
+        torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16,
+        torch.float32, torch.float64,
+    }
+)  # fmt: skip
+"""Types that loops compute with; operators on others are library calls."""
+
+Private = Callable[[Dimensions, Dimensions, Sequence[Instruction], int], bool]
+"""(outer loops, inner loops, instructions inside them, bytes of an inner point): can what one outer point makes and uses stay in
+the fastest memory?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One device."""
+
+    device: str
+    """The type of torch's device."""
+    architecture: str
+    processors: int
+    """Cores, or multiprocessors."""
+    private: Private
+    inline_cost: int
+    """Computing this many additions twice is cheaper than storing and loading an element."""
+    largest_cost: int
+    largest_reads: int
+    """A body beyond these is stored."""
+    one_pass_bytes: int
+    """A row along memory of at least this is walked once for mean and variance."""
+    one_pass_rows: int
+    """With at least this many rows above one another, columns are walked once."""
+    largest_body: int
+    """Instructions of a kernel beyond which nothing is fused into it."""
+    most_buffers: int
+    """Buffers a kernel reads beyond which nothing is fused into it."""
+    alignment_bytes: int
+    """Where buffers in an arena begin."""
+    longest_scan: int | None = None
+    """Elements of a row that running reductions can walk; None if there is no limit."""
+    combines: frozenset[str] = frozenset({"set", "add", "mul", "max", "min"})
+    """How a store may combine with what is in memory."""
+    smallest_split: int | None = None
+    """A reduction of at least so many elements for each result, with few results, is made in two steps; None if never."""
+
+
+Targets = Mapping[str, Target]
+"""By the type of torch's device."""

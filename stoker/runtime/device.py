@@ -1,0 +1,30 @@
+"""What plans share on a CUDA device: the stream they run on, and flags for indices out of range.
+
+A kernel that meets an index out of range sets the flag of its family, in memory of the host that the device can write. Nobody waits for
+it: the next call of a plan that watches reads the flags and raises. (Eager's own kernels fail an assertion on the device, which is told
+as late, and ends the use of the device.)
+"""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+
+from stoker import _C, torch_private
+
+FAMILIES = 4
+
+
+@functools.cache
+def index_flags() -> torch.Tensor:
+    """One number for each family, in the order of `stoker.loop.op.OUTSIDE`."""
+    return torch.zeros(FAMILIES, dtype=torch.int32).pin_memory()
+
+
+@functools.cache
+def prepare_launching() -> None:
+    """Tell the executor where torch's current stream is found."""
+    torch.cuda.init()
+    assert torch_private.current_raw_stream is not None
+    _C.set_stream_source(torch_private.current_raw_stream)

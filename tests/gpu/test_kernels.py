@@ -1,0 +1,118 @@
+"""Generated Triton kernels on a CUDA device: small programs against eager, forward and backward. Runs where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import stoker
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    "add": lambda x, w, b: x + x,
+    "chain": lambda x, w, b: torch.tanh(x * 2 + 1).exp().sigmoid(),
+    "softmax": lambda x, w, b: torch.softmax(x, -1),
+    "log_softmax": lambda x, w, b: F.log_softmax(x, -1),
+    "layer_norm": lambda x, w, b: F.layer_norm(x, (x.shape[-1],), b, b),
+    "rms_norm": lambda x, w, b: F.rms_norm(x, (x.shape[-1],), b),
+    "gelu": lambda x, w, b: F.gelu(x),
+    "linear": lambda x, w, b: F.relu(F.linear(x, w, b)),
+    "transpose": lambda x, w, b: x.transpose(0, 1).contiguous() * 2,
+    "sum": lambda x, w, b: x.sum(),
+    "columns": lambda x, w, b: x.sum((0, 1)),
+    "mean": lambda x, w, b: x.mean(-1),
+    "std": lambda x, w, b: x.std(1),
+    "maximum": lambda x, w, b: x.amax(-1) + x.amin(-1),
+    "argmax": lambda x, w, b: x.argmax(-1),
+    "cumsum": lambda x, w, b: x.cumsum(-1),
+    "cat": lambda x, w, b: torch.cat([x, x * 2], -1),
+    "where": lambda x, w, b: torch.where(x > 0, x, b),
+    "slices": lambda x, w, b: x[..., ::2] - x[..., 1::2],
+    "gather": lambda x, w, b: x.gather(1, (x[..., :4] * 0).long()),
+    "embedding": lambda x, w, b: F.embedding((x[..., 0] * 0).long() + 3, w),
+    "index_add": lambda x, w, b: x.index_add(0, torch.tensor([1, 0, 1], device=x.device), x[:3] * 2),
+    "cross_entropy": lambda x, w, b: F.cross_entropy(x.flatten(0, 1), (x.flatten(0, 1)[:, 0] * 0).long() + 2),
+    "dropout": lambda x, w, b: F.dropout(x, 0.5),
+    "scalar_of_cpu": lambda x, w, b: x * torch.tensor(3.0),
+    "attention": lambda x, w, b: F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None]),
+    "long_rows": lambda x, w, b: torch.softmax(x.reshape(3, -1).repeat(1, 20), -1).sum(0),
+}
+
+
+def inputs(dtype: torch.dtype, requires_grad: bool = False) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    shapes = ((6, 33, 64), (64, 64), (64,))
+    return [torch.randn(s, device="cuda", dtype=dtype, requires_grad=requires_grad) for s in shapes]
+
+
+def run(function: Callable[..., Any], dtype: torch.dtype, train: bool) -> list[torch.Tensor | None]:
+    given = inputs(dtype, train)
+    torch.manual_seed(1)
+    out = function(*given)
+    if not train or not out.requires_grad:
+        return [out]
+    out.float().square().sum().backward()
+    return [out.detach(), *(g.grad for g in given)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program(name: str, train: bool, dtype: torch.dtype) -> None:
+    program = PROGRAMS[name]
+    wanted = run(program, dtype, train)
+    stoker.reset()
+    found = run(stoker.compile(program, fullgraph=True), dtype, train)
+    assert not stoker.events("backend"), stoker.events("backend")
+    tolerance = {} if dtype is torch.float32 else {"rtol": 2e-2, "atol": 2e-2}
+    for mine, eager in zip(found, wanted, strict=True):
+        torch.testing.assert_close(mine, eager, **tolerance)
+        if eager is not None:
+            assert mine.stride() == eager.stride()
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_sizes(dynamic: bool) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x, -1) * x.sum(-1, keepdim=True)
+
+    compiled = stoker.compile(program, dynamic=dynamic)
+    for size in (2, 5, 33, 1000):
+        x = torch.randn(3, size, device="cuda")
+        torch.testing.assert_close(compiled(x), program(x))
+
+
+def test_unaligned_and_strided_inputs() -> None:
+    program = lambda x: x * 2 + 1  # noqa: E731
+    compiled = stoker.compile(program)
+    base = torch.randn(1000, device="cuda", dtype=torch.float16)
+    for x in (base[:64], base[1:65], base[3:67]):
+        torch.testing.assert_close(compiled(x), program(x))
+
+
+def test_streams() -> None:
+    compiled = stoker.compile(lambda x: torch.softmax(x, -1).sum(0))
+    x = torch.randn(512, 512, device="cuda")
+    wanted = torch.softmax(x, -1).sum(0)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        found = compiled(x)
+    torch.cuda.current_stream().wait_stream(side)
+    torch.testing.assert_close(found, wanted)
+
+
+def test_index_out_of_range_is_told() -> None:
+    compiled = stoker.compile(lambda x, i: x[i] * 2)
+    x = torch.randn(8, device="cuda")
+    compiled(x, torch.tensor([1, 2], device="cuda"))
+    compiled(x, torch.tensor([1, 9], device="cuda"))
+    torch.cuda.synchronize()
+    with pytest.raises(IndexError):
+        compiled(x, torch.tensor([1, 2], device="cuda"))
+    torch.testing.assert_close(compiled(x, torch.tensor([1, 2], device="cuda")), x[1:3] * 2)
