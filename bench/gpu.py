@@ -73,7 +73,9 @@ def vit() -> Made:
 def convnext() -> Made:
     from transformers import ConvNextConfig, ConvNextForImageClassification
 
-    return ConvNextForImageClassification(ConvNextConfig(num_labels=1000)), {"pixel_values": torch.randn(32, 3, 224, 224)}
+    return ConvNextForImageClassification(ConvNextConfig(num_labels=1000)), {
+        "pixel_values": torch.randn(32, 3, 224, 224)
+    }
 
 
 def resnet50() -> Made:
