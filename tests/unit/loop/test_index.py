@@ -6,9 +6,9 @@ import itertools
 
 from hypothesis import given
 from hypothesis import strategies as st
-from stoker.schedule.merge import merge_loops
 
 from stoker.loop.index import Dimension, express, ranges_of, refine, simplify
+from stoker.schedule.merge import merge_loops
 from stoker.shape.expr import constant, evaluate, substitute, symbol
 
 small = st.lists(st.integers(1, 4), min_size=0, max_size=4)
