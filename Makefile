@@ -6,14 +6,14 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 RUN = PYTHONPATH=. $(BIN)/python
 
-.PHONY: demo test check lint types layers size unit clean
+.PHONY: demo test check lint types layers figures unit clean
 
 demo: $(VENV)/.built
 	$(RUN) tools/demo.py
 
 test: check unit
 
-check: lint types layers size
+check: lint types layers figures
 
 unit: $(VENV)/.built
 	STOKER_STRICT=1 $(RUN) -m pytest tests -n 2 --dist loadfile
@@ -28,8 +28,8 @@ types: $(VENV)/.ready
 layers: $(VENV)/.built
 	PYTHONPATH=. $(BIN)/lint-imports
 
-size: $(VENV)/.ready
-	$(RUN) tools/size.py
+figures: $(VENV)/.ready
+	$(RUN) tools/figures.py
 
 # torch first and pinned: a range with none installed would pull gigabytes of CUDA builds.
 $(VENV)/.ready: requirements.txt

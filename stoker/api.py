@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from stoker import _C, log
+from stoker import _C, log, torch_private
 from stoker.backends import Backend, checked, look_up
 from stoker.errors import BadArgument, NotCallable
 from stoker.marks import ALLOWED_IN_GRAPH
 from stoker.options import Options, resolve
-from stoker.torch_private import ScriptModule
 from stoker.twin import Origin, can_have_twin, is_twin, make_twin, origin_of
 
 if TYPE_CHECKING:
@@ -87,7 +86,8 @@ def compile_in_place(module: torch.nn.Module, **settings: Any) -> torch.nn.Modul
         raise BadArgument(f"{type(module).__name__} has a __call__ of its own: use stoker.compile(module).")
     if not settings.pop("disable", False):
         frames = _new_frames(_checked(settings))
-        module._compiled_call_impl = _C.Compiled(module._call_impl, frames.compiler)
+        compiled = _C.Compiled(torch_private.module_call(module), frames.compiler)
+        torch_private.set_compiled_call(module, compiled)
     return module
 
 
@@ -164,7 +164,7 @@ def _plain(model: Any) -> Any:
         return model
     call = inspect.getattr_static(type(model), "__call__", None)
     if isinstance(model, torch.nn.Module) and call is torch.nn.Module.__call__:
-        return model._call_impl
+        return torch_private.module_call(model)
     if isinstance(call, types.FunctionType):
         return types.MethodType(call, model)
 
@@ -176,7 +176,7 @@ def _plain(model: Any) -> Any:
 
 def _twin(model: torch.nn.Module, frames: Frames) -> Any:
     module: Any = origin_of(model).module if is_twin(model) else model
-    if isinstance(module, ScriptModule):
+    if isinstance(module, torch_private.ScriptModule):
         log.record(log.Event("skip", type(module).__name__, "?", "TorchScript has compiled this module already"))
         return module
     compiled = _C.Compiled(_plain(module), frames.compiler)
@@ -228,7 +228,7 @@ def explain(
 def _frames_of(compiled: Any) -> Frames | None:
     """The configuration that something was compiled with; None if it was not."""
     if isinstance(compiled, torch.nn.Module):
-        compiled = compiled.__call__ if is_twin(compiled) else compiled._compiled_call_impl
+        compiled = compiled.__call__ if is_twin(compiled) else torch_private.compiled_call(compiled)
     if isinstance(compiled, types.MethodType):
         compiled = compiled.__func__
     return compiled.compiler.on_miss.__self__ if isinstance(compiled, _C.Compiled) else None  # type: ignore[attr-defined]

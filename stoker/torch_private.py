@@ -101,6 +101,51 @@ def overload_of(operator: torch._library.custom_ops.CustomOpDef) -> torch._ops.O
     return operator._opoverload
 
 
+def storage_identity(tensor: torch.Tensor) -> int:
+    """The same number for tensors on one storage, as long as it lives. 2.11, 2.13: `UntypedStorage._cdata`."""
+    return tensor.untyped_storage()._cdata
+
+
+def is_view(tensor: torch.Tensor) -> bool:
+    """Does autograd know it as a view of another tensor? 2.11, 2.13: `Tensor._is_view`."""
+    return tensor._is_view()
+
+
+def sequence_number(node: torch.autograd.graph.Node) -> int:
+    """The number that an autograd node got when it was made. 2.11, 2.13: `Node._sequence_nr`."""
+    return node._sequence_nr()
+
+
+def module_call(module: torch.nn.Module) -> Callable[..., Any]:
+    """What `module(...)` runs where nothing was compiled in its place: hooks and forward. 2.11, 2.13: `Module._call_impl`."""
+    return module._call_impl
+
+
+def compiled_call(module: torch.nn.Module) -> Any:
+    """What was compiled in place of the module's call, or None. 2.11, 2.13: `Module._compiled_call_impl`."""
+    return module._compiled_call_impl
+
+
+def set_compiled_call(module: torch.nn.Module, compiled: Callable[..., Any]) -> None:
+    """Let `module(...)` run this; it is not pickled with the module. 2.11, 2.13: `Module._compiled_call_impl`."""
+    module._compiled_call_impl = compiled  # type: ignore[assignment]  # declared as None
+
+
+def mark_as_parameter(tensor: torch.Tensor) -> None:
+    """Make `isinstance(tensor, torch.nn.Parameter)` true of a tensor of another class. 2.11, 2.13: `_is_param`."""
+    tensor._is_param = True  # type: ignore[attr-defined]  # set on the object, not declared
+
+
+def schema_of(operator: torch._ops.OpOverload) -> torch.FunctionSchema:
+    """Names, types and aliasing of an operator's arguments and results. 2.11, 2.13: `OpOverload._schema`."""
+    return operator._schema
+
+
+def overload_name(operator: torch._ops.OpOverload) -> str:
+    """`default`, `int`, `out`, ...: which form of the operator it is. 2.11, 2.13: `OpOverload._overloadname`."""
+    return operator._overloadname
+
+
 is_torch_function_mode_enabled = torch._C._is_torch_function_mode_enabled
 """Is a torch function mode active. 2.11, 2.13."""
 

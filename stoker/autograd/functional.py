@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Node
 
+from stoker import torch_private
 from stoker.autograd.alias import equal_sizes
 from stoker.autograd.inverse import View
 from stoker.fake import FakeTensor
@@ -81,7 +82,7 @@ def write(trace: Trace, target: FakeTensor, content: Node) -> None:
 def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[FakeTensor]:
     """The tensors that the operator writes, in the order of its arguments."""
     found: list[FakeTensor] = []
-    for position, argument in enumerate(func._schema.arguments):
+    for position, argument in enumerate(torch_private.schema_of(func).arguments):
         if argument.alias_info is None or not argument.alias_info.is_write:
             continue
         value = args[position] if position < len(args) else kwargs.get(argument.name)
@@ -106,10 +107,10 @@ def _computed(trace: Trace, func: Any, functional: Any, args: tuple[Any, ...], k
 
 def _as_arguments_of(functional: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
     """The arguments of a writing operator, in the order of its functional form, with its defaults."""
-    arguments = func._schema.arguments
+    arguments = torch_private.schema_of(func).arguments
     given = {a.name: a.default_value for a in arguments if a.has_default_value()}
     given |= dict(zip((a.name for a in arguments), args)) | kwargs
-    order = functional._schema.arguments
+    order = torch_private.schema_of(functional).arguments
     return tuple(given[a.name] for a in order if not a.kwarg_only), {
         a.name: given[a.name] for a in order if a.kwarg_only
     }
@@ -149,7 +150,7 @@ def _copy(value: Any) -> Any:
 def _by_copies(
     trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[FakeTensor]
 ) -> Any:
-    arguments = func._schema.arguments
+    arguments = torch_private.schema_of(func).arguments
     positional = list(args)
     names = [a.name for a in arguments]
     for name in list(kwargs):
@@ -185,7 +186,7 @@ _IDEMPOTENT = {"aten::fill_", "aten::zero_"}
 
 def refuse_overlap(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Eager refuses to write where several elements of the target are one in memory: it shall say so itself."""
-    if func._schema.name in _IDEMPOTENT:
+    if torch_private.schema_of(func).name in _IDEMPOTENT:
         return
     for target in _written(func, args, kwargs):
         if shares_elements(target.meta):
@@ -290,12 +291,12 @@ def _move(trace: Trace, func: Any, target: Any, *args: Any, **kwargs: Any) -> An
     as it was before the move.
     """
     target = trace.to_fakes(target)
-    if trace.differentiates and torch.is_grad_enabled() and target._is_view():
+    if trace.differentiates and torch.is_grad_enabled() and torch_private.is_view(target):
         raise CannotTrace(f"{func} moves a view, and gradients may flow through it")
     alias, node = trace.aliases.alias(target), trace.read(target)
-    name = func._schema.name.removeprefix("aten::").removesuffix("_")
+    name = torch_private.schema_of(func).name.removeprefix("aten::").removesuffix("_")
     packet = getattr(aten, name)
-    form = packet.int if name == "transpose" else getattr(packet, func._overloadname)
+    form = packet.int if name == "transpose" else getattr(packet, torch_private.overload_name(func))
     trace.mode.propagate(func, (target, *args), kwargs)
     view = View(form, args, kwargs, None, torch.is_grad_enabled())
     trace.aliases.add_view(target, alias, view, trace.emit(form, node, *args, **kwargs))
@@ -338,7 +339,10 @@ def _recurrent_layer(*args: Any) -> Any:
 
 
 _library = torch.library.Library("stoker", "DEF")
-_library.define("recurrent_layer" + str(aten.mkldnn_rnn_layer.default._schema).removeprefix("aten::mkldnn_rnn_layer"))
+_library.define(
+    "recurrent_layer"
+    + str(torch_private.schema_of(aten.mkldnn_rnn_layer.default)).removeprefix("aten::mkldnn_rnn_layer")
+)
 _library.impl("recurrent_layer", _recurrent_layer, "CPU")
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from stoker import torch_private
 from stoker.autograd.alias import AliasTable
 from stoker.autograd.functional import CannotTrace
 from stoker.fake import FakeMode, FakeStorage, FakeTensor
@@ -101,7 +102,7 @@ def _enter(mode: FakeMode, entry: Entry) -> tuple[Any, FakeTensor | None]:
         return entry.value, None
     fake = make_fake(entry.meta, FakeStorage(mode), entry.requires_grad)
     if entry.is_parameter:
-        fake._is_param = True  # type: ignore[attr-defined]
+        torch_private.mark_as_parameter(fake)
     if not entry.requires_grad:
         return fake, None
     if entry.is_leaf:

@@ -172,7 +172,7 @@ def _outcome(trace: Trace, inputs: Inputs, value: Any, shared: dict[int, set[int
         return Fixed(value)
     if (index := inputs.index_of(value)) is not None:
         return Given(index)
-    if value.requires_grad and value.is_leaf and not value._is_view():
+    if value.requires_grad and value.is_leaf and not torch_private.is_view(value):
         raise CannotTrace("an output is a leaf that the program made")
     alias = trace.aliases.alias(value)
     storage = alias.storage
@@ -242,8 +242,12 @@ def _moves(trace: Trace, inputs: Inputs) -> tuple[Move, ...]:
 
 
 def _in_place(view: Any) -> Any:
-    packet = getattr(torch.ops.aten, view._schema.name.removeprefix("aten::") + "_")
-    return packet.default if view._overloadname in ("default", "int") else getattr(packet, view._overloadname)
+    packet = getattr(torch.ops.aten, torch_private.schema_of(view).name.removeprefix("aten::") + "_")
+    return (
+        packet.default
+        if torch_private.overload_name(view) in ("default", "int")
+        else getattr(packet, torch_private.overload_name(view))
+    )
 
 
 def _backward(

@@ -139,4 +139,4 @@ def is_cheap(node: Node) -> bool:
         return node.meta["val"] is not None and not isinstance(node.meta["val"], (list, tuple))
     if torch.Tag.pointwise in node.target.tags or is_view(node):
         return True
-    return node.target._schema.name.removeprefix("aten::") in _CHEAP
+    return torch_private.schema_of(node.target).name.removeprefix("aten::") in _CHEAP

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from stoker import torch_private
 from stoker.autograd.functional import CannotTrace
 from stoker.fake import FakeTensor
 
@@ -71,7 +72,7 @@ def pattern(inputs: Sequence[Any], written: frozenset[int], placed: frozenset[in
     by_storage: dict[int, list[int]] = {}
     for index, value in enumerate(inputs):
         if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor) and _has_elements(value):
-            by_storage.setdefault(value.untyped_storage()._cdata, []).append(index)
+            by_storage.setdefault(torch_private.storage_identity(value), []).append(index)
     groups = [g for members in by_storage.values() for g in _connected(inputs, members)]
     groups = [g for g in groups if len(g) > 1 or not placed.isdisjoint(g)]
     return tuple(_group(inputs, g) for g in groups if not written.isdisjoint(g))

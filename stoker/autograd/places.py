@@ -36,5 +36,5 @@ class Places:
         node = torch_private.current_autograd_node()
         if node is None:
             return None
-        found = bisect_right(self._numbers, node._sequence_nr()) - 1
+        found = bisect_right(self._numbers, torch_private.sequence_number(node)) - 1
         return self._locations[found] if found >= 0 else None

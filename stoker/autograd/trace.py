@@ -72,7 +72,7 @@ class Trace(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-type]
             return rewritten
         if (rewrite := functional.REWRITES.get(func)) is not None:
             return rewrite(self, func, *args, **kwargs)
-        if func._schema.is_mutable:
+        if torch_private.schema_of(func).is_mutable:
             return functional.call(self, func, args, kwargs)
         return self.record(func, args, kwargs)
 

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from stoker import torch_private
+
 
 def ancestors(nodes: Iterable[Node], stop: frozenset[Node] = frozenset()) -> set[Node]:
     """The nodes and all they are computed from, not going past `stop`."""
@@ -36,19 +38,19 @@ def descendants(nodes: Iterable[Node]) -> set[Node]:
 
 def is_random(node: Node) -> bool:
     """Does it draw random numbers? Then it runs exactly once, also if nobody reads the result."""
-    return draws(node.args[0] if node.args and isinstance(node.args[0], torch._ops.OpOverload) else node.target)
+    return draws(node.args[0] if node.args and isinstance(node.args[0], torch_private.OpOverload) else node.target)
 
 
 def draws(operator: Any) -> bool:
     """Does an operator draw from a generator?"""
-    return isinstance(operator, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in operator.tags
+    return isinstance(operator, torch_private.OpOverload) and torch.Tag.nondeterministic_seeded in operator.tags
 
 
 def has_effect(node: Node) -> bool:
     """Must it run though nobody reads a result?"""
     if is_random(node):
         return True
-    return isinstance(node.target, torch._ops.OpOverload) and not node.target._schema.returns
+    return isinstance(node.target, torch_private.OpOverload) and not torch_private.schema_of(node.target).returns
 
 
 def size_bytes(node: Node) -> int:

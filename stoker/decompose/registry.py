@@ -138,9 +138,13 @@ _LEFT_ALONE = frozenset({"bucketize", "searchsorted", "take"})
 @functools.cache
 def _may_be_torchs(func: Any) -> bool:
     """Is torch's decomposition as good as the operator? Not where it would draw other random numbers."""
-    if func.namespace != "aten" or func._schema.is_mutable or torch.Tag.nondeterministic_seeded in func.tags:
+    if (
+        func.namespace != "aten"
+        or torch_private.schema_of(func).is_mutable
+        or torch.Tag.nondeterministic_seeded in func.tags
+    ):
         return False
-    return func._schema.name.removeprefix("aten::") not in _LEFT_ALONE
+    return torch_private.schema_of(func).name.removeprefix("aten::") not in _LEFT_ALONE
 
 
 @functools.cache

@@ -78,7 +78,7 @@ def ask_others(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
 @functools.cache
 def _registered_fake(func: Any) -> Any:
     """The function given to torch.library.register_fake for this operator, or None."""
-    return torch_private.registered_fake_kernel(func._schema.name)
+    return torch_private.registered_fake_kernel(torch_private.schema_of(func).name)
 
 
 def _under_mode(mode: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -121,7 +121,7 @@ def _meta_kernel(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
 
     device = _result_device(args, kwargs)
     meta_kwargs = {k: torch.device("meta") if isinstance(v, torch.device) else v for k, v in kwargs.items()}
-    if not tensors_in([args, kwargs]) and any(a.name == "device" for a in func._schema.arguments):
+    if not tensors_in([args, kwargs]) and any(a.name == "device" for a in torch_private.schema_of(func).arguments):
         meta_kwargs["device"] = torch.device("meta")
     try:
         with torch_private.dispatch_modes_off():
@@ -134,14 +134,14 @@ def _meta_kernel(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
         if "meta tensors" in str(error) and not isinstance(error, DataDependent):
             raise data_dependent(str(func)) from error
         raise
-    origin = {real.untyped_storage()._cdata: fake for real, fake in stand_ins.values()}
+    origin = {torch_private.storage_identity(real): fake for real, fake in stand_ins.values()}
 
     def answer(real: torch.Tensor) -> Any:
         for known, fake in stand_ins.values():
             if known is real:
                 return fake
         meta = meta_of(real.dtype, real.shape, real.stride(), device, real.storage_offset())
-        base = origin.get(real.untyped_storage()._cdata)
+        base = origin.get(torch_private.storage_identity(real))
         return meta if base is None else Alias(meta, base)
 
     return map_tensors(answer, result)

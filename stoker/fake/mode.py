@@ -91,7 +91,7 @@ class FakeMode(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-typ
         if tensor.requires_grad and not tensor.is_leaf:
             fake = self._not_a_leaf(fake)
         if isinstance(tensor, torch.nn.Parameter):
-            fake._is_param = True  # type: ignore[attr-defined]
+            torch_private.mark_as_parameter(fake)
         self._fakes[id(tensor)] = (weakref.ref(tensor), fake)
         return fake
 
@@ -103,7 +103,7 @@ class FakeMode(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-typ
 
     def _memory(self, tensor: torch.Tensor) -> FakeStorage:
         try:
-            key = tensor.untyped_storage()._cdata
+            key = torch_private.storage_identity(tensor)
         except NotImplementedError:  # a sparse tensor has no storage of its own
             return FakeStorage(self)
         known = self._memories.get(key)

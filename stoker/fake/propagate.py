@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from stoker import torch_private
 from stoker.fake.foreign import ask_others, eager_complains
 from stoker.fake.meta import Meta
 from stoker.fake.rule import IMPURE, RULES, Alias, Decline
@@ -124,7 +125,7 @@ def _view(meta: Meta, index: int) -> Recipe:
 def _written(index: int) -> Recipe:
     def forget_content(mode: Any, func: Any, tensors: list[FakeTensor]) -> FakeTensor:
         tensor = tensors[index]
-        if func._schema.is_mutable:
+        if torch_private.schema_of(func).is_mutable:
             tensor.memory.constant = None
         return tensor
 
@@ -167,7 +168,7 @@ def _results(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
             return found(*args, **kwargs)
         except Decline:
             eager_complains(func, args, kwargs)
-    elif func._schema.is_mutable and (functional := functional_form(func)) in RULES:
+    elif torch_private.schema_of(func).is_mutable and (functional := functional_form(func)) in RULES:
         return write_in_place(func, functional, functools.partial(_results, mode), args, kwargs)
     return ask_others(mode, func, args, kwargs)
 

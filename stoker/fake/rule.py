@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from stoker import torch_private
 from stoker.fake.meta import Meta
 from stoker.fake.tensor import FakeTensor
 
@@ -78,8 +79,8 @@ def rule(*names: str, table: dict[Any, Rule] = RULES) -> Callable[[Rule], Rule]:
 def _select(name: str) -> list[Any]:
     base, dot, overload = name.partition(".")
     if dot:
-        return [op for op in overloads(base) if op._overloadname == overload]
+        return [op for op in overloads(base) if torch_private.overload_name(op) == overload]
     wanted = overloads(base)
     if not base.endswith("_"):
-        wanted = [op for op in wanted if not op._schema.is_mutable]
+        wanted = [op for op in wanted if not torch_private.schema_of(op).is_mutable]
     return wanted

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from stoker import torch_private
 from stoker.fake.foreign import eager_complains
 from stoker.fake.meta import Meta, meta_of, same
 from stoker.fake.rule import overloads
@@ -23,13 +24,13 @@ Results = Callable[..., Any]
 @functools.cache
 def functional_form(func: Any) -> Any:
     """The overload that computes what `func` writes, or None: `add_.Tensor` and `add.out` both give `add.Tensor`."""
-    name = func._schema.name.removeprefix("aten::")
-    wanted = [a.name for a in func._schema.arguments if not a.is_out]
-    kinds = [str(a.type) for a in func._schema.arguments if not a.is_out]
+    name = torch_private.schema_of(func).name.removeprefix("aten::")
+    wanted = [a.name for a in torch_private.schema_of(func).arguments if not a.is_out]
+    kinds = [str(a.type) for a in torch_private.schema_of(func).arguments if not a.is_out]
     if not is_out_form(func):
         name = name.removesuffix("_")
     for candidate in overloads(name):
-        schema = candidate._schema
+        schema = torch_private.schema_of(candidate)
         if candidate is func or schema.is_mutable:
             continue
         if [a.name for a in schema.arguments] == wanted and [str(a.type) for a in schema.arguments] == kinds:
@@ -40,7 +41,7 @@ def functional_form(func: Any) -> Any:
 @functools.cache
 def is_out_form(func: Any) -> bool:
     """Does this overload take its results as arguments?"""
-    return any(a.is_out for a in func._schema.arguments)
+    return any(a.is_out for a in torch_private.schema_of(func).arguments)
 
 
 def write_in_place(func: Any, functional: Any, results: Results, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -56,10 +57,10 @@ def write_in_place(func: Any, functional: Any, results: Results, args: tuple[Any
 
 def write_out(func: Any, functional: Any, results: Results, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`results` of the functional form, written into the tensors given by out=."""
-    names = [a.name for a in func._schema.arguments]
+    names = [a.name for a in torch_private.schema_of(func).arguments]
     given = dict(zip(names, args)) | kwargs
-    targets = [given.pop(a.name) for a in func._schema.arguments if a.is_out]
-    order = [a for a in functional._schema.arguments if a.name in given]
+    targets = [given.pop(a.name) for a in torch_private.schema_of(func).arguments if a.is_out]
+    order = [a for a in torch_private.schema_of(functional).arguments if a.name in given]
     positional = tuple(given[a.name] for a in order if not a.kwarg_only)
     outcome = results(functional, positional, {a.name: given[a.name] for a in order if a.kwarg_only})
     metas = [_meta(r) for r in (outcome if isinstance(outcome, (list, tuple)) else [outcome])]

@@ -213,7 +213,7 @@ def _only_reads(node: Node) -> bool:
     if node.op == "call_method":
         return node.target not in ("__setitem__", "set_", "resize_")
     if isinstance(node.target, torch_private.OpOverload):
-        return not node.target._schema.is_mutable
+        return not torch_private.schema_of(node.target).is_mutable
     name, home = getattr(node.target, "__name__", ""), getattr(node.target, "__module__", None) or "torch"
     in_place = len(node.args) > 3 and node.target in (F.dropout,) and node.args[3]
     return (

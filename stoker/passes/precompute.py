@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from stoker import torch_private
 from stoker.autograd.walk import is_random
 from stoker.fake import FakeTensor
 from stoker.passes.simplify import VIEWS
@@ -77,7 +78,7 @@ def _constants(module: GraphModule) -> dict[Node, bool]:
 def _is_plain(node: Node) -> bool:
     """A value of known size that an operator of ATen always gives."""
     value = node.meta.get("val")
-    if not isinstance(node.target, torch._ops.OpOverload) or not isinstance(value, FakeTensor):
+    if not isinstance(node.target, torch_private.OpOverload) or not isinstance(value, FakeTensor):
         return False
     meta = value.meta
     if meta.symbolic or meta.device.type != "cpu" or node.target in _WITHOUT_CONTENT or is_random(node):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from stoker import torch_private
 from stoker.capture.handlers import handles
 from stoker.capture.values.instance import InstanceValue, ObjectValue
 from stoker.capture.values.mapping import DictValue, SetValue
@@ -79,7 +80,7 @@ def _copied_tensor(m: Machine, value: TensorValue, special: str) -> Value:
         odd
         or value.fake.requires_grad
         or not value.fake.is_leaf
-        or (real is not None and (real.__dict__ or (deep and real._is_view())))
+        or (real is not None and (real.__dict__ or (deep and torch_private.is_view(real))))
     ):
         value.unsupported("copy.deepcopy()" if deep else "copy.copy()")
     copied = m.record.method(value, "detach", [], {})

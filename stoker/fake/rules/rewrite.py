@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from stoker import torch_private
 from stoker.fake.meta import Size, contiguous_strides, formatted_strides, meta_of, same
 from stoker.fake.promote import broadcast
 from stoker.fake.rule import IMPURE, RULES, Decline, overloads, rule
@@ -36,8 +37,8 @@ def overwrite_with(x: FakeTensor, source: FakeTensor, *rest: Any, **others: Any)
 @rule("t_", "transpose_", "squeeze_", "unsqueeze_", "as_strided_", table=IMPURE)
 def reshape_in_place(mode: Any, func: Any, x: FakeTensor, *rest: Any, **others: Any) -> FakeTensor:
     """The metadata that the view of the same name would have, given to x itself."""
-    name = func._schema.name.removeprefix("aten::").removesuffix("_")
-    overload = "int" if name == "transpose" else func._overloadname
+    name = torch_private.schema_of(func).name.removeprefix("aten::").removesuffix("_")
+    overload = "int" if name == "transpose" else torch_private.overload_name(func)
     seen = mode.propagate(getattr(getattr(torch.ops.aten, name), overload), (x, *rest), others)
     return restride(x, seen.meta)
 
