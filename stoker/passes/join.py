@@ -2,7 +2,8 @@
 
 In:  a functional inference graph, and the names of the inputs that are weights.
 Out: the same graph, changed: where that measures faster, one matrix product with the weights side by side, which
-     `stoker.passes.freeze` keeps, and views of its columns.
+     `stoker.passes.freeze` keeps, and views of its columns; what the program returns, or looks at by its place in memory, is a
+     copy of them.
 
 The copy of the weights costs memory, and what it saves is most of all the cost of calls: weights of more than `LARGEST_BYTES` stay
 apart.
@@ -22,7 +23,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from stoker.passes.dedupe import dedupe
 from stoker.passes.fold import insert, move_up
-from stoker.passes.freeze import fixed_nodes
+from stoker.passes.freeze import fixed_nodes, is_view
 from stoker.passes.pack import function_behind
 
 aten = torch.ops.aten
@@ -87,7 +88,21 @@ def _join(graph: Graph, group: list[Node]) -> None:
         start = 0
         for node in group:
             end = start + node.meta["val"].shape[1]
-            node.replace_all_uses_with(call(aten.slice.Tensor, whole, 1, start, end))
+            columns = call(aten.slice.Tensor, whole, 1, start, end)
+            if _shows_memory(node):
+                columns = call(aten.clone.default, columns)
+            node.replace_all_uses_with(columns)
             start = end
     for node in group:
         graph.erase_node(node)
+
+
+def _shows_memory(node: Node) -> bool:
+    """Do views of it reach what tells how it lies in memory: the graph's output, or an operator that goes by strides?"""
+    return any(
+        user.op == "output" or user.target in _BY_STRIDES or is_view(user) and _shows_memory(user)
+        for user in node.users
+    )
+
+
+_BY_STRIDES = frozenset({aten.as_strided.default, aten.view.dtype})

@@ -1,8 +1,11 @@
 """Weights in the order that libraries want: their operators are exchanged for ones that take packed weights.
 
 In:  a functional inference graph, and the names of the inputs that are weights.
-Out: the same graph, changed: convolutions (with a relu, a clamp or an addition behind them taken in) and linear layers (with a
-     relu or GELU) whose packed form measures faster call oneDNN and MKL with weights that `stoker.passes.freeze` keeps.
+Out: the same graph, changed: convolutions (with an addition behind them taken in) and linear layers whose packed form measures
+     faster call oneDNN and MKL with weights that `stoker.passes.freeze` keeps.
+
+What must hold: NaN, infinities and limits come out as in eager. oneDNN's own relu and clamp make 0 or a limit of NaN, so these stay
+kernels of ours (tests/unit/passes/test_pack.py).
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ ChooseLinear = Callable[[int, int, int, str], str]
 """The fastest way to compute a linear layer of (rows, inputs, outputs) with a function behind it: plain, mkl or onednn."""
 
 _VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default)
-_FUNCTIONS: dict[Any, str] = {aten.relu.default: "relu", aten.gelu.default: "gelu"}
+_FUNCTIONS: dict[Any, str] = {aten.gelu.default: "gelu"}
 
 
 def pack(module: GraphModule, weights: Collection[str], choose_linear: ChooseLinear) -> int:
@@ -54,19 +57,16 @@ class _Packer:
                 torch_private.PACK_CONVOLUTION, (weight, padding, stride, dilation, groups, list(image.shape))
             )
             packed.meta = dict(weight.meta)  # type: ignore[union-attr]
-        sum_, other = self._addition(node) or (node, None)
-        last, attribute, scalars = _ending(sum_, plain=other is None) or (sum_, "none", [])
+        last, other = self._addition(node) or (node, None)
         window = (packed, bias, padding, stride, dilation, groups)
         with self.graph.inserting_before(last):
             if other is None:
-                arguments = (x, *window, attribute, scalars, "")
-                made = self.graph.call_function(torch_private.PACKED_CONVOLUTION, arguments)
+                made = self.graph.call_function(torch_private.PACKED_CONVOLUTION, (x, *window, "none", [], ""))
             else:
-                function = None if attribute == "none" else attribute
                 made = self.graph.call_function(
-                    torch_private.PACKED_CONVOLUTION_ADD, (x, other, *window, "add", 1.0, function, [], "")
+                    torch_private.PACKED_CONVOLUTION_ADD, (x, other, *window, "add", 1.0, None, [], "")
                 )
-        self._replace(made, dict.fromkeys((last, sum_, node)))
+        self._replace(made, dict.fromkeys((last, node)))
 
     def _weighs(self, node: Node, weight: Any) -> bool:
         """Is it a weight, and what it is applied to not? A packed weight is kept for what is computed anew at each call."""
@@ -139,7 +139,7 @@ class _Packer:
 
 
 def function_behind(node: Node) -> tuple[Node, str]:
-    """The relu or GELU behind a linear layer whose result nobody else reads, views between aside."""
+    """The GELU behind a linear layer whose result nobody else reads, views between aside."""
     user = _only_user(node)
     while user is not None and user.target in _VIEWS:
         user = _only_user(user)
@@ -158,20 +158,3 @@ def _only_user(node: Node) -> Node | None:
 def _alike(a: Node, b: Node) -> bool:
     x, y = a.meta["val"], b.meta["val"]
     return isinstance(x, torch.Tensor) and x.shape == y.shape and x.dtype == y.dtype
-
-
-def _ending(node: Node, *, plain: bool) -> tuple[Node, str, list[float]] | None:
-    """The elementwise operator behind a node that nobody else reads, in oneDNN's words. Behind an addition it takes fewer."""
-    user = _only_user(node)
-    if user is None or user.kwargs or not _alike(user, node):
-        return None
-    if user.target is aten.relu.default:
-        return user, "relu", []
-    if (
-        plain
-        and user.target is aten.clamp.default
-        and len(user.args) == 3
-        and all(isinstance(a, (int, float)) for a in user.args[1:])
-    ):
-        return user, "hardtanh", [float(a) for a in user.args[1:]]  # type: ignore[arg-type]
-    return None

@@ -16,7 +16,6 @@ GAIN = 1.08
 ROUNDS, THOROUGH_ROUNDS = 5, 25
 _FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "none": lambda x: x,
-    "relu": torch.relu,
     "gelu": torch.nn.functional.gelu,
 }
 
