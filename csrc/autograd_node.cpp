@@ -9,7 +9,9 @@
 //   2. Without retain_graph they are let go before the backward runs, so that it can free each after its last use.
 //   3. A gradient that did not arrive is zeros where the backward reads it; what depends on such gradients alone is none.
 //   4. Under create_graph the captured program is differentiated again (stoker/autograd/again.py): right, or refused.
-//   5. A node is dropped by whichever thread drops it last: it takes the GIL wherever it holds a Python object.
+//   5. Batched gradients (is_grads_batched) run the backward once for each example; gradients that are not plain memory (tensor
+//      subclasses that dispatch to Python) differentiate the captured program.
+//   6. A node is dropped by whichever thread drops it last: it takes the GIL wherever it holds a Python object.
 
 #define AT_PER_OPERATOR_HEADERS
 
@@ -18,7 +20,12 @@
 #include "object_type.h"
 #include "ref.h"
 
+#include <ATen/functorch/BatchedTensorImpl.h>  // before the older one, whose names it would find too
+#include <ATen/LegacyBatchedTensorImpl.h>
+#include <ATen/ops/_add_batch_dim.h>
+#include <ATen/ops/_remove_batch_dim.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/Device.h>
@@ -34,6 +41,7 @@
 #include <new>
 #include <optional>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace stoker {
@@ -163,6 +171,31 @@ struct Remembered {
   PyObject* object = nullptr;  // owned
 };
 
+// The innermost vmap that a tensor is a batch of: torch.func's, or the older one behind is_grads_batched.
+struct Vmap {
+  bool older;
+  int64_t level, count;
+  bool operator==(const Vmap&) const = default;
+
+  static std::optional<Vmap> of(const at::Tensor& tensor) {
+    if (!tensor.defined()) return std::nullopt;
+    if (const auto* batch = at::functorch::maybeGetBatchedImpl(tensor))
+      return Vmap{false, batch->level(), batch->value().size(batch->bdim())};
+    if (const auto* batch = at::maybeGetBatchedImpl(tensor))
+      return Vmap{true, batch->bdims().back().level(), batch->value().size(batch->bdims().back().dim())};
+    return std::nullopt;
+  }
+  // Of an empty batch: zeros.
+  at::Tensor example(const at::Tensor& tensor, int64_t index) const {
+    const auto* batch = at::functorch::maybeGetBatchedImpl(tensor);
+    const at::Tensor all = batch ? batch->value().movedim(batch->bdim(), 0) : at::_remove_batch_dim(tensor, level, count, 0);
+    return count ? all.select(0, index) : all.sum(0);
+  }
+  at::Tensor batch(const at::Tensor& examples) const {
+    return older ? at::_add_batch_dim(examples, 0, level) : at::functorch::makeBatched(examples, 0, level);
+  }
+};
+
 constexpr const char* OVERWRITTEN =
     "one of the variables needed for gradient computation has been modified by an inplace operation: an input of shape ";
 
@@ -211,9 +244,12 @@ class CompiledGraph : public Node {
   variable_list apply(variable_list&& given) override {
     variable_list answer(plan().gradients.size());
     if (std::none_of(given.begin(), given.end(), [](const at::Tensor& t) { return t.defined(); })) return answer;
+    for (const at::Tensor& gradient : given)
+      if (const std::optional<Vmap> vmap = Vmap::of(gradient)) return one_by_one(given, *vmap);
     Gil gil;
     const std::vector<bool> arrived = which_arrived(given);
-    Ref found = c10::GradMode::is_enabled() ? differentiate_again(given) : run(std::move(given));
+    const bool again = c10::GradMode::is_enabled() || std::any_of(given.begin(), given.end(), dispatches_to_python);
+    Ref found = again ? differentiate_again(given) : run(std::move(given));
     Ref sequence = Ref::steal(checked(PySequence_Fast(found.get(), "a compiled backward returns a tuple or a list")));
     if (static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.get())) != answer.size())
       throw std::runtime_error("a compiled backward returned another number of gradients than it was compiled for");
@@ -262,6 +298,30 @@ class CompiledGraph : public Node {
         place.shell = Layout::of(tensor);
       }
     }
+  }
+
+  static bool dispatches_to_python(const at::Tensor& gradient) {
+    return gradient.defined() && gradient.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::Python);
+  }
+
+  // The gradients for each example of a batch, as a batch. An empty batch has the gradients of one example, cut off.
+  variable_list one_by_one(const variable_list& given, const Vmap& vmap) {
+    const bool releasing = std::exchange(releasing_, false);
+    std::vector<variable_list> examples;
+    for (int64_t i = 0; i < std::max<int64_t>(vmap.count, 1); ++i) {
+      variable_list example;
+      for (const at::Tensor& gradient : given)
+        example.push_back(Vmap::of(gradient) == vmap ? vmap.example(gradient, i) : gradient);
+      examples.push_back(apply(std::move(example)));
+    }
+    releasing_ = releasing;
+    variable_list answer(plan().gradients.size());
+    for (size_t g = 0; g < answer.size(); ++g) {
+      std::vector<at::Tensor> parts;
+      for (const variable_list& example : examples) parts.push_back(example[g]);
+      if (parts.front().defined()) answer[g] = vmap.batch(at::stack(parts).narrow(0, 0, vmap.count));
+    }
+    return answer;
   }
 
   static std::vector<bool> which_arrived(const variable_list& given) {

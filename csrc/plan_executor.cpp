@@ -192,8 +192,12 @@ class Execution {
     return true;
   }
 
-  // Kernels read memory as it is; a lazily negated or conjugated tensor is not what its memory says.
+  // Kernels read memory as it is; a lazily negated or conjugated tensor is not what its memory says, and one of zeros has none.
   static at::Tensor resolved(const at::Tensor& tensor) {
+    if (C10_UNLIKELY(tensor._is_zerotensor())) {
+      at::Tensor zeros = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options());
+      return zeros.zero_();
+    }
     return C10_UNLIKELY(tensor.is_neg() || tensor.is_conj()) ? tensor.resolve_neg().resolve_conj() : tensor;
   }
 

@@ -40,10 +40,11 @@ class Training:
 def differentiate_again(
     training: Training, inputs: Sequence[Any], state: RandomState | None, gradients: Sequence[torch.Tensor | None]
 ) -> tuple[torch.Tensor | None, ...]:
-    """A gradient for each of `training.parts.gradients`, with a graph behind it."""
+    """A gradient for each of `training.parts.gradients`, with a graph behind it where grad mode is on."""
     if training.random_devices and not training.draws_as_eager:
         raise NoSecondGradient()
     written = {w.index for w in training.joint.writes}
+    differentiably = torch.is_grad_enabled()
     with torch.enable_grad(), _replayed(training.random_devices, state):
         given = tuple(x.clone() if i in written else x for i, x in enumerate(inputs))
         outputs = training.captured(*given)
@@ -55,7 +56,7 @@ def differentiate_again(
             tuple(g for _, g in pairs),
             tuple(inputs[i] for i in wanted),
             keep_graph=True,
-            create_graph=True,
+            create_graph=differentiably,
         )
     by_input = dict(zip(wanted, found))
     return tuple(by_input.get(i) for i in training.parts.gradients)

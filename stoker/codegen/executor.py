@@ -126,7 +126,6 @@ class _Encoding:
         self.plan, self.kernels = plan, kernels
         self.numbers = Numbers()
         self.slots: dict[str, int] = {}
-        self.inputs = {name for name in plan.inputs if name}
 
     def slot(self, name: str | None) -> int:
         return NOTHING if name is None else self.slots.setdefault(name, len(self.slots))
@@ -210,8 +209,8 @@ def _count_in_kernels(coding: _Encoding) -> None:
 def _output(coding: _Encoding, value: Any, layouts: dict[str, Layout]) -> tuple[str, Any]:
     if isinstance(value, Stored):
         view = coding.view(value, layouts)
-        if value.buffer in coding.inputs or any(value.buffer == name for name, _ in coding.plan.constants):
-            view = (*view[:-1], False)
+        if any(value.buffer == name for name, _ in coding.plan.constants):
+            view = (*view[:-1], False)  # a tensor of its own; an input is itself, as a gradient that is passed on
         return "tensor", view
     if isinstance(value, Expr):
         return "number", coding.numbers.of(value)
