@@ -17,7 +17,7 @@ import torch
 from stoker import torch_private
 from stoker.fake.meta import Meta, is_contiguous, meta_of, product
 from stoker.fake.rule import Alias, NoMetaRule
-from stoker.fake.tensor import FakeTensor, data_dependent
+from stoker.fake.tensor import FakeTensor, data_dependent, make_fake
 from stoker.shape.env import DataDependent
 
 _LARGEST_TRIAL_ELEMENTS = 1 << 20
@@ -67,7 +67,52 @@ def eager_complains(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 def ask_others(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The best answer that is not one of our rules."""
+    """The best answer that is not one of our rules. Who cannot count with symbols is asked again with the numbers they are
+    now, which become guards."""
+    if not any(t.meta.symbolic for t in tensors_in([args, kwargs])):
+        return _ask(mode, func, args, kwargs)
+    try:
+        return _ask(mode, func, args, kwargs)
+    except (DataDependent, NoMetaRule):
+        raise
+    except (RuntimeError, AttributeError, TypeError, AssertionError):
+        pass  # a complaint of eager's own comes again, about the numbers
+    known: dict[int, tuple[FakeTensor, FakeTensor]] = {}
+    answer = _ask(mode, func, _with_numbers(args, known), _with_numbers(kwargs, known))
+    originals = {id(concrete): fake for fake, concrete in known.values()}
+    return _about(answer, originals)
+
+
+def _with_numbers(value: Any, known: dict[int, tuple[FakeTensor, FakeTensor]]) -> Any:
+    """Arguments with each symbolic size replaced by its number. `known`: fakes, and what stands for them."""
+    if isinstance(value, FakeTensor):
+        if value.meta.symbolic and id(value) not in known:
+            m = value.meta
+            numbers = meta_of(m.dtype, [int(s) for s in m.sizes], [int(s) for s in m.strides], m.device, int(m.offset))
+            known[id(value)] = (value, make_fake(numbers, value.memory))
+        return known[id(value)][1] if value.meta.symbolic else value
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}[type(value)](value)
+    if type(value) in (list, tuple):
+        return type(value)(_with_numbers(v, known) for v in value)
+    if type(value) is dict:
+        return {k: _with_numbers(v, known) for k, v in value.items()}
+    return value
+
+
+def _about(answer: Any, originals: dict[int, FakeTensor]) -> Any:
+    """An answer about stand-ins, said of the tensors they stood for."""
+    match answer:
+        case FakeTensor():
+            return originals.get(id(answer), answer)
+        case Alias(meta, base):
+            return Alias(meta, originals.get(id(base), base))
+        case list() | tuple():
+            return type(answer)(_about(a, originals) for a in answer)
+    return answer
+
+
+def _ask(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if (kernel := _registered_fake(func)) is not None:
         return _under_mode(mode, kernel, args, kwargs)
     if func.has_kernel_for_dispatch_key(_COMPOSITE):

@@ -30,7 +30,7 @@ STATIC_MEMO: dict[Any, Any] = {}
 """Results that mention no symbol: true in every mode of this process."""
 
 _default_dtype = torch.get_default_dtype
-_CONSTANT_TYPES = frozenset({type(None), str, torch.dtype, torch.device, torch.layout, torch.memory_format, complex})
+_CONSTANT_TYPES = frozenset({type(None), str, torch.dtype, torch.device, torch.layout, torch.memory_format})
 
 
 class _Unkeyed(Exception):
@@ -74,7 +74,7 @@ def _describe(mode: Any, values: Any, key: list[Any], tensors: list[FakeTensor])
             symbolic |= value.meta.symbolic
         elif kind is int:
             key.append(value)
-        elif kind is bool or kind is float:
+        elif kind is bool or kind is float or kind is complex:  # True, 1, 1.0 and 1 + 0j are equal
             key.append(kind)
             key.append(value)
         elif kind is list or kind is tuple:

@@ -211,6 +211,20 @@ class ShapeEnv:
             return True
         return self.decide(condition, reason)
 
+    def evaluate_sym_node(self, node: Any, size_oblivious: bool = False, fallback_value: Any = None) -> Any:
+        """What torch's own Python (`guard_or_false` and its kin, in meta kernels) asks: the truth of a BoolNode; the fallback
+        where only data would tell."""
+        try:
+            return self.decide(node.expr, "torch asked")
+        except DataDependent:
+            if fallback_value is None:
+                raise
+            return fallback_value
+
+    def _maybe_evaluate_static(self, condition: Condition) -> bool | None:
+        """As torch calls it in `statically_known_true`: what is proven, or None. Makes no guard."""
+        return {Proof.YES: True, Proof.NO: False}.get(self.prove(condition))
+
     def specialize(self, expr: Expr, reason: str = "") -> int:
         """The number an expression is now, guarded to stay it."""
         simple = self.simplify(expr)

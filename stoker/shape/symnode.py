@@ -48,6 +48,11 @@ class Node:
     def shape_env(self) -> ShapeEnv:
         return self.env
 
+    @property
+    def _hint(self) -> Any:
+        """As torch's Python calls the hint."""
+        return getattr(self, "hint", None)
+
     def is_int(self) -> bool:
         return False
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from stoker.fake.meta import Meta, Size, meta_of
+from stoker.fake.meta import Meta, Size, is_empty, meta_of, same
 from stoker.fake.rule import Decline, rule
 from stoker.fake.tensor import FakeTensor, data_dependent
 
@@ -80,6 +80,33 @@ def lstsq(
     real = torch.empty((), dtype=a.meta.dtype, device="meta").real.dtype if a.meta.dtype.is_complex else a.meta.dtype
     singular = (*batch, min(m, n)) if driver in ("gelsd", "gelss") else (0,)
     return solution, residuals, rank, meta_of(real, singular, None, a.meta.device)
+
+
+@rule("linalg_solve_triangular.default")
+def solve_triangular(
+    a: FakeTensor, b: FakeTensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Meta:
+    """By columns, as BLAS leaves it; for one batch of matrices that both have."""
+    sizes = b.meta.sizes
+    if len(a.meta.sizes) < 2 or len(sizes) != len(a.meta.sizes) or a.meta.dtype is not b.meta.dtype:
+        raise Decline
+    if not same(a.meta.sizes[:-2], sizes[:-2]) or is_empty((*a.meta.sizes, *sizes)):
+        raise Decline
+    if a.meta.sizes[-1] != a.meta.sizes[-2] or a.meta.sizes[-1] != sizes[-2 if left else -1]:
+        raise Decline
+    return _by_columns(b, sizes[:-2], sizes[-2], sizes[-1], sizes[-2])
+
+
+@rule("diag_embed.default")
+def diag_embed(x: FakeTensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Meta:
+    """Zeros with one dimension more, the last of x on a diagonal."""
+    rank = len(x.meta.sizes) + 1
+    if rank < 2 or not (-rank <= dim1 < rank and -rank <= dim2 < rank) or dim1 % rank == dim2 % rank:
+        raise Decline
+    sizes = list(x.meta.sizes[:-1])
+    for dim in sorted((dim1 % rank, dim2 % rank)):
+        sizes.insert(dim, x.meta.sizes[-1] + abs(offset))
+    return meta_of(x.meta.dtype, sizes, None, x.meta.device)
 
 
 @rule("histogram.bin_ct")

@@ -52,6 +52,41 @@ def _image(x: FakeTensor, sizes: tuple[Size, ...], dtype: torch.dtype | None = N
     )
 
 
+@rule("im2col.default")
+def im2col(x: FakeTensor, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Meta:
+    """Each window as a column."""
+    *batch, channels, _, _ = sizes = x.meta.sizes if len(x.meta.sizes) in (3, 4) else _decline()
+    kernels, strides = _each(kernel_size, 2), _each(stride, 2)
+    counts = [
+        _window_count(size, k, s, p, d, False)
+        for size, k, s, p, d in zip(sizes[-2:], kernels, strides, _each(padding, 2), _each(dilation, 2))
+    ]
+    if any(s < 1 for s in (*counts, *kernels, *strides, channels, *batch)):
+        raise Decline
+    columns = (*batch, channels * kernels[0] * kernels[1], counts[0] * counts[1])
+    return meta_of(x.meta.dtype, columns, None, x.meta.device)
+
+
+@rule("col2im.default")
+def col2im(x: FakeTensor, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Meta:
+    """Columns, each added where its window is. The number of columns must be that of the windows."""
+    *batch, rows, columns = x.meta.sizes if len(x.meta.sizes) in (2, 3) else _decline()
+    kernels, strides, space = _each(kernel_size, 2), _each(stride, 2), _each(output_size, 2)
+    counts = [
+        _window_count(size, k, s, p, d, False)
+        for size, k, s, p, d in zip(space, kernels, strides, _each(padding, 2), _each(dilation, 2))
+    ]
+    if any(s < 1 for s in (*counts, *kernels, *strides, *batch)) or rows % (kernels[0] * kernels[1]) != 0:
+        raise Decline
+    if columns != counts[0] * counts[1]:
+        raise Decline
+    return meta_of(x.meta.dtype, (*batch, rows // (kernels[0] * kernels[1]), *space), None, x.meta.device)
+
+
+def _decline() -> Any:
+    raise Decline
+
+
 @rule("max_pool2d_with_indices")
 def max_pool2d(
     x: FakeTensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False

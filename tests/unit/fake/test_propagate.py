@@ -289,3 +289,11 @@ def test_equal_metadata_is_one_object() -> None:
     cpu = torch.device("cpu")
     assert meta_of(torch.float32, (2, 3), None, cpu) is meta_of(torch.float32, [2, 3], (3, 1), cpu)
     assert meta_of(torch.float32, (2, 3), None, cpu) is not meta_of(torch.float32, (2, 3), (1, 2), cpu)
+
+
+def test_equal_numbers_of_other_types_are_other_arguments() -> None:
+    mode = FakeMode()
+    x = mode.from_real(torch.arange(4))
+    multiply = torch.ops.aten.mul.Scalar
+    for number in (2 + 0j, 2, 2.0, 1, True, 1 + 0j):
+        assert mode.propagate(multiply, (x, number), {}).dtype is (torch.arange(4) * number).dtype

@@ -1,0 +1,50 @@
+"""Operators that torch's own Python knows the shapes of, with sizes that change: compiled, without a break, forward and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import stoker
+
+CASES: dict[str, Callable[[torch.Tensor], Any]] = {
+    "zero_": lambda x: torch.empty_like(x).zero_() + x,
+    "geometric_": lambda x: torch.empty_like(x).geometric_(0.5) + x,
+    "log_normal_": lambda x: torch.empty_like(x).log_normal_() + x,
+    "cauchy_": lambda x: torch.empty_like(x).cauchy_() + x,
+    "cholesky": lambda x: torch.linalg.cholesky(x @ x.mT + torch.eye(x.shape[-1])),
+    "qr": lambda x: torch.linalg.qr(x).R.abs(),
+    "lu": lambda x: torch.linalg.lu(x)[1],
+    "lu_factor": lambda x: torch.linalg.lu_factor(x)[0],
+    "eigvals": lambda x: torch.linalg.eigvals(x).abs().sum(),
+    "det": torch.linalg.det,
+    "solve_triangular": lambda x: torch.linalg.solve_triangular(x.triu() + 5 * torch.eye(x.shape[-1]), x, upper=True),
+    "diag_embed": lambda x: torch.diag_embed(x, 1, 0, -1),
+    "pinv": torch.linalg.pinv,
+    "unfold": lambda x: F.unfold(x[None], 3, padding=1, stride=2),
+    "fold": lambda x: F.fold(F.unfold(x, 3), x.shape[-2:], 3),
+    "rfft2": lambda x: torch.fft.rfft2(x).abs(),
+    "grid_sample": lambda x: F.grid_sample(x[None], x.new_zeros(1, 4, 4, 2), align_corners=False),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sizes_that_change(name: str) -> None:
+    function = CASES[name]
+    compiled = stoker.compile(function, dynamic=True)
+    stoker.log.clear()
+
+    def run(f: Callable[..., Any], x: torch.Tensor) -> Any:
+        torch.manual_seed(1)
+        result = f(x)
+        return result, torch.autograd.grad(result.sum(), x)[0]
+
+    for n in (4, 5, 6):
+        torch.manual_seed(n)
+        x = torch.randn(3, n, n, requires_grad=True)
+        torch.testing.assert_close(run(compiled, x), run(function, x), rtol=1e-3, atol=1e-4)
+    assert not stoker.events("break"), stoker.events("break")
