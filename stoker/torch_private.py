@@ -185,6 +185,11 @@ def function_transform_active() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
+def script_tracer_active() -> bool:
+    """Is torch.jit.trace recording on this thread. 2.11, 2.13: `torch._C._get_tracing_state`."""
+    return torch._C._get_tracing_state() is not None
+
+
 def forward_mode_active() -> bool:
     """Is a level of torch.autograd.forward_ad entered: tensors may carry tangents. 2.11, 2.13."""
     return torch.autograd.forward_ad._current_level >= 0

@@ -134,6 +134,8 @@ class Policy:
             return "a torch function mode of the user's is active: it must see every call"
         if torch_private.function_transform_active():
             return "a transform of torch.func is active: its tensors are wrapped"
+        if torch_private.script_tracer_active():
+            return "torch.jit.trace is recording: it must see every operator"
         return None
 
     def is_library(self, filename: str) -> bool:

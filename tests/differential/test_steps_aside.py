@@ -97,3 +97,16 @@ def test_numbers_that_eager_refuses(program: Any, large: int, backend: str) -> N
         program(x, large)
     with pytest.raises(refused.type):
         compiled(x, large)
+
+
+@pytest.mark.parametrize("compiled_before", [False, True])
+@pytest.mark.filterwarnings("ignore")
+def test_the_script_tracer_sees_the_operators(compiled_before: bool) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU())
+    compiled, function = stoker.compile(model), stoker.compile(lambda x: x * 2 + 1)
+    x, y = torch.randn(2, 3), torch.randn(5, 3)
+    if compiled_before:
+        compiled(x), function(x)
+    torch.testing.assert_close(torch.jit.trace(compiled, x)(y), model(y))
+    torch.testing.assert_close(torch.jit.trace(function, x)(y), y * 2 + 1)
+    torch.testing.assert_close(function(y), y * 2 + 1)
