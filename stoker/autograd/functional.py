@@ -102,7 +102,7 @@ def _refuse_reading_written(func: Any, args: Any, kwargs: dict[str, Any], target
 def _computed(trace: Trace, func: Any, functional: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Node]:
     """The nodes of what the operator would write. Decompositions of the functional form apply."""
     results = trace.call(functional, *_as_arguments_of(functional, func, args, kwargs))
-    return [trace.read(r) for r in (results if isinstance(results, (list, tuple)) else [results])]
+    return [trace.read(r) for r in tensors_in(results)]
 
 
 def _as_arguments_of(functional: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:

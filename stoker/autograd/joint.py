@@ -157,9 +157,18 @@ def _outcomes(trace: Trace, inputs: Inputs, outputs: Sequence[Any], results: _Re
     shared: dict[int, set[int]] = {}
     for value in outputs:
         if isinstance(value, FakeTensor):
+            _refuse_lost_history(value)
             trace.read(value)
             shared.setdefault(id(trace.aliases.alias(value).storage), set()).add(id(value))
     return [_outcome(trace, inputs, value, shared, results) for value in outputs]
+
+
+def _refuse_lost_history(value: FakeTensor) -> None:
+    """A piece of `chunk` or `unbind` whose memory was written since has no autograd node that can be asked for."""
+    try:
+        value.grad_fn  # noqa: B018
+    except RuntimeError as error:
+        raise CannotTrace(f"an output has no history: {error}") from error
 
 
 def _outcome(trace: Trace, inputs: Inputs, value: Any, shared: dict[int, set[int]], results: _Results) -> Outcome:

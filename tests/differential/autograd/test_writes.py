@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import stoker
 from stoker import log
 
 from .compare import check
@@ -394,3 +395,28 @@ def test_requires_grad_of_an_input_changes() -> None:
     log.clear()
     check(graph, lambda: [plain(3)])
     assert [e.reason for e in log.events("as captured")] == ["requires_grad of an input is changed"]
+
+
+@pytest.mark.parametrize("apart", [torch.chunk, torch.split, torch.tensor_split])
+@pytest.mark.parametrize("grad", [False, True])
+def test_pieces_returned_after_a_write(apart: Callable[..., Any], grad: bool) -> None:
+    def pieces(a):
+        q, k = apart(a, 2 if apart is not torch.split else 1)
+        a.mul_(2)
+        return q, k
+
+    x = torch.ones(2, 3, requires_grad=grad)
+    for got, want in zip(stoker.compile(pieces)(x * 1), pieces(x * 1), strict=True):
+        torch.testing.assert_close(got.detach(), want.detach())
+
+
+def test_an_operator_that_writes_a_list_and_a_tensor() -> None:
+    def unscale(a, b, found, scale):
+        torch._amp_foreach_non_finite_check_and_unscale_([a, b], found, scale)
+
+    def run(f: Callable[..., Any]) -> list[torch.Tensor]:
+        written = [torch.ones(3), torch.full((2,), float("inf")), torch.zeros(1)]
+        f(*written, torch.tensor(0.5))
+        return written
+
+    torch.testing.assert_close(run(stoker.compile(unscale)), run(unscale))
