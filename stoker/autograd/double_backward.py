@@ -19,7 +19,7 @@ import torch
 
 from stoker import torch_private
 from stoker.autograd.joint import Joint
-from stoker.autograd.outcome import Computed, Rebuilt
+from stoker.autograd.outcome import GraphResult, Rebuilt
 from stoker.autograd.partition import Parts
 from stoker.errors import NoSecondGradient
 
@@ -70,9 +70,9 @@ def _results(training: Training, given: Sequence[Any], outputs: Sequence[Any]) -
             results[write.position] = given[write.index]
     for outcome, output in zip(training.joint.outcomes, outputs):
         match outcome:
-            case Computed(position) if isinstance(output, torch.Tensor):
+            case GraphResult(position) if isinstance(output, torch.Tensor):
                 results[position] = output
-            case Rebuilt(Computed(position), _) if results[position] is None:
+            case Rebuilt(GraphResult(position), _) if results[position] is None:
                 results[position] = output if output._base is None else output._base
     return results
 

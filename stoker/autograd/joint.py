@@ -23,7 +23,7 @@ from stoker.autograd.functional import CannotTrace, shares_elements
 from stoker.autograd.inputs import Inputs
 from stoker.autograd.interpret import run_captured
 from stoker.autograd.inverse import View
-from stoker.autograd.outcome import Computed, Fixed, Given, Move, Outcome, Rebuilt, Step, Write
+from stoker.autograd.outcome import ConstantResult, Given, GraphResult, Move, Outcome, Rebuilt, Step, Write
 from stoker.autograd.overlap import refuse_written_overlap
 from stoker.autograd.trace import Decompositions, Trace
 from stoker.fake import DataDependent, FakeStorage, FakeTensor, NoMetaRule
@@ -131,7 +131,7 @@ class _Results:
     def size(self, value: Any) -> Any:
         """A symbolic size that the caller needs."""
         node = self.trace.sizes.node(value)
-        return Computed(self.add(node, None)) if isinstance(node, Node) else node
+        return GraphResult(self.add(node, None)) if isinstance(node, Node) else node
 
 
 def _writes(trace: Trace, inputs: Inputs, before: list[tuple[Any, int]], results: _Results) -> tuple[Write, ...]:
@@ -174,11 +174,11 @@ def _refuse_lost_history(value: FakeTensor) -> None:
 def _outcome(trace: Trace, inputs: Inputs, value: Any, shared: dict[int, set[int]], results: _Results) -> Outcome:
     if isinstance(value, _SYMBOLIC):
         found = results.size(value)
-        return found if isinstance(found, Computed) else Fixed(found)
+        return found if isinstance(found, GraphResult) else ConstantResult(found)
     if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
         raise CannotTrace("a constant tensor is an output")
     if not isinstance(value, FakeTensor):
-        return Fixed(value)
+        return ConstantResult(value)
     if (index := inputs.index_of(value)) is not None:
         return Given(index)
     if value.requires_grad and value.is_leaf and not torch_private.is_view(value):
@@ -188,10 +188,10 @@ def _outcome(trace: Trace, inputs: Inputs, value: Any, shared: dict[int, set[int
     if storage.input is not None:
         return Rebuilt(Given(storage.input), _steps(alias, results))
     if len(shared[id(storage)]) == 1:
-        return Computed(results.add(trace.read(value), value))
+        return GraphResult(results.add(trace.read(value), value))
     if value.requires_grad and not storage.tensor.requires_grad:
         raise CannotTrace("outputs share memory whose owner requires no gradient")
-    base = Computed(results.add(trace.aliases.content(storage.entry), storage.tensor))
+    base = GraphResult(results.add(trace.aliases.content(storage.entry), storage.tensor))
     return Rebuilt(base, _steps(alias, results)) if alias is not storage.entry else base
 
 

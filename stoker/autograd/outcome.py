@@ -20,7 +20,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Computed:
+class GraphResult:
     """The graph's result at `position`."""
 
     position: int
@@ -28,7 +28,7 @@ class Computed:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One view operator to run again. A `Computed` among the arguments stands for a size that the graph returns."""
+    """One view operator to run again. A `GraphResult` among the arguments stands for a size that the graph returns."""
 
     operator: Any
     args: tuple[Any, ...]
@@ -49,7 +49,7 @@ class Step:
 
 
 def _filled(value: Any, results: Any) -> Any:
-    if isinstance(value, Computed):
+    if isinstance(value, GraphResult):
         return results[value.position]
     if isinstance(value, (list, tuple)):
         return [_filled(v, results) for v in value]
@@ -60,18 +60,18 @@ def _filled(value: Any, results: Any) -> Any:
 class Rebuilt:
     """A view: `steps` from an input or a result."""
 
-    source: Given | Computed
+    source: Given | GraphResult
     steps: tuple[Step, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class ConstantResult:
     """The same at every call: None, a number, a string."""
 
     value: Any
 
 
-Outcome = Given | Computed | Rebuilt | Fixed
+Outcome = Given | GraphResult | Rebuilt | ConstantResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ import torch
 from stoker import _C, torch_private
 from stoker.autograd.double_backward import Training, differentiate_again, random_state
 from stoker.autograd.joint import Joint
-from stoker.autograd.outcome import Computed, Fixed, Given, Outcome, Rebuilt, Write
+from stoker.autograd.outcome import ConstantResult, Given, GraphResult, Outcome, Rebuilt, Write
 from stoker.autograd.walk import ancestors
 
 Compiled = Callable[..., Sequence[Any]]
@@ -104,7 +104,7 @@ def _finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[An
         not writes
         and not moves
         and not joint.detached
-        and outcomes == tuple(Computed(i) for i in range(len(joint.results)))
+        and outcomes == tuple(GraphResult(i) for i in range(len(joint.results)))
     ):
         return None
 
@@ -138,11 +138,11 @@ def _write(write: Write, inputs: Sequence[Any], results: Sequence[Any]) -> None:
 
 def _output(outcome: Outcome, inputs: Sequence[Any], results: Sequence[Any]) -> Any:
     match outcome:
-        case Computed(position):
+        case GraphResult(position):
             return results[position]
         case Given(index):
             return inputs[index]
-        case Fixed(value):
+        case ConstantResult(value):
             return value
         case Rebuilt(source, steps):
             value = _output(source, inputs, results)

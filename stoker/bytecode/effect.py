@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .instruction import Instruction
-from .versions import VERSION
+from .versions import END_FOR_POPS, FOR_ITER_KEEPS_ITERATOR, SEND_KEEPS_ITERATOR
 
 _FIXED: dict[int, str] = {
     +1: """PUSH_NULL GET_LEN MATCH_MAPPING MATCH_SEQUENCE MATCH_KEYS PUSH_EXC_INFO WITH_EXCEPT_START GET_ANEXT
@@ -57,12 +57,12 @@ _COUNTED: dict[str, Callable[[int, int], int]] = {
 _BRANCHING: dict[str, tuple[int, int]] = {
     "JUMP_IF_FALSE_OR_POP": (-1, 0),
     "JUMP_IF_TRUE_OR_POP": (-1, 0),
-    "FOR_ITER": (1, -1) if VERSION == (3, 11) else (1, 1),
-    "SEND": (0, -1) if VERSION == (3, 11) else (0, 0),
+    "FOR_ITER": (1, 1) if FOR_ITER_KEEPS_ITERATOR else (1, -1),
+    "SEND": (0, 0) if SEND_KEEPS_ITERATOR else (0, -1),
 }
 
 _EFFECTS: dict[str, int] = {name: effect for effect, names in _FIXED.items() for name in names.split()}
-_EFFECTS["END_FOR"] = -2 if VERSION == (3, 12) else -1
+_EFFECTS["END_FOR"] = -END_FOR_POPS
 
 KNOWN: frozenset[str] = frozenset(_EFFECTS) | frozenset(_COUNTED) | frozenset(_BRANCHING)
 

@@ -147,7 +147,10 @@ _FLAG_BITS: dict[str, int] = {"LOAD_GLOBAL": 1, "LOAD_SUPER_ATTR": 2} | ({"LOAD_
 
 # Shapes of code that emitters and the evaluator ask for by what they mean.
 
-SEND_KEEPS_ITERATOR = VERSION >= (3, 12)  # at the end of SEND, until END_SEND takes it off
+SEND_KEEPS_ITERATOR: bool = VERSION >= (3, 12)  # at the end of SEND, until END_SEND takes it off
+FOR_ITER_KEEPS_ITERATOR: bool = VERSION >= (3, 12)  # at the loop's end, until its target's instructions take it off
+LOOP_END: int = len(SKIPPED_AT_LOOP_END)
+END_FOR_POPS: int = 2 if VERSION == (3, 12) else 1
 NULL_BEFORE_CALLABLE: bool = VERSION <= (3, 12)  # the order [NULL, callable, arguments...], else [callable, NULL, ...]
 HAS_PRECALL: bool = VERSION == (3, 11)
 HAS_CALL_KW: bool = VERSION >= (3, 13)  # keyword names on the stack, else in a KW_NAMES before the call

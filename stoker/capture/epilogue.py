@@ -13,12 +13,11 @@ import sys
 import types
 from dataclasses import dataclass, field
 
-from stoker.bytecode import VERSION, Handler, Instruction, build
-from stoker.bytecode.versions import HAS_PRECALL, NULL_BEFORE_CALLABLE
+from stoker.bytecode import Handler, Instruction, build
+from stoker.bytecode.versions import HAS_PRECALL, HAS_TO_BOOL, LOOP_END, NULL_BEFORE_CALLABLE
 from stoker.capture.emit import Code, Emitter
 from stoker.capture.evaluator import Evaluator
 from stoker.capture.frame import Frame
-from stoker.capture.opcodes.jump import LOOP_END
 from stoker.capture.resume import (
     LASTI_MARK,
     NEVER_FALLS_THROUGH,
@@ -273,7 +272,7 @@ def _copy(i: Instruction) -> Instruction:
 
 def _run_jump(s: _Break, guard: Handler | None) -> None:
     taken = Instruction("NOP")
-    if VERSION >= (3, 13) and s.instruction.name in ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"):
+    if HAS_TO_BOOL and s.instruction.name in ("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE"):
         s.e.code.append(Instruction("TO_BOOL", positions=s.instruction.positions, handler=guard))
     s.e.code.append(dataclasses.replace(s.instruction, value=taken, handler=guard, offset=None))
     keeps = VALUE_MARK * results_count(s.instruction, jump=True)

@@ -14,10 +14,10 @@ from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.value import NULL, Value
 
 
-class Program:
+class DecodedCode:
     """The decoded instructions of a code object, with the analyses that resuming needs, made once."""
 
-    def __init__(self, code: CodeType, instructions: list[Instruction], origin: Program | None = None) -> None:
+    def __init__(self, code: CodeType, instructions: list[Instruction], origin: DecodedCode | None = None) -> None:
         self.code, self.instructions = code, instructions
         self.index = {id(instruction): index for index, instruction in enumerate(instructions)}
         self.origin = origin or self
@@ -32,17 +32,17 @@ class Program:
         return live_cells(self.instructions)
 
 
-_programs: weakref.WeakKeyDictionary[CodeType, Program] = weakref.WeakKeyDictionary()
+_programs: weakref.WeakKeyDictionary[CodeType, DecodedCode] = weakref.WeakKeyDictionary()
 
 
-def program_of(code: CodeType) -> Program:
+def program_of(code: CodeType) -> DecodedCode:
     found = _programs.get(code)
     if found is None:
-        found = _programs[code] = Program(code, decode(code))
+        found = _programs[code] = DecodedCode(code, decode(code))
     return found
 
 
-def register_program(code: CodeType, program: Program) -> None:
+def register_program(code: CodeType, program: DecodedCode) -> None:
     """A resume function is evaluated by the instructions it was made from, so that its own breaks lead back to them."""
     _programs[code] = program
 
@@ -51,7 +51,7 @@ def register_program(code: CodeType, program: Program) -> None:
 class Frame:
     """One activation."""
 
-    program: Program
+    program: DecodedCode
     globals: DictValue
     parent: Frame | None = None
     locals: dict[str, Value] = field(default_factory=dict)

@@ -14,7 +14,7 @@ from typing import Any
 from stoker import _C
 from stoker.bytecode import Instruction, build, encode, reachable, stack_effect
 from stoker.bytecode.versions import NULL_BEFORE_CALLABLE
-from stoker.capture.frame import Program, register_program
+from stoker.capture.frame import DecodedCode, register_program
 from stoker.capture.values.instance import PreviousException
 from stoker.capture.values.value import Null, Value
 from stoker.errors import SkipFrame
@@ -31,7 +31,7 @@ LASTI_MARK = "0"
 class Continuation:
     """Where to go on: an instruction of the original program, the stack's shape there, the live locals."""
 
-    program: Program
+    program: DecodedCode
     target: int
     shape: str
     locals: tuple[str, ...]
@@ -90,7 +90,7 @@ def _resume_code(continuation: Continuation) -> CodeType:
         co_freevars=freevars,
         co_flags=original.co_flags & ~0x0C,
     )
-    register_program(code, Program(code, body, program.origin))
+    register_program(code, DecodedCode(code, body, program.origin))
     return code
 
 

@@ -16,7 +16,7 @@ import torch
 
 from stoker import torch_private
 from stoker.fake.meta import Meta, is_contiguous, meta_of, product
-from stoker.fake.rule import Alias, NoMetaRule
+from stoker.fake.rule import NoMetaRule, ViewOf
 from stoker.fake.tensor import FakeTensor, data_dependent, make_fake
 from stoker.shape.env import DataDependent
 
@@ -105,8 +105,8 @@ def _about(answer: Any, originals: dict[int, FakeTensor]) -> Any:
     match answer:
         case FakeTensor():
             return originals.get(id(answer), answer)
-        case Alias(meta, base):
-            return Alias(meta, originals.get(id(base), base))
+        case ViewOf(meta, base):
+            return ViewOf(meta, originals.get(id(base), base))
         case list() | tuple():
             return type(answer)(_about(a, originals) for a in answer)
     return answer
@@ -151,7 +151,7 @@ def _as_answer(fake: FakeTensor, inputs: list[FakeTensor]) -> Any:
             return fake
     for candidate in inputs:
         if fake.memory is candidate.memory:
-            return Alias(fake.meta, candidate)
+            return ViewOf(fake.meta, candidate)
     return fake.meta
 
 
@@ -187,7 +187,7 @@ def _meta_kernel(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
                 return fake
         meta = meta_of(real.dtype, real.shape, real.stride(), device, real.storage_offset())
         base = origin.get(torch_private.storage_identity(real))
-        return meta if base is None else Alias(meta, base)
+        return meta if base is None else ViewOf(meta, base)
 
     return map_tensors(answer, result)
 

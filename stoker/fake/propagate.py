@@ -22,7 +22,7 @@ import torch
 from stoker import torch_private
 from stoker.fake.foreign import ask_others, eager_complains
 from stoker.fake.meta import Meta
-from stoker.fake.rule import IMPURE, RULES, Alias, Decline
+from stoker.fake.rule import IMPURE, RULES, Decline, ViewOf
 from stoker.fake.tensor import FakeStorage, FakeTensor, make_fake
 from stoker.fake.write import functional_form, is_out_form, write_in_place, write_out
 
@@ -141,7 +141,7 @@ def _recipe(result: Any, tensors: list[FakeTensor]) -> Recipe:
     match result:
         case Meta():
             return _fresh(result)
-        case Alias(meta, base):
+        case ViewOf(meta, base):
             return _view(meta, _position(base, tensors))
         case FakeTensor():
             return _written(_position(result, tensors))

@@ -2,7 +2,7 @@
 
 A rule is a function of the operator's own arguments. It returns, for each result, one of
     Meta                 a fresh tensor with this metadata,
-    Alias(meta, base)    a view: this metadata, in the memory of the argument `base`,
+    ViewOf(meta, base)    a view: this metadata, in the memory of the argument `base`,
     a FakeTensor         that argument itself (operators that write in place),
     anything else        itself (None, numbers), or a list or tuple of the above.
 It raises `Decline` when the arguments are not its case; then torch's own meta kernel answers or complains.
@@ -45,7 +45,7 @@ class NoMetaRule(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Alias:
+class ViewOf:
     """The result is a view: `meta`, in the memory of `base`."""
 
     meta: Meta

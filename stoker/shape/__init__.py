@@ -18,7 +18,7 @@ this).
 """
 
 from stoker.shape.condition import And, Comparison, Condition, Eq, Ge, Gt, Le, Lt, Ne, Not, Or, holds, program
-from stoker.shape.env import DataDependent, Guard, ShapeEnv
+from stoker.shape.env import DataDependent, ShapeEnv, SizeGuard
 from stoker.shape.expr import Expr, Symbol, constant, evaluate, free_symbols, maximum, minimum, substitute, symbol, text
 from stoker.shape.prove import Interval, Proof, bounds, prove
 
@@ -31,7 +31,7 @@ __all__ = [
     "Expr",
     "Ge",
     "Gt",
-    "Guard",
+    "SizeGuard",
     "Interval",
     "Le",
     "Lt",

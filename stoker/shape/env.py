@@ -62,7 +62,7 @@ class DataDependent(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
+class SizeGuard:
     """A condition that was taken to hold."""
 
     condition: Condition
@@ -86,11 +86,11 @@ class ShapeEnv:
     """Sizes with equal hints share a symbol: fewer symbols, more guards."""
     locate: Callable[[], Any] | None = None
     symbols: list[Symbol] = field(default_factory=list)
-    guards: list[Guard] = field(default_factory=list)
+    guards: list[SizeGuard] = field(default_factory=list)
     hints: dict[Symbol, int] = field(default_factory=dict)
     ranges: dict[Symbol, Interval] = field(default_factory=dict)
     origins: dict[Symbol, list[Any]] = field(default_factory=dict)
-    assertions: list[Guard] = field(default_factory=list)
+    assertions: list[SizeGuard] = field(default_factory=list)
     """What the program promised of values without hints; to be checked when they are known."""
     _replacements: dict[Atom, Expr] = field(default_factory=dict)
     _facts: dict[Condition, None] = field(default_factory=dict)
@@ -206,7 +206,7 @@ class ShapeEnv:
         """Take a condition the program promises. Without hints it becomes an assertion to check at run time."""
         simple = self.simplify_condition(condition)
         if any(s not in self.hints for s in symbols_of(simple)) and self.prove(simple) is Proof.UNKNOWN:
-            self.assertions.append(Guard(simple, reason, self.locate() if self.locate else None))
+            self.assertions.append(SizeGuard(simple, reason, self.locate() if self.locate else None))
             self._learn(simple)
             return True
         return self.decide(condition, reason)
@@ -236,7 +236,7 @@ class ShapeEnv:
 
     def _guard(self, condition: Condition, reason: str) -> None:
         if not any(g.condition is condition for g in self.guards):
-            self.guards.append(Guard(condition, reason, self.locate() if self.locate else None))
+            self.guards.append(SizeGuard(condition, reason, self.locate() if self.locate else None))
         self._learn(condition)
 
     def _learn(self, condition: Condition) -> None:
@@ -290,7 +290,7 @@ class ShapeEnv:
         if narrowed.low == narrowed.high:
             self._replacements[name] = constant(int(narrowed.low))
 
-    def program(self, guard: Guard) -> list[Instruction]:
+    def program(self, guard: SizeGuard) -> list[Instruction]:
         """The guard for the stack machine; see `stoker.shape.condition.program`."""
         return program(guard.condition, self.symbol_index)
 

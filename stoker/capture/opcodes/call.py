@@ -5,7 +5,8 @@ from __future__ import annotations
 import builtins
 from typing import TYPE_CHECKING
 
-from stoker.bytecode import VERSION, Instruction
+from stoker.bytecode import Instruction
+from stoker.bytecode.versions import NULL_BEFORE_CALLABLE
 from stoker.capture.frame import Frame
 from stoker.capture.values.function import FunctionValue
 from stoker.capture.values.mapping import pairs_of
@@ -16,13 +17,11 @@ from stoker.errors import Break
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
-NULL_FIRST = VERSION < (3, 13)
-
 
 def _callee(f: Frame) -> tuple[Value, list[Value]]:
     """Pop the callable and its NULL or self, whichever way round this version keeps them."""
     upper, lower = f.pop(), f.pop()
-    if NULL_FIRST:
+    if NULL_BEFORE_CALLABLE:
         return (upper, []) if isinstance(lower, Null) else (lower, [upper])
     return (lower, []) if isinstance(upper, Null) else (lower, [upper])
 
@@ -47,7 +46,7 @@ def CALL_KW(m: Machine, f: Frame, i: Instruction) -> None:
 def CALL_FUNCTION_EX(m: Machine, f: Frame, i: Instruction) -> None:
     keywords = f.pop() if i.value & 1 else None
     arguments = f.pop()
-    if NULL_FIRST:
+    if NULL_BEFORE_CALLABLE:
         function, _ = f.pop(), f.pop()
     else:
         _, function = f.pop(), f.pop()

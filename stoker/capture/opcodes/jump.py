@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stoker.bytecode import VERSION, Instruction
+from stoker.bytecode import Instruction
+from stoker.bytecode.versions import LOOP_END
 from stoker.capture.frame import Frame
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.value import Exhausted, Value
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
-
-LOOP_END = 2 if VERSION >= (3, 13) else 1  # FOR_ITER skips END_FOR, and from 3.13 the POP_TOP behind it
 
 
 def JUMP(m: Machine, f: Frame, i: Instruction) -> None:

@@ -10,14 +10,14 @@ import torch
 
 from stoker.fake.meta import Meta, Size, contiguous_strides, is_contiguous, is_empty, meta_of, product, same
 from stoker.fake.promote import REAL_OF, complex_of
-from stoker.fake.rule import Alias, Decline, rule
+from stoker.fake.rule import Decline, ViewOf, rule
 from stoker.fake.tensor import FakeTensor
 
 
-def view_of(x: FakeTensor, sizes: Sequence[Size], strides: Sequence[Size], offset: Size | None = None) -> Alias:
+def view_of(x: FakeTensor, sizes: Sequence[Size], strides: Sequence[Size], offset: Size | None = None) -> ViewOf:
     """A view of x."""
     m = x.meta
-    return Alias(meta_of(m.dtype, sizes, strides, m.device, m.offset if offset is None else offset), x)
+    return ViewOf(meta_of(m.dtype, sizes, strides, m.device, m.offset if offset is None else offset), x)
 
 
 def wrap(dim: int, rank: int) -> int:
@@ -79,7 +79,7 @@ def viewed_strides(sizes: Sequence[Size], strides: Sequence[Size], wanted: Seque
 
 
 @rule("view.default")
-def view(x: FakeTensor, size: Sequence[Size]) -> Alias:
+def view(x: FakeTensor, size: Sequence[Size]) -> ViewOf:
     """Other sizes, if the memory allows."""
     m = x.meta
     sizes = inferred(size, product(m.sizes))
@@ -92,7 +92,7 @@ def view(x: FakeTensor, size: Sequence[Size]) -> Alias:
 @rule("_unsafe_view")
 def unsafe_view(x: FakeTensor, size: Sequence[Size]) -> Meta:
     """A view that autograd does not count as one: the caller made x for it alone."""
-    found: Alias = view(x, size)
+    found: ViewOf = view(x, size)
     return found.meta
 
 
@@ -103,7 +103,7 @@ def view_copy(x: FakeTensor, size: Sequence[Size]) -> Meta:
 
 
 @rule("_reshape_alias")
-def reshape_alias(x: FakeTensor, size: Sequence[Size], stride: Sequence[Size]) -> Alias:
+def reshape_alias(x: FakeTensor, size: Sequence[Size], stride: Sequence[Size]) -> ViewOf:
     """A view whose strides the caller worked out."""
     return view_of(x, size, stride)
 
@@ -111,7 +111,7 @@ def reshape_alias(x: FakeTensor, size: Sequence[Size], stride: Sequence[Size]) -
 @rule("as_strided")
 def as_strided(
     x: FakeTensor, size: Sequence[Size], stride: Sequence[Size], storage_offset: Size | None = None
-) -> Alias:
+) -> ViewOf:
     """Any view of the memory."""
     if len(size) != len(stride):
         raise Decline
@@ -119,13 +119,13 @@ def as_strided(
 
 
 @rule("alias", "detach", "lift_fresh", "_fw_primal")
-def alias(x: FakeTensor, *rest: Any) -> Alias:
+def alias(x: FakeTensor, *rest: Any) -> ViewOf:
     """The same view again."""
-    return Alias(x.meta, x)
+    return ViewOf(x.meta, x)
 
 
 @rule("t")
-def t(x: FakeTensor) -> Alias:
+def t(x: FakeTensor) -> ViewOf:
     """A matrix transposed; vectors stay."""
     m = x.meta
     if len(m.sizes) > 2:
@@ -134,7 +134,7 @@ def t(x: FakeTensor) -> Alias:
 
 
 @rule("transpose.int")
-def transpose(x: FakeTensor, dim0: int, dim1: int) -> Alias:
+def transpose(x: FakeTensor, dim0: int, dim1: int) -> ViewOf:
     """Two dimensions exchanged."""
     m = x.meta
     if not m.sizes:
@@ -146,7 +146,7 @@ def transpose(x: FakeTensor, dim0: int, dim1: int) -> Alias:
 
 
 @rule("permute")
-def permute(x: FakeTensor, dims: Sequence[int]) -> Alias:
+def permute(x: FakeTensor, dims: Sequence[int]) -> ViewOf:
     """Dimensions in another order."""
     m = x.meta
     order = [wrap(d, len(m.sizes)) for d in dims]
@@ -156,7 +156,7 @@ def permute(x: FakeTensor, dims: Sequence[int]) -> Alias:
 
 
 @rule("expand")
-def expand(x: FakeTensor, size: Sequence[Size], *, implicit: bool = False) -> Alias:
+def expand(x: FakeTensor, size: Sequence[Size], *, implicit: bool = False) -> ViewOf:
     """Dimensions of one element repeated without copying."""
     m = x.meta
     lead = len(size) - len(m.sizes)
@@ -185,7 +185,7 @@ def _stride_of_added(sizes: list[Size], strides: list[Size], i: int) -> Size:
 
 
 @rule("slice.Tensor")
-def slice_(x: FakeTensor, dim: int = 0, start: Size | None = None, end: Size | None = None, step: Size = 1) -> Alias:
+def slice_(x: FakeTensor, dim: int = 0, start: Size | None = None, end: Size | None = None, step: Size = 1) -> ViewOf:
     """A range of one dimension; bounds are clipped to it."""
     m = x.meta
     if not m.sizes:
@@ -224,7 +224,7 @@ def slice_bounds(size: Size, start: Size | None, end: Size | None) -> tuple[Size
 
 
 @rule("select.int")
-def select(x: FakeTensor, dim: int, index: Size) -> Alias:
+def select(x: FakeTensor, dim: int, index: Size) -> ViewOf:
     """One element of one dimension."""
     m = x.meta
     if not m.sizes:
@@ -239,7 +239,7 @@ def select(x: FakeTensor, dim: int, index: Size) -> Alias:
 
 
 @rule("unsqueeze")
-def unsqueeze(x: FakeTensor, dim: int) -> Alias:
+def unsqueeze(x: FakeTensor, dim: int) -> ViewOf:
     """A dimension of one element added."""
     m = x.meta
     dim = wrap(dim, len(m.sizes) + 1)
@@ -248,7 +248,7 @@ def unsqueeze(x: FakeTensor, dim: int) -> Alias:
 
 
 @rule("squeeze")
-def squeeze(x: FakeTensor, dim: Any = None) -> Alias:
+def squeeze(x: FakeTensor, dim: Any = None) -> ViewOf:
     """Dimensions of one element removed."""
     m = x.meta
     rank = len(m.sizes)
@@ -258,7 +258,7 @@ def squeeze(x: FakeTensor, dim: Any = None) -> Alias:
 
 
 @rule("diagonal")
-def diagonal(x: FakeTensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Alias:
+def diagonal(x: FakeTensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> ViewOf:
     """Two dimensions walked together, as a last dimension."""
     m = x.meta
     a, b = wrap(dim1, len(m.sizes)), wrap(dim2, len(m.sizes))
@@ -276,7 +276,7 @@ def diagonal(x: FakeTensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Al
 
 
 @rule("unfold")
-def unfold(x: FakeTensor, dimension: int, size: Size, step: Size) -> Alias:
+def unfold(x: FakeTensor, dimension: int, size: Size, step: Size) -> ViewOf:
     """Overlapping windows of one dimension, as a last dimension."""
     m = x.meta
     if not m.sizes:
@@ -290,7 +290,7 @@ def unfold(x: FakeTensor, dimension: int, size: Size, step: Size) -> Alias:
 
 
 @rule("split.Tensor", "unsafe_split.Tensor")
-def split(x: FakeTensor, split_size: Size, dim: int = 0) -> list[Alias]:
+def split(x: FakeTensor, split_size: Size, dim: int = 0) -> list[ViewOf]:
     """Equal pieces of one dimension; the last may be smaller."""
     m = x.meta
     if not m.sizes:
@@ -306,7 +306,7 @@ def split(x: FakeTensor, split_size: Size, dim: int = 0) -> list[Alias]:
 
 
 @rule("split_with_sizes", "unsafe_split_with_sizes")
-def split_with_sizes(x: FakeTensor, split_sizes: Sequence[Size], dim: int = 0) -> list[Alias]:
+def split_with_sizes(x: FakeTensor, split_sizes: Sequence[Size], dim: int = 0) -> list[ViewOf]:
     """Pieces of the sizes given."""
     m = x.meta
     if not m.sizes:
@@ -323,7 +323,7 @@ def split_with_sizes(x: FakeTensor, split_sizes: Sequence[Size], dim: int = 0) -
 
 
 @rule("unbind.int")
-def unbind(x: FakeTensor, dim: int = 0) -> list[Alias]:
+def unbind(x: FakeTensor, dim: int = 0) -> list[ViewOf]:
     """One view for each element of a dimension."""
     if not x.meta.sizes:
         raise Decline
@@ -331,46 +331,46 @@ def unbind(x: FakeTensor, dim: int = 0) -> list[Alias]:
 
 
 @rule("view.dtype")
-def view_dtype(x: FakeTensor, dtype: torch.dtype) -> Alias:
+def view_dtype(x: FakeTensor, dtype: torch.dtype) -> ViewOf:
     """The same bytes read as another type."""
     m = x.meta
     if dtype.itemsize == m.dtype.itemsize:
-        return Alias(meta_of(dtype, m.sizes, m.strides, m.device, m.offset), x)
+        return ViewOf(meta_of(dtype, m.sizes, m.strides, m.device, m.offset), x)
     if not m.sizes or m.strides[-1] != 1:
         raise Decline
     if dtype.itemsize < m.dtype.itemsize:
         ratio = m.dtype.itemsize // dtype.itemsize
         strides = (*(s * ratio for s in m.strides[:-1]), 1)
-        return Alias(meta_of(dtype, (*m.sizes[:-1], m.sizes[-1] * ratio), strides, m.device, m.offset * ratio), x)
+        return ViewOf(meta_of(dtype, (*m.sizes[:-1], m.sizes[-1] * ratio), strides, m.device, m.offset * ratio), x)
     ratio = dtype.itemsize // m.dtype.itemsize
     if any(s % ratio != 0 for s in (m.sizes[-1], m.offset, *m.strides[:-1])):
         raise Decline
     strides = (*(s // ratio for s in m.strides[:-1]), 1)
-    return Alias(meta_of(dtype, (*m.sizes[:-1], m.sizes[-1] // ratio), strides, m.device, m.offset // ratio), x)
+    return ViewOf(meta_of(dtype, (*m.sizes[:-1], m.sizes[-1] // ratio), strides, m.device, m.offset // ratio), x)
 
 
 @rule("view_as_real")
-def view_as_real(x: FakeTensor) -> Alias:
+def view_as_real(x: FakeTensor) -> ViewOf:
     """A complex tensor as pairs."""
     m = x.meta
     if not m.dtype.is_complex:
         raise Decline
     strides = (*(s * 2 for s in m.strides), 1)
-    return Alias(meta_of(REAL_OF[m.dtype], (*m.sizes, 2), strides, m.device, m.offset * 2), x)
+    return ViewOf(meta_of(REAL_OF[m.dtype], (*m.sizes, 2), strides, m.device, m.offset * 2), x)
 
 
 @rule("view_as_complex")
-def view_as_complex(x: FakeTensor) -> Alias:
+def view_as_complex(x: FakeTensor) -> ViewOf:
     """Pairs as a complex tensor."""
     m = x.meta
     bad = not m.sizes or m.sizes[-1] != 2 or m.strides[-1] != 1 or m.offset % 2 or any(s % 2 for s in m.strides[:-1])
     if bad or m.dtype not in (torch.float16, torch.float32, torch.float64):
         raise Decline
     strides = tuple(s // 2 for s in m.strides[:-1])
-    return Alias(meta_of(complex_of(m.dtype), m.sizes[:-1], strides, m.device, m.offset // 2), x)
+    return ViewOf(meta_of(complex_of(m.dtype), m.sizes[:-1], strides, m.device, m.offset // 2), x)
 
 
 @rule("_conj", "_neg_view")
-def lazy(x: FakeTensor) -> Alias:
+def lazy(x: FakeTensor) -> ViewOf:
     """Views whose elements are conjugated or negated when read: of no consequence to metadata."""
-    return Alias(x.meta, x)
+    return ViewOf(x.meta, x)

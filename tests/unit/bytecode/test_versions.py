@@ -1,6 +1,8 @@
 """The tables of versions.py against the interpreter that runs this test."""
 
+import ast
 import opcode
+from pathlib import Path
 
 import pytest
 
@@ -58,3 +60,15 @@ def test_comparisons():
 def test_inverting_twice_changes_nothing():
     assert {versions.INVERTED[name] for name in versions.CONDITIONAL_JUMPS} == versions.CONDITIONAL_JUMPS
     assert all(versions.INVERTED[versions.INVERTED[name]] == name for name in versions.CONDITIONAL_JUMPS)
+
+
+def test_nothing_else_asks_for_the_version():
+    """`VERSION` and `sys.version_info` are read in versions.py alone: elsewhere a fact has a name."""
+    root = Path(versions.__file__).parent.parent
+    for path in sorted(root.rglob("*.py")):
+        if path.name != "versions.py":
+            read = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
+            attributes = {
+                node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)
+            }
+            assert "VERSION" not in read and "version_info" not in attributes, path
