@@ -257,7 +257,7 @@ PyType_Spec spec_spec = {"stoker._C.TensorSpec", sizeof(TensorSpec), 0,
 struct Settings {
   uint64_t included_keys, excluded_keys;
   c10::ScalarType default_dtype, autocast_cpu_dtype, autocast_cuda_dtype;
-  bool grad_mode, inference_mode, deterministic, deterministic_warn_only, autocast_cpu, autocast_cuda, autocast_cache;
+  bool grad_mode, inference_mode, deterministic, deterministic_warn_only, fills_memory, autocast_cpu, autocast_cuda, autocast_cache;
   int torch_function;
   int64_t dispatch_modes, function_modes;
   bool operator==(const Settings&) const = default;
@@ -276,6 +276,7 @@ Settings read_settings() {
   now.inference_mode = c10::InferenceMode::is_enabled();
   now.deterministic = context.deterministicAlgorithms();
   now.deterministic_warn_only = context.deterministicAlgorithmsWarnOnly();
+  now.fills_memory = context.deterministicFillUninitializedMemory();
   now.autocast_cpu = at::autocast::is_autocast_enabled(at::kCPU);
   now.autocast_cuda = at::autocast::is_autocast_enabled(at::kCUDA);
   now.autocast_cache = at::autocast::is_autocast_cache_enabled();
@@ -406,6 +407,7 @@ PyObject* state_describe(PyObject* object, PyObject*) {
       put(words, "default dtype", dtype_name(is.default_dtype)) &&
       put(words, "deterministic algorithms", PyBool_FromLong(is.deterministic)) &&
       put(words, "deterministic algorithms warn only", PyBool_FromLong(is.deterministic_warn_only)) &&
+      put(words, "fill of uninitialized memory", PyBool_FromLong(is.fills_memory)) &&
       put(words, "autocast on cpu", PyBool_FromLong(is.autocast_cpu)) &&
       put(words, "autocast dtype on cpu", dtype_name(is.autocast_cpu_dtype)) &&
       put(words, "autocast on cuda", PyBool_FromLong(is.autocast_cuda)) &&

@@ -83,7 +83,7 @@ def compile_captured(graph_module: GraphModule, example_inputs: list[Any], optio
         backward_compiler=backward,
         decompositions=decompositions(),
         memory_budget=options.memory_budget,
-        captured=graph_module,
+        captured=graph_module.forward,
     )
 
 

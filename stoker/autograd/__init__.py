@@ -19,9 +19,9 @@ the road through them.
 """
 
 from stoker.autograd.compile import aot, aot_eager, run_eagerly
-from stoker.autograd.functional import CannotTrace
 from stoker.autograd.joint import Joint
 from stoker.autograd.keep import min_cut
 from stoker.autograd.partition import keep_all
+from stoker.autograd.refusal import CannotTrace
 
 __all__ = ["CannotTrace", "Joint", "aot", "aot_eager", "keep_all", "min_cut", "run_eagerly"]

@@ -11,7 +11,7 @@ on what shares memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ import torch
 from torch.fx import Node
 
 from stoker.autograd.inverse import View, inverse
+from stoker.autograd.meeting import meets_itself
+from stoker.autograd.refusal import CannotTrace
 from stoker.fake import FakeStorage, FakeTensor
 from stoker.fake.meta import Meta, is_dense, meta_of
 from stoker.shape.symnode import expr_of
@@ -39,6 +41,8 @@ class Storage:
     input: int | None = None
     absolute: bool = False
     """Was it looked at by place in memory (`as_strided`), not through its tensors?"""
+    anchored: bool = False
+    """Was that place counted from the start of the memory, wherever the tensor begins?"""
 
 
 @dataclass(slots=True)
@@ -82,6 +86,7 @@ class AliasTable:
         if view.absolute:
             parent = parent.storage.root
             parent.storage.absolute = True
+            parent.storage.anchored |= view.offset is not None
         self.place(fake, Alias(parent.storage, parent, view, fake.meta, node, parent.storage.version))
 
     def place(self, fake: FakeTensor, alias: Alias) -> None:
@@ -105,7 +110,7 @@ class AliasTable:
         """The tensor holds `node` from here on, and so does every other name of its memory."""
         self._fill_gaps(self.alias(fake).storage)
         chain: list[tuple[Alias, Node]] = []
-        alias, value = self.alias(fake), node
+        alias, value = self._past_repetition(self.alias(fake), node)
         while alias.parent is not None:
             assert alias.view is not None
             chain.append((alias, value))
@@ -116,6 +121,23 @@ class AliasTable:
         for place, content in [*chain, (alias, value)]:
             place.node = content
             place.version = storage.version if _laid_out(content, place) else _STALE
+
+    def _past_repetition(self, alias: Alias, node: Node) -> tuple[Alias, Node]:
+        """Behind a view that shows an element several times (`expand`, `unfold`) one place is written, and all see it: go to the
+        root at once, by the strides of what is written."""
+        if not any(meets_itself(above.meta) for above in _names(alias)):
+            return alias, node
+        root, seen = alias.storage.root, alias.meta
+        if root.meta.dtype is not seen.dtype:
+            raise CannotTrace("elements that are one in memory are written as another type")
+        kept = [not (isinstance(t, int) and t == 0) for t in seen.strides]
+        for dim in reversed(range(len(kept))):
+            if not kept[dim]:  # every copy is given one value: others eager refuses
+                node = self._emit(torch.ops.aten.select.int, node, dim, 0)
+        sizes, strides = ([v for v, k in zip(values, kept) if k] for values in (seen.sizes, seen.strides))
+        base = self.content(root)
+        offset = seen.offset - root.meta.offset + base.meta["val"].meta.offset
+        return root, self._emit(torch.ops.aten.as_strided_scatter.default, base, node, sizes, strides, offset)
 
     def _fill_gaps(self, storage: Storage) -> None:
         """A computed value is dense. So a root that skips elements of its memory becomes a view of the whole span before
@@ -141,6 +163,13 @@ class AliasTable:
         if same and (alias.parent is not None or equal_sizes(have.strides, want.strides)):
             return node
         return self._emit(torch.ops.aten.copy.default, self.content(alias), node)
+
+
+def _names(alias: Alias) -> Iterator[Alias]:
+    """A place, what it is a view of, and so on; without the root."""
+    while alias.parent is not None:
+        yield alias
+        alias = alias.parent
 
 
 _STALE = -1

@@ -102,8 +102,11 @@ def _compile(
             module = forward_only(joint)
             module.meta.update(graph_module.meta)
             forward = _as_traced(how.forward(module, fake_inputs(module)))
+            if joint.inference:
+                forward = torch.inference_mode()(forward)
             entered = grad and any(leaf is not None for leaf in inputs.leaves)
-            return inference_call(joint, forward, graph_module, inputs_require_grad=entered), written
+            call = inference_call(joint, forward, graph_module.forward, inputs_require_grad=entered)
+            return _anchored(call, joint, graph_module.forward), written
         parts = split(joint, how.choose)
         for part in (parts.forward, parts.backward):
             part.meta.update(graph_module.meta)
@@ -114,9 +117,21 @@ def _compile(
     if as_given:
         world = (graph_module, inputs.anew(), how.decompositions)
         backward = ByLayout(*world, joint, parts, compile_backward, backward)
-    captured = how.captured.get(graph_module, graph_module)
+    captured = how.captured.get(graph_module, graph_module.forward)
     training = Training(joint, parts, captured, _random_devices(joint), how.draws_as_eager)
-    return training_call(training, forward, backward, as_given=as_given), written
+    return _anchored(training_call(training, forward, backward, as_given=as_given), joint, captured), written
+
+
+def _anchored(call: Callable[..., Any], joint: Joint, captured: Callable[..., Any]) -> Callable[..., Any]:
+    """The call where inputs begin where they did in memory, if that matters; otherwise the program as captured."""
+    if not joint.anchored:
+        return call
+
+    def checked(*inputs: Any) -> Any:
+        same = all(inputs[index].storage_offset() == offset for index, offset in joint.anchored)
+        return (call if same else captured)(*inputs)
+
+    return checked
 
 
 def _as_traced(forward: Callable[..., Any]) -> Callable[..., Any]:

@@ -20,6 +20,8 @@ from torch.fx import Node
 from stoker import torch_private
 from stoker.autograd.alias import equal_sizes
 from stoker.autograd.inverse import View
+from stoker.autograd.meeting import apart, meet, meets_itself, repeats
+from stoker.autograd.refusal import CannotTrace
 from stoker.fake import FakeTensor
 from stoker.fake.foreign import tensors_in
 from stoker.fake.meta import Meta, is_dense, memory_order
@@ -34,10 +36,6 @@ Rewrite = Callable[..., Any]
 REWRITES: dict[Any, Rewrite] = {}
 """Operators whose functional form is not found by name: those that write without saying so, and those that change
 metadata."""
-
-
-class CannotTrace(RuntimeError):
-    """The program does what a functional graph cannot express; it must run as it was captured."""
 
 
 def _rewrites(*names: str) -> Callable[[Rewrite], Rewrite]:
@@ -182,20 +180,25 @@ def _by_copies(
 
 
 _IDEMPOTENT = {"aten::fill_", "aten::zero_"}
+_ELEMENTWISE = frozenset({aten.copy_.default})
 
 
 def refuse_overlap(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Eager refuses to write where several elements of the target are one in memory: it shall say so itself."""
-    if torch_private.schema_of(func).name in _IDEMPOTENT:
-        return
+    """Where elements that are written are one in memory, or are read as others, eager refuses or goes by the order in memory:
+    it shall do so itself."""
     for target in _written(func, args, kwargs):
-        if shares_elements(target.meta):
+        repeated = torch_private.schema_of(func).name in _IDEMPOTENT and repeats(target.meta)
+        if meets_itself(target.meta) and not repeated:
             raise CannotTrace(f"{func} writes to a tensor of which several elements are one in memory")
+        for read in tensors_in([args, kwargs]):
+            if read is not target and read.memory is target.memory and _met(func, target.meta, read.meta):
+                raise CannotTrace(f"{func} reads other elements of the memory that it writes")
 
 
-def shares_elements(meta: Meta) -> bool:
-    """Are several of its elements one in memory, as after `expand`?"""
-    return any(type(t) is int and t == 0 and s != 1 for s, t in zip(meta.sizes, meta.strides)) and all(meta.sizes)
+def _met(func: Any, target: Meta, read: Meta) -> bool:
+    """An elementwise operator may read the very elements that it writes."""
+    elementwise = torch.Tag.pointwise in func.tags or func in _ELEMENTWISE
+    return meet(target, read) if elementwise else not apart(target, read)
 
 
 @_rewrites("copy_.default")
@@ -251,6 +254,25 @@ def _drawn_normal(trace: Trace, func: Any, target: Any, *args: Any, **kwargs: An
         return call(trace, func, (target, *args), kwargs)
     refuse_overlap(func, (target,), {})
     return _by_copies(trace, func, (target, *args), kwargs, [target])
+
+
+@_rewrites(
+    "empty.memory_format",
+    "empty_like.default",
+    "empty_strided.default",
+    "empty_permuted.default",
+    "new_empty.default",
+    "new_empty_strided.default",
+)
+def _empty(trace: Trace, func: Any, *args: Any, **kwargs: Any) -> Any:
+    """Under deterministic algorithms, eager fills memory that nobody has written with NaN or the largest number."""
+    result = trace.record(func, args, kwargs)
+    if torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory:  # type: ignore[attr-defined]
+        dtype = result.dtype
+        whole = not dtype.is_floating_point and not dtype.is_complex
+        value = True if dtype is torch.bool else torch.iinfo(dtype).max if whole else float("nan")
+        trace.call(aten.fill_.Scalar, (result, value), {})
+    return result
 
 
 @_rewrites("native_batch_norm.default")

@@ -17,7 +17,7 @@ from torch.fx import GraphModule
 
 from stoker import torch_private
 from stoker.autograd.alias import AliasTable
-from stoker.autograd.functional import CannotTrace
+from stoker.autograd.refusal import CannotTrace
 from stoker.fake import FakeMode, FakeStorage, FakeTensor
 from stoker.fake.meta import Meta, meta_of
 from stoker.fake.tensor import make_fake
@@ -53,6 +53,15 @@ class Inputs:
         """The written inputs that the program looked at by place in memory: the graph holds for that place alone."""
         storages = {i: aliases.storage(self.memories[i]) for i in self.written(aliases) - self.spans}  # type: ignore[arg-type]
         return frozenset(i for i, s in storages.items() if s is not None and s.absolute)
+
+    def anchored(self, aliases: AliasTable) -> tuple[tuple[int, int], ...]:
+        """The inputs whose memory was looked at from its start, and where in it each begins: the graph holds for that alone."""
+        storages = [None if m is None else aliases.storage(m) for m in self.memories]
+        return tuple(
+            (i, entry.meta.offset)
+            for i, (entry, s) in enumerate(zip(self.entries, storages))
+            if s is not None and s.anchored and i not in self.spans and entry.meta is not None
+        )
 
 
 def make_inputs(captured: GraphModule, examples: Sequence[Any]) -> Inputs:

@@ -51,6 +51,11 @@ class View:
         """Does it look at the whole memory instead of at the elements of its argument?"""
         return self.operator is aten.as_strided.default
 
+    @property
+    def offset(self) -> Any:
+        """The place in memory that an absolute view was asked for, if it was."""
+        return self.args[2] if len(self.args) > 2 else self.kwargs.get("storage_offset")
+
     def replay(self, emit: Emit, base: Node, traced: Meta) -> Node:
         """The view of `base`. `traced` is what the base looked like when the view was made."""
         if self.operator in SAME_VALUE:
@@ -66,8 +71,7 @@ class View:
 
 def _offset(view: View, base: Node, traced: Meta) -> Any:
     """The storage offset of an as_strided for a base that may start elsewhere than the traced one did."""
-    given = view.args[2] if len(view.args) > 2 else view.kwargs.get("storage_offset")
-    wanted = traced.offset if given is None else given
+    wanted = traced.offset if view.offset is None else view.offset
     return wanted - traced.offset + base.meta["val"].meta.offset
 
 
@@ -142,15 +146,9 @@ def _unsqueezed(emit: Emit, view: View, base: Node, content: Node, alias: Alias)
 
 
 @_inverse_of(aten.expand.default)
-def _first_of_each(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
-    """Writes that give every copy of an element one value (others eager refuses): the first copy has it."""
-    sizes = _shape(base)
-    for _ in range(len(_shape(content)) - len(sizes)):
-        content = emit(aten.select.int, content, 0, 0)
-    for dim, (have, want) in enumerate(zip(_shape(content), sizes)):
-        if isinstance(want, int) and want == 1 and have != 1:
-            content = emit(aten.slice.Tensor, content, dim, 0, 1)
-    return content
+def _unexpanded(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+    """Where nothing is repeated (`AliasTable._past_repetition` sees to the rest), dimensions of one element were added."""
+    return emit(aten.view.default, content, _shape(base))
 
 
 @_inverse_of(aten.slice.Tensor)

@@ -19,12 +19,13 @@ from torch.fx import Graph, GraphModule, Node
 
 from stoker import torch_private
 from stoker.autograd.alias import Alias
-from stoker.autograd.functional import CannotTrace, shares_elements
 from stoker.autograd.inputs import Inputs
 from stoker.autograd.interpret import run_captured
 from stoker.autograd.inverse import View
+from stoker.autograd.meeting import meets_itself
 from stoker.autograd.outcome import ConstantResult, Given, GraphResult, Move, Outcome, Rebuilt, Step, Write
 from stoker.autograd.overlap import refuse_written_overlap
+from stoker.autograd.refusal import CannotTrace
 from stoker.autograd.trace import Decompositions, Trace
 from stoker.fake import DataDependent, FakeStorage, FakeTensor, NoMetaRule
 from stoker.fake.matmul import taken_apart
@@ -50,6 +51,10 @@ class Joint:
     moves: tuple[Move, ...]
     detached: tuple[int, ...]
     """The inputs that `detach_` took out of autograd."""
+    anchored: tuple[tuple[int, int], ...] = ()
+    """Inputs, and where in their memory they must begin."""
+    inference: bool = False
+    """Are the results tensors of inference mode, which the program turned on itself?"""
 
     @property
     def differentiable(self) -> bool:
@@ -76,6 +81,7 @@ def trace_joint(
     before = [(v.grad_fn, v._version) if isinstance(v, FakeTensor) else (None, 0) for v in inputs.values]
     with torch.set_grad_enabled(grad), taken_apart(inputs.mode.shape_env), trace:
         outputs = run_captured(captured, inputs.values, trace)
+    _refuse_retained([*inputs.values, *outputs])
     refuse_written_overlap(inputs.examples, inputs.written(trace.aliases), inputs.placed(trace.aliases))
     detached = _detached(inputs)
     results = _Results(trace)
@@ -99,7 +105,17 @@ def trace_joint(
         writes,
         moves,
         detached,
+        inputs.anchored(trace.aliases),
+        _of_inference(results),
     )
+
+
+def _of_inference(results: _Results) -> bool:
+    """Are the results made in inference mode? All are, or none."""
+    found = {t.is_inference() for t in results.tensors if t is not None}
+    if len(found) > 1:
+        raise CannotTrace("some outputs are made in inference mode, others not")
+    return found == {True}
 
 
 @dataclass
@@ -142,14 +158,14 @@ def _writes(trace: Trace, inputs: Inputs, before: list[tuple[Any, int]], results
         storage = None if memory is None else trace.aliases.storage(memory)
         if storage is None or not storage.version or storage.input != index:
             continue
-        if shares_elements(storage.entry.meta):
+        if meets_itself(storage.entry.meta):
             raise CannotTrace("an input of which several elements are one in memory is written")
         node_before, version_before = before[index]
         seen_by_autograd = fake.requires_grad and fake.grad_fn is not node_before
         moved = seen_by_autograd and trace.aliases.alias(fake) is not storage.entry
         node = trace.read(fake) if moved else trace.aliases.content(storage.entry)
         position = results.add(node, fake if seen_by_autograd else None)
-        found.append(Write(index, position, seen_by_autograd, moved, fake._version != version_before))
+        found.append(Write(index, position, seen_by_autograd, moved, fake._version - version_before))
     return tuple(found)
 
 
@@ -157,10 +173,18 @@ def _outcomes(trace: Trace, inputs: Inputs, outputs: Sequence[Any], results: _Re
     shared: dict[int, set[int]] = {}
     for value in outputs:
         if isinstance(value, FakeTensor):
-            _refuse_lost_history(value)
             trace.read(value)
             shared.setdefault(id(trace.aliases.alias(value).storage), set()).add(id(value))
     return [_outcome(trace, inputs, value, shared, results) for value in outputs]
+
+
+def _refuse_retained(values: Sequence[Any]) -> None:
+    """The gradient of a tensor in the middle of a program is no result of its backward."""
+    for value in values:
+        if isinstance(value, FakeTensor):
+            _refuse_lost_history(value)
+            if value.retains_grad:
+                raise CannotTrace("a tensor retains its gradient")
 
 
 def _refuse_lost_history(value: FakeTensor) -> None:

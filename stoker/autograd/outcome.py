@@ -78,15 +78,15 @@ Outcome = Given | GraphResult | Rebuilt | ConstantResult
 class Write:
     """The input at `index` gets the content of result `position`; `differentiable` if autograd should see it.
 
-    The result is laid out as the input was, or, if `moved`, as its moves leave it. A write that is not `counted` (through
-    `x.data`, or of statistics by a batch norm) leaves the input's version as it was.
+    The result is laid out as the input was, or, if `moved`, as its moves leave it. `versions` is how often the program wrote:
+    through `x.data`, or by a batch norm to its statistics, is not counted.
     """
 
     index: int
     position: int
     differentiable: bool
     moved: bool = False
-    counted: bool = True
+    versions: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from stoker import torch_private
-from stoker.autograd.functional import CannotTrace
+from stoker.autograd.refusal import CannotTrace
 from stoker.fake import FakeTensor
 
 

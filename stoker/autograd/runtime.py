@@ -115,7 +115,8 @@ def _finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[An
         with torch.no_grad():
             for write in plain:
                 target = inputs[write.index]
-                (target if write.counted else target.data).copy_(results[write.position])
+                (target if write.versions else target.data).copy_(results[write.position])
+                _count(write, target)
         for index in joint.detached:
             inputs[index].detach_()
         for write in early:
@@ -134,6 +135,13 @@ def _finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[An
 def _write(write: Write, inputs: Sequence[Any], results: Sequence[Any]) -> None:
     with torch.set_grad_enabled(write.differentiable and torch.is_grad_enabled()):
         inputs[write.index].copy_(results[write.position])
+    _count(write, inputs[write.index])
+
+
+def _count(write: Write, target: torch.Tensor) -> None:
+    """A copy counts as one write; the program may have written more often."""
+    for _ in range(write.versions - 1):
+        torch.autograd.graph.increment_version(target)
 
 
 def _output(outcome: Outcome, inputs: Sequence[Any], results: Sequence[Any]) -> Any:

@@ -24,6 +24,7 @@ from stoker.autograd import functional
 from stoker.autograd.alias import AliasTable
 from stoker.autograd.inverse import PHYSICAL, SAME_VALUE, View
 from stoker.autograd.places import Places
+from stoker.autograd.refusal import CannotTrace
 from stoker.autograd.sizes import SizeNodes
 from stoker.fake import DataDependent, FakeMode, FakeStorage, FakeTensor, NoMetaRule
 from stoker.fake.tensor import make_fake
@@ -98,7 +99,7 @@ class Trace(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-type]
         except (DataDependent, NoMetaRule):
             raise
         except (RuntimeError, IndexError, ValueError) as complaint:
-            raise functional.CannotTrace(f"{func} raises {type(complaint).__name__}: {complaint}") from complaint
+            raise CannotTrace(f"{func} raises {type(complaint).__name__}: {complaint}") from complaint
         if func in SAME_VALUE:
             self._bind(result, nodes[0], func, args, kwargs)
             return result
@@ -161,7 +162,7 @@ class Trace(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-type]
     def _add_constant(self, fake: FakeTensor, tensor: torch.Tensor) -> None:
         """A real tensor that the program closed over."""
         if isinstance(tensor, FakeTensor):
-            raise functional.CannotTrace(f"a tensor of shape {tuple(tensor.shape)} came from outside the trace")
+            raise CannotTrace(f"a tensor of shape {tuple(tensor.shape)} came from outside the trace")
         name = f"constant_{len(self.constants)}"
         self.constants[name] = tensor
         self.aliases.add_root(fake, self.note(self.graph.create_node("get_attr", name), fake))

@@ -15,8 +15,8 @@ import torch
 from torch.fx import GraphModule
 
 from stoker import _C
-from stoker.autograd.functional import CannotTrace
 from stoker.autograd.overlap import Pattern, merge, pattern
+from stoker.autograd.refusal import CannotTrace
 from stoker.fake import DataDependent, FakeTensor, NoMetaRule
 from stoker.log import Event, record
 
@@ -30,10 +30,10 @@ _LIMIT = 8
 
 
 def as_captured(graph_module: GraphModule, reason: object) -> Call:
-    """The program itself, and an event that says why."""
+    """The program itself, and an event that says why. Its `forward`: torch.fx prints what a module raises."""
     location = str(graph_module.meta.get("location", "?"))
     record(Event("as captured", "autograd", location, str(reason)), level=logging.INFO)
-    return graph_module
+    return graph_module.forward
 
 
 def by_overlap(
@@ -59,7 +59,7 @@ def by_overlap(
 
     def add(inputs: Sequence[Any], groups: Pattern) -> Call:
         if len(calls) > _LIMIT:
-            return graph_module
+            return graph_module.forward
         if len(calls) == _LIMIT:
             calls[groups] = as_captured(graph_module, f"its inputs overlap in more than {_LIMIT} ways")
         elif symbolic and calls:

@@ -85,7 +85,7 @@ class GraphRecorder:
         node.meta["example_value"] = result
         value = self.wrap_result(node, result)
         if target in UNIT_INTERVAL and isinstance(value, TensorValue):
-            value.bounds = (0.0, 1.0)
+            value.fake.memory.bounds = (0.0, 1.0)  # type: ignore[attr-defined]
         return value
 
     def run_fake(self, kind: str, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -214,7 +214,9 @@ class GraphRecorder:
             return Constant(text == "!=")
         result = self.call(COMPARE[text], [left, right], {})
         if isinstance(result, TensorValue) and isinstance(left, TensorValue) and isinstance(right, Constant):
-            result.known_truth = _compare_bounds(text, left.bounds, right.value)
+            known = _compare_bounds(text, left.fake.memory.bounds, right.value)  # type: ignore[attr-defined]
+            if known is not None:
+                result.fake.memory.bounds = (float(known), known + 1.0)  # type: ignore[attr-defined]
         return result
 
     def refuse_foreign(self, *values: Value) -> None:

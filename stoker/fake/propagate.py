@@ -50,7 +50,8 @@ def propagate(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
                 key.append(name)
                 symbolic |= _describe(mode, (value,), key, tensors)
     except _Unkeyed:
-        return _build(mode, func, _results(mode, func, args, kwargs), _fakes(mode, args, kwargs))
+        tensors = _fakes(mode, args, kwargs)
+        return _made(mode, func, args, kwargs, tensors)(mode, func, tensors)
     memo = mode.memo if symbolic else STATIC_MEMO
     frozen = tuple(key)
     recipe = memo.get(frozen)
@@ -58,7 +59,7 @@ def propagate(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         if is_out_form(func):
             IMPURE[func] = _write_out
             return _write_out(mode, func, *args, **kwargs)
-        recipe = _recipe(_results(mode, func, args, kwargs), tensors)
+        recipe = _made(mode, func, args, kwargs, tensors)
         memo[frozen] = recipe
     return recipe(mode, func, tensors)
 
@@ -122,12 +123,17 @@ def _view(meta: Meta, index: int) -> Recipe:
     return lambda mode, func, tensors: make_fake(meta, tensors[index].memory)
 
 
-def _written(index: int) -> Recipe:
-    def forget_content(mode: Any, func: Any, tensors: list[FakeTensor]) -> FakeTensor:
-        tensor = tensors[index]
-        if torch_private.schema_of(func).is_mutable:
-            tensor.memory.constant = None
-        return tensor
+def _itself(index: int) -> Recipe:
+    return lambda mode, func, tensors: tensors[index]
+
+
+def _writing(recipe: Recipe, written: tuple[int, ...]) -> Recipe:
+    """The recipe of an operator that writes to some of the tensors."""
+
+    def forget_content(mode: Any, func: Any, tensors: list[FakeTensor]) -> Any:
+        for index in written:
+            tensors[index].memory.forget()
+        return recipe(mode, func, tensors)
 
     return forget_content
 
@@ -144,11 +150,33 @@ def _recipe(result: Any, tensors: list[FakeTensor]) -> Recipe:
         case ViewOf(meta, base):
             return _view(meta, _position(base, tensors))
         case FakeTensor():
-            return _written(_position(result, tensors))
+            return _itself(_position(result, tensors))
         case list() | tuple():
             return _several([_recipe(r, tensors) for r in result], type(result) if type(result) is list else tuple)
         case _:
             return lambda mode, func, tensors: result
+
+
+def _made(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[FakeTensor]) -> Recipe:
+    """The recipe of a call."""
+    recipe = _recipe(_results(mode, func, args, kwargs), tensors)
+    schema = torch_private.schema_of(func)
+    if not schema.is_mutable:
+        return recipe
+    written = [
+        args[position] if position < len(args) else kwargs.get(argument.name)
+        for position, argument in enumerate(schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
+    found = {id(mode.as_fake(t)) for t in _tensors(written)}
+    return _writing(recipe, tuple(i for i, t in enumerate(tensors) if id(t) in found))
+
+
+def _tensors(values: Any) -> list[torch.Tensor]:
+    parts = (
+        [v] if isinstance(v, torch.Tensor) else _tensors(v) if isinstance(v, (list, tuple)) else [] for v in values
+    )
+    return [t for part in parts for t in part]
 
 
 def _position(tensor: FakeTensor, tensors: list[FakeTensor]) -> int:

@@ -27,12 +27,18 @@ _make = torch_private.make_wrapper_subclass
 class FakeStorage:
     """The memory that fake tensors share: views of one another hold the same FakeStorage."""
 
-    __slots__ = ("__weakref__", "constant", "mode")
+    __slots__ = ("__weakref__", "bounds", "constant", "mode")
 
     def __init__(self, mode: FakeMode, constant: torch.Tensor | None = None) -> None:
         self.mode = mode
         self.constant = constant
-        """A real tensor of one element while the content is known; writing through any alias forgets it."""
+        """A real tensor of one element while the content is known."""
+        self.bounds: tuple[float, float] | None = None
+        """Where known: every element is in [low, high)."""
+
+    def forget(self) -> None:
+        """It is written, through whichever alias: what was known of the content is so no longer."""
+        self.constant = self.bounds = None
 
 
 class FakeTensor(torch.Tensor):

@@ -69,7 +69,7 @@ def write_out(func: Any, functional: Any, results: Results, args: tuple[Any, ...
             eager_complains(func, args, kwargs)
         if not same(target.meta.sizes, meta.sizes):
             restride(target, meta_of(target.meta.dtype, meta.sizes, meta.strides, target.meta.device))
-        target.memory.constant = None
+        target.memory.forget()
     return targets[0] if len(targets) == 1 else tuple(targets)
 
 

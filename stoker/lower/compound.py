@@ -11,7 +11,7 @@ import torch
 from stoker.loop.handler import ops
 from stoker.loop.view import Tensor
 from stoker.lower.builder import Builder
-from stoker.lower.operand import compute_dtype, elementwise, number
+from stoker.lower.operand import compute_dtype, elementwise, number, refuse_division_by_zero
 from stoker.lower.reduce import reduced
 from stoker.lower.registry import Decline, Result, lower
 
@@ -184,6 +184,7 @@ def shift(builder: Builder, out: Result, a: Any, b: Any) -> Any:
 
 @lower("floor_divide.default")
 def floor_divide(builder: Builder, out: Result, a: Any, b: Any) -> Any:
+    refuse_division_by_zero(out, b)
     return elementwise(builder, out, [a, b], lambda x, y: ops.floor_divide(x, y), cost=8)
 
 

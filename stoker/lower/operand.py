@@ -107,3 +107,10 @@ def elementwise(
         return ops.to_dtype(function(*(load(index) for load in loads)), out.dtype)
 
     return builder.compute(out, element, tensors, cost)
+
+
+def refuse_division_by_zero(out: Result, divisor: Any) -> None:
+    """Whole numbers divided by a zero are an error of eager's on the CPU, which the library raises."""
+    whole = not out.dtype.is_floating_point and not out.dtype.is_complex
+    if whole and out.device.type == "cpu" and not (isinstance(divisor, (int, float)) and divisor):
+        raise Decline("whole numbers are divided by numbers that may be 0: the library raises the right error")

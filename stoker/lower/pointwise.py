@@ -13,7 +13,16 @@ from stoker.loop.op import ELEMENTWISE
 from stoker.loop.target import LOOP_DTYPES
 from stoker.loop.view import Computed, Stored, Tensor
 from stoker.lower.builder import Builder
-from stoker.lower.operand import compute_dtype, elementwise, is_tensor, loader, number, require_supported, tensors_among
+from stoker.lower.operand import (
+    compute_dtype,
+    elementwise,
+    is_tensor,
+    loader,
+    number,
+    refuse_division_by_zero,
+    require_supported,
+    tensors_among,
+)
 from stoker.lower.registry import LOWERINGS, Decline, Result, find, lower
 
 _UNARY = """
@@ -44,6 +53,8 @@ def _unary(name: str) -> Callable[..., Any]:
 
 def _binary(name: str) -> Callable[..., Any]:
     def lowering(builder: Builder, out: Result, a: Any, b: Any) -> Any:
+        if name in ("remainder", "fmod"):
+            refuse_division_by_zero(out, b)
         rounded = None if name == "div" else out.dtype
         return elementwise(builder, out, [a, b], _operation(name), None, ELEMENTWISE[name].cost, rounded)
 
@@ -114,6 +125,8 @@ _ROUNDED = {"floor": "floor_divide", "trunc": "truncate_divide"}
 @lower("div.Tensor_mode", "div.Scalar_mode")
 def divide_rounded(builder: Builder, out: Result, a: Any, b: Any, rounding_mode: str | None = None) -> Computed:
     name = "div" if rounding_mode is None else _ROUNDED[rounding_mode]
+    if rounding_mode is not None:
+        refuse_division_by_zero(out, b)
     return elementwise(builder, out, [a, b], _operation(name), cost=8)
 
 

@@ -16,7 +16,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from stoker import torch_private
-from stoker.autograd.walk import ancestors, is_random
+from stoker.autograd.walk import ancestors, has_effect
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def fixed_nodes(graph: Graph, weights: Collection[str]) -> set[Node]:
         if node.op == "placeholder":
             known = node.name in weights
         elif node.op == "call_function":
-            known = bool(node.all_input_nodes) and not is_random(node) and fixed.issuperset(node.all_input_nodes)
+            known = bool(node.all_input_nodes) and not has_effect(node) and fixed.issuperset(node.all_input_nodes)
         else:
             known = node.op == "get_attr"
         if known:
@@ -68,7 +68,7 @@ def _rest(module: GraphModule, kept: list[Node]) -> GraphModule:
     for node in kept:
         copied[node] = graph.placeholder(f"kept_{node.name}")
         copied[node].meta = dict(node.meta)
-    wanted = ancestors([n for n in module.graph.nodes if n.op == "output" or is_random(n)], frozenset(copied))
+    wanted = ancestors([n for n in module.graph.nodes if n.op == "output" or has_effect(n)], frozenset(copied))
     for node in module.graph.nodes:
         if node not in copied and node in wanted:
             copied[node] = graph.node_copy(node, copied.__getitem__)

@@ -57,7 +57,7 @@ def precompute(module: GraphModule) -> int:
     kept = [n for n, c in costly.items() if c and any(u not in costly for u in n.users)]
     values = _evaluated(costly, kept)
     total = count = 0
-    for node in kept:
+    for node in (n for n in kept if n in values):
         total += values[node].untyped_storage().nbytes()
         if total <= MOST_BYTES:
             _replace(module, node, values[node])
@@ -95,9 +95,12 @@ def _evaluated(constants: dict[Node, bool], kept: list[Node]) -> dict[Node, torc
     values: dict[Node, Any] = {}
     with torch.inference_mode(False), torch.no_grad():
         for node in constants:
-            if node in needed:
+            if node in needed and all(n in values for n in node.all_input_nodes):
                 args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)  # type: ignore[misc]
-                values[node] = node.target(*args, **kwargs)  # type: ignore[operator]
+                try:
+                    values[node] = node.target(*args, **kwargs)  # type: ignore[operator]
+                except (RuntimeError, IndexError, ValueError):
+                    continue  # what raises, as 1 // 0, raises when the program gets there
     return values
 
 

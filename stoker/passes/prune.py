@@ -1,16 +1,17 @@
-"""Which nodes does a graph need: those its outputs depend on, and those that draw random numbers, because later draws follow."""
+"""Which nodes does a graph need: those its outputs depend on, those that draw random numbers, because later draws follow, and
+assertions."""
 
 from __future__ import annotations
 
 from torch.fx import Graph, Node
 
-from stoker.autograd.walk import is_random
+from stoker.autograd.walk import has_effect
 
 
 def prune(graph: Graph) -> frozenset[Node]:
     """The nodes to keep; inputs are kept always."""
     needed: set[Node] = {n for n in graph.nodes if n.op == "placeholder"}
-    pending = [n for n in graph.nodes if n.op == "output" or is_random(n)]
+    pending = [n for n in graph.nodes if n.op == "output" or has_effect(n)]
     while pending:
         node = pending.pop()
         if node not in needed:

@@ -67,8 +67,6 @@ class TensorValue(Value):
         self.node, self.fake, self.cls, self.source = node, fake, cls, source
         self.real: torch.Tensor | None = None
         self.extra: dict[str, Value] = {}
-        self.bounds: tuple[float, float] | None = None  # every element is in [low, high)
-        self.known_truth: bool | None = None  # every element is this
 
     def python_type(self) -> type:
         return self.cls
@@ -170,8 +168,9 @@ class TensorValue(Value):
         found = self.overridden(m, "__bool__")
         if found is not None:
             return found.truth(m)
-        if self.known_truth is not None and self.fake.numel() == 1:
-            return self.known_truth
+        known = self.fake.memory.bounds  # type: ignore[attr-defined]
+        if known is not None and self.fake.dtype is torch.bool and self.fake.numel() == 1:
+            return bool(known[0])
         raise Break(
             "a branch on a tensor",
             f"the truth value of {self.describe()} depends on data",

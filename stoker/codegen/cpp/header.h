@@ -95,7 +95,8 @@ inline int64_t floor_mod(int64_t a, int64_t b) {
   return r + ((r != 0) & ((r < 0) != (b < 0)) ? b : 0);
 }
 
-// Integer division as eager does it; dividing by zero is undefined there and 0 here.
+// Integer division as eager does it. Lowerings see to it that nothing is divided by 0; indices that are computed for places
+// outside of a tensor may be.
 template <class T>
 inline T truncate_divide(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) return std::trunc(a / b);

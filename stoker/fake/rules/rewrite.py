@@ -63,7 +63,7 @@ def addbmm_(mode: Any, func: Any, x: FakeTensor, *rest: Any, **scales: Any) -> F
     """Eager gives x the sizes of the result, where all others of its kind refuse."""
     made = mode.propagate(torch.ops.aten.addbmm.default, (x, *rest), scales).meta
     if same(x.meta.sizes, made.sizes):
-        x.memory.constant = None
+        x.memory.forget()
         return x
     return restride(x, meta_of(x.meta.dtype, made.sizes, None, x.meta.device, x.meta.offset))
 
