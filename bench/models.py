@@ -3,7 +3,7 @@
     python -m bench.models [--train] [--threads N] [--rounds N] [--write] [name ...]
 
 Cold is a first call with empty caches, warm the first call of another process with the caches of the first. `--write` keeps
-the results in bench/results/models.json and writes the table and plot of docs/benchmarks.md from them.
+the results in bench/results/ (models-inference.json, models-training.json) and writes the table and plot of docs/benchmarks.md from them.
 """
 
 from __future__ import annotations

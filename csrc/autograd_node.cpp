@@ -8,7 +8,7 @@
 //   1. Kept tensors are SavedVariables: saved-tensor hooks see them, and overwriting one is eager's error.
 //   2. Without retain_graph they are let go before the backward runs, so that it can free each after its last use.
 //   3. A gradient that did not arrive is zeros where the backward reads it; what depends on such gradients alone is none.
-//   4. Under create_graph the captured program is differentiated again (stoker/autograd/again.py): right, or refused.
+//   4. Under create_graph the captured program is differentiated again (stoker/autograd/double_backward.py): right, or refused.
 //   5. Batched gradients (is_grads_batched) run the backward once for each example; gradients that are not plain memory (tensor
 //      subclasses that dispatch to Python) differentiate the captured program.
 //   6. A node is dropped by whichever thread drops it last: it takes the GIL wherever it holds a Python object.

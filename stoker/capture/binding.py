@@ -1,7 +1,7 @@
 """Parameters to arguments, by CPython's rules and with its words (Python/ceval.c, initialize_locals).
 
 In:  a Python function and the Values it is called with.
-Out: its parameters by name, or the TypeError that CPython raises.
+Out: its parameters by name, or the TypeError that CPython raises (tests/unit/capture/test_binding.py).
 """
 
 from __future__ import annotations
@@ -29,16 +29,8 @@ def bind_arguments(m: Machine, function: PythonFunction, args: Arguments, kwargs
     if code.co_flags & inspect.CO_VARARGS:
         bound[names[slot]] = TupleValue(list(extra))
         slot += 1
-    elif extra:
-        given = sum(name in names[positional : positional + keyword_only] for name in kwargs)
-        m.exceptions.raise_(TypeError, too_many(m, function, len(args), given))
     rest: Keywords = {}
     by_keyword = set(names[code.co_posonlyargcount : positional + keyword_only])
-    if not code.co_flags & inspect.CO_VARKEYWORDS:
-        wrong = [name for name in names[: code.co_posonlyargcount] if name in kwargs]
-        if wrong:
-            words = "got some positional-only arguments passed as keyword arguments"
-            m.exceptions.raise_(TypeError, f"{_qualname(function)}() {words}: '{', '.join(wrong)}'")
     for name, value in kwargs.items():
         if name in by_keyword and name in bound:
             m.exceptions.raise_(TypeError, f"{_qualname(function)}() got multiple values for argument '{name}'")
@@ -47,7 +39,10 @@ def bind_arguments(m: Machine, function: PythonFunction, args: Arguments, kwargs
         elif code.co_flags & inspect.CO_VARKEYWORDS:
             rest[name] = value
         else:
-            m.exceptions.raise_(TypeError, f"{_qualname(function)}() got an unexpected keyword argument '{name}'")
+            m.exceptions.raise_(TypeError, _unexpected(function, name, kwargs))
+    if extra and not code.co_flags & inspect.CO_VARARGS:
+        given = sum(name in kwargs for name in names[positional : positional + keyword_only])
+        m.exceptions.raise_(TypeError, too_many(m, function, len(args), given))
     if code.co_flags & inspect.CO_VARKEYWORDS:
         bound[names[slot]] = DictValue({name: (Constant(name), value) for name, value in rest.items()})
     fill_defaults(m, function, bound)
@@ -90,6 +85,14 @@ def too_many(m: Machine, function: PythonFunction, given: int, by_keyword: int) 
         also = f"(and {by_keyword} keyword-only argument{'s' if by_keyword != 1 else ''})"
         verb = f"positional argument{'s' if given != 1 else ''} {also} {verb}"
     return f"{_qualname(function)}() takes {takes} positional argument{plural} but {given} {verb} given"
+
+
+def _unexpected(function: PythonFunction, name: str, kwargs: Keywords) -> str:
+    wrong = [only for only in function.code.co_varnames[: function.code.co_posonlyargcount] if only in kwargs]
+    if wrong:
+        words = "got some positional-only arguments passed as keyword arguments"
+        return f"{_qualname(function)}() {words}: '{', '.join(wrong)}'"
+    return f"{_qualname(function)}() got an unexpected keyword argument '{name}'"
 
 
 def _qualname(function: PythonFunction) -> str:

@@ -1,8 +1,7 @@
-"""Calls: binding arguments, entering Python functions, making instances, and what is not entered.
+"""Calls: entering Python functions, resuming generators, making instances, and what is not entered.
 
-Requirements:
-  1. Binding gives what CPython's gives, or its TypeError (tests/differential/test_calls.py).
-  2. A function that policy keeps out of graphs is never entered: the call breaks, with the reason.
+In:  a callable and the Values it is called with.
+Out: the Value it gives. A function that policy keeps out of graphs is never entered: the call breaks, with the reason.
 """
 
 from __future__ import annotations

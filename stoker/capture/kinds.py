@@ -38,6 +38,7 @@ from stoker.capture.values.iterator import RunningIterator
 from stoker.capture.values.mapping import DictValue, SetValue
 from stoker.capture.values.module import ModuleValue, PythonModule
 from stoker.capture.values.opaque import OpaqueValue
+from stoker.capture.values.proxy import ProxyValue
 from stoker.capture.values.reference import ReferenceValue
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
@@ -219,7 +220,7 @@ def wrap_proxy(m: Machine, real: types.MappingProxyType, source: Source) -> Valu
     for key, value in real.items():
         place = fixed_source(value) if isinstance(source, Fixed) else Item(source, key)
         entries[key] = (m.wrap.constant(key), Lazy(value, place))
-    return DictValue(entries, source=source)
+    return ProxyValue(entries, source)
 
 
 def wrap_set(m: Machine, real: Any, source: Source) -> Value:

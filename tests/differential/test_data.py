@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import enum
+import types
 from collections import Counter, OrderedDict, defaultdict, deque, namedtuple
 from typing import NamedTuple
 
@@ -586,3 +587,32 @@ def test_sys_facts(x):
     import sys
 
     return x + 1, sys.version_info >= (3, 11), sys.maxsize > 2**32, sys.byteorder
+
+
+PROXY = types.MappingProxyType({"scale": 3, "shift": 4})
+
+
+@program("a read-only mapping")
+def test_mapping_proxy(x):
+    told = [type(PROXY).__name__, isinstance(PROXY, dict), len(PROXY), "scale" in PROXY, PROXY.get("no", 1)]
+    told += [list(PROXY.items()), PROXY == {"scale": 3, "shift": 4}, type(PROXY.copy()).__name__, PROXY | {"new": 5}]
+    return x * PROXY["scale"] + PROXY["shift"], told, hasattr(PROXY, "update")
+
+
+@program("a read-only mapping refuses to be written")
+def test_mapping_proxy_refuses(x):
+    told = []
+    try:
+        PROXY["scale"] = 5
+    except TypeError as error:
+        told.append(str(error))
+    try:
+        del PROXY["scale"]
+    except TypeError as error:
+        told.append(str(error))
+    changed = PROXY
+    try:
+        changed |= {"new": 1}
+    except TypeError as error:
+        told.append(str(error))
+    return x + len(changed), told

@@ -1,0 +1,12 @@
+"""The kinds of Values, one kind of Python object a file.
+
+Each answers what CPython asks of such an object (an attribute, its truth, its elements, an operator) or breaks, and knows how
+to write itself into replacement code. What needs the evaluator is asked of `m`, the machine.
+
+>>> from stoker.capture.values.constant import Constant
+>>> Constant(3).constant(), Constant(3).python_type()
+(3, <class 'int'>)
+
+Reading order: `value` (the protocol), `constant`, `size`, `sequence`, `slices`, `mapping`, `deque`, `iterator`, `instance`,
+`classes`, `function`, `getter`, `reference`, `module`, `proxy`, `context`, `tensor`, `subclass`, `array`, `opaque`.
+"""

@@ -1,0 +1,44 @@
+"""Examples in docstrings and documents run, and packages say in which order to read them."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+from tools.figures import ROOT, modules
+
+KNOWN = modules()
+WITH_EXAMPLES = [name for name, module in KNOWN.items() if ">>> " in module.path.read_text()]
+DOCUMENTS = [p for p in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]) if ">>> " in p.read_text()]
+PACKAGES = [module for module in KNOWN.values() if module.is_package]
+
+
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
+def test_module(name: str) -> None:
+    module = importlib.import_module(name)
+    runner, parser = doctest.DocTestRunner(), doctest.DocTestParser()
+    for node in ast.walk(KNOWN[name].tree):
+        words = ast.get_docstring(node) if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) else None
+        if words and ">>> " in words:
+            runner.run(parser.get_doctest(words, dict(vars(module)), name, str(KNOWN[name].path), 0))
+    assert runner.tries and not runner.failures
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_document(path: Path) -> None:
+    result = doctest.testfile(str(path), module_relative=False)
+    assert result.attempted and not result.failed
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_every_package_opens_its_chapter(package) -> None:  # type: ignore[no-untyped-def]
+    words = ast.get_docstring(package.tree)
+    assert words, "a package says what it is for"
+    order = words.partition("Reading order")[2]
+    children = {path.stem for path in package.path.parent.iterdir()}
+    assert [name for name in re.findall(r"`(\w+)`", order) if name not in children] == []
