@@ -209,7 +209,9 @@ def repeated_pairs() -> str:
 def main() -> int:
     known = modules()
     reached = private_names(known)
-    lines, anys, private = defaultdict(int), defaultdict(int), defaultdict(list)
+    lines: dict[str, int] = defaultdict(int)
+    anys: dict[str, int] = defaultdict(int)
+    private: dict[str, list[str]] = defaultdict(list)
     for module in known.values():
         lines[module.package] += module.lines
         anys[module.package] += uses_of_any(module)

@@ -34,7 +34,7 @@ def files() -> tuple[str, ...]:
 
 
 @functools.cache
-def tests() -> frozenset[str]:
+def known_tests() -> frozenset[str]:
     found = set()
     for name in files():
         if name.startswith("tests/") and name.endswith(".py"):
@@ -60,7 +60,7 @@ def missing(words: str) -> list[str]:
     found = [path for path in PATH.findall(words) if not exists(path)]
     found += [name for name in FILE.findall(words) if not any(Path(f).match(name) for f in files())]
     found += [name for name in DOTTED.findall(words) if not is_name(name)]
-    return found + [name for name in TEST.findall(words) if name not in tests() and not is_file(name)]
+    return found + [name for name in TEST.findall(words) if name not in known_tests() and not is_file(name)]
 
 
 def exists(path: str) -> bool:
@@ -111,3 +111,11 @@ def test_what_is_cited_exists(name: str) -> None:
 )
 def test_the_finder_finds(words: str, count: int) -> None:
     assert len(missing(words)) == count
+
+
+def test_the_glossary_has_each_word_once_and_every_component() -> None:
+    rows = [line.split("|") for line in (ROOT / "GLOSSARY.md").read_text().splitlines() if line.startswith("| ")]
+    assert all(len(row) == 5 for row in rows)
+    words = [word.strip() for row in rows for word in row[1].split(",")]
+    assert len(words) == len(set(words))
+    assert {"wrap", "guard", "effect", "override", "mode", "concrete", "policy"} <= set(words)

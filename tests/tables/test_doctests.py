@@ -6,10 +6,14 @@ import ast
 import doctest
 import importlib
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from stoker.bytecode.versions import VERSION
 from tools.figures import ROOT, modules
 
 KNOWN = modules()
@@ -31,8 +35,11 @@ def test_module(name: str) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_document(path: Path) -> None:
-    result = doctest.testfile(str(path), module_relative=False)
-    assert result.attempted and not result.failed
+    """In a process of its own: an example may register a handler."""
+    if path.name == "tour.md" and (VERSION != (3, 11) or not torch.__version__.startswith("2.13")):
+        pytest.skip("the tour shows bytecode and graphs of CPython 3.11 and torch 2.13")
+    done = subprocess.run([sys.executable, "-m", "doctest", path], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, f"{done.stdout}\nif this is right: python tools/renew_examples.py {path}"
 
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
