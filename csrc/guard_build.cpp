@@ -23,6 +23,7 @@ bool may_run_python(const Check& check) {
     case CheckKind::PYTHON:
       return true;
     case CheckKind::DICT_KEYS:
+    case CheckKind::SET_ELEMENTS:
       for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(check.argument); ++i)
         if (!is_plain_constant(PyTuple_GET_ITEM(check.argument, i))) return true;
       return false;
@@ -115,7 +116,8 @@ bool read_argument(Check& check, Py_ssize_t slot_count) {
       check.low = PyLong_AsSsize_t(argument);
       return !PyErr_Occurred();
     case CheckKind::DICT_KEYS:
-      return PyTuple_Check(argument) || invalid("DICT_KEYS takes a tuple");
+    case CheckKind::SET_ELEMENTS:
+      return PyTuple_Check(argument) || invalid("DICT_KEYS and SET_ELEMENTS take a tuple");
     case CheckKind::HAS_KEY:
     case CheckKind::LACKS_KEY:
       check.low = PyObject_Hash(argument);

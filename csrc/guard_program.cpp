@@ -133,6 +133,29 @@ PyObject* fetch(Node& node, PyObject* parent, const Context& context, Ref& owned
   Py_UNREACHABLE();
 }
 
+bool same_constant(PyObject* a, PyObject* b);
+
+// Both give the same constants in the same order.
+bool same_order(PyObject* iterator, PyObject* other) {
+  while (true) {
+    Ref left = Ref::steal(PyIter_Next(iterator)), right = Ref::steal(PyIter_Next(other));
+    if (!left || !right) return !left && !right && !PyErr_Occurred();
+    if (!same_constant(left.get(), right.get())) return false;
+  }
+}
+
+// Sets are equal whatever their elements' types and order; a program may tell them apart by both.
+bool has_elements(PyObject* set, PyObject* elements) {
+  if (!PyAnySet_Check(set) || PySet_GET_SIZE(set) != PyObject_Size(elements)) return false;
+  Ref mine = Ref::steal(PySet_Type.tp_iter(set)), theirs = Ref::steal(PyObject_GetIter(elements));
+  return mine && theirs && same_order(mine.get(), theirs.get());
+}
+
+bool same_field(PyObject* a, PyObject* b, const char* name) {
+  Ref left = Ref::steal(PyObject_GetAttrString(a, name)), right = Ref::steal(PyObject_GetAttrString(b, name));
+  return left && right && same_constant(left.get(), right.get());
+}
+
 // Equal as constants: same type and value all the way down. So 1, 1.0 and True differ, as do 0.0 and -0.0; nan equals itself.
 bool same_constant(PyObject* a, PyObject* b) {
   if (a == b) return true;
@@ -153,6 +176,9 @@ bool same_constant(PyObject* a, PyObject* b) {
       if (!same_constant(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i))) return false;
     return true;
   }
+  if (type == &PyFrozenSet_Type) return has_elements(a, b);
+  if (type == &PyRange_Type || type == &PySlice_Type)
+    return same_field(a, b, "start") && same_field(a, b, "stop") && same_field(a, b, "step");
   return PyObject_RichCompareBool(a, b, Py_EQ) == 1;
 }
 
@@ -194,6 +220,13 @@ bool is_expected(const Check& check, PyObject* object) {
   return object == check.expected && !(check.reference && compat::weakref_is_dead(check.reference));
 }
 
+// A class attribute, or the order of classes in which attributes are looked up (a borrowed reference).
+PyObject* type_attribute(PyTypeObject* type, PyObject* name) {
+  if (PyUnicode_CompareWithASCIIString(name, "__mro__") == 0) return type->tp_mro;
+  PyObject* found = _PyType_Lookup(type, name);
+  return found ? found : missing;
+}
+
 bool has_attributes(Check& check) {
   auto* type = reinterpret_cast<PyTypeObject*>(PyTuple_GET_ITEM(check.argument, 0));
   const unsigned tag = compat::type_tag(type);
@@ -201,8 +234,7 @@ bool has_attributes(Check& check) {
   PyObject* pairs = PyTuple_GET_ITEM(check.argument, 1);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pairs); ++i) {
     PyObject* pair = PyTuple_GET_ITEM(pairs, i);
-    PyObject* found = _PyType_Lookup(type, PyTuple_GET_ITEM(pair, 0));
-    if ((found ? found : missing) != PyTuple_GET_ITEM(pair, 1)) return false;
+    if (type_attribute(type, PyTuple_GET_ITEM(pair, 0)) != PyTuple_GET_ITEM(pair, 1)) return false;
   }
   check.tag = compat::type_tag(type);  // looking up gave the type a tag if it had none
   return true;
@@ -261,6 +293,8 @@ bool holds(Check& check, PyObject* object, const Context& context) {
       return !is_expected(check, object);
     case CheckKind::EQUALS:
       return same_constant(object, check.argument);
+    case CheckKind::SET_ELEMENTS:
+      return has_elements(object, check.argument);
     case CheckKind::LENGTH:
     case CheckKind::DICT_KEYS:
     case CheckKind::HAS_KEY:

@@ -33,7 +33,7 @@ inline constexpr int NO_GUARD = -1;
 
 #define STOKER_CHECKS(X)                                                                                      \
   X(TYPE_IS) X(IS) X(IS_NOT) X(EQUALS) X(LENGTH) X(DICT_KEYS) X(HAS_KEY) X(LACKS_KEY) X(TENSOR) X(SAME_AS)     \
-  X(NOT_SAME_AS) X(CODE_IS) X(TYPE_ATTRS) X(RANGE) X(PYTHON)
+  X(NOT_SAME_AS) X(CODE_IS) X(TYPE_ATTRS) X(RANGE) X(SET_ELEMENTS) X(PYTHON)
 
 #define STOKER_NAME(name) name,
 enum class Accessor : uint8_t { STOKER_ACCESSORS(STOKER_NAME) };

@@ -74,6 +74,10 @@ is_scripting = torch.jit.is_scripting
 is_tracing = torch.jit.is_tracing
 script_annotate = torch.jit.annotate
 
+ScriptFunction = torch.jit.ScriptFunction
+SCRIPT_ORIGINAL = "_torchdynamo_inline"
+"""Functions that TorchScript has compiled, and the attribute that names the Python function they were made from. 2.13."""
+
 ScriptModule = torch.jit.ScriptModule
 """Modules that TorchScript has compiled: they are left alone. 2.13."""
 

@@ -243,7 +243,7 @@ def _all_guards(m: Evaluator) -> list[Guard]:
     for cls, attributes in m.attributes.class_attributes.items():
         if cls in m.made_classes:
             continue
-        check = TypeAttributes(cls, tuple(attributes.items()))
+        check = TypeAttributes(cls, (("__mro__", cls.__mro__), *attributes.items()))
         guards.append(Guard(Fixed(cls, cls.__qualname__), check))
     guards += _distinct(m)
     return guards

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from stoker.capture.text import Shown
 from stoker.capture.values.constant import Constant, is_numpy_scalar
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
-from stoker.capture.values.mapping import DictValue, SetValue
+from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import ListValue, TupleValue
+from stoker.capture.values.sets import SetValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import NotConstant, Value

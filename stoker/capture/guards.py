@@ -6,15 +6,45 @@ Out: `all`, each condition once, in the order in which they were met.
 
 from __future__ import annotations
 
+import abc
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from stoker.capture.values.constant import is_plain
 from stoker.capture.values.value import Value
-from stoker.guard.guard import Check, DictKeys, Equals, Guard, Is, Length, SameAs, TensorMatch
+from stoker.guard.guard import (
+    Check,
+    DictKeys,
+    Equals,
+    Guard,
+    Holds,
+    Is,
+    Length,
+    SameAs,
+    SetElements,
+    TensorMatch,
+    same_answer,
+)
 from stoker.guard.source import Attribute, Fixed, Source, root_of
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
+
+
+class Registered:
+    """What `issubclass` answered. It may answer otherwise after a registration, and the registries count those."""
+
+    def __init__(self) -> None:
+        self.token = abc.get_cache_token()
+        self.answers: dict[tuple[type, type], bool] = {}
+
+    def hold(self) -> bool:
+        token = abc.get_cache_token()
+        if token != self.token:
+            if any(issubclass(cls, family) is not answer for (cls, family), answer in self.answers.items()):
+                return False
+            self.token = token
+        return True
 
 
 class Guards:
@@ -23,6 +53,7 @@ class Guards:
     def __init__(self, m: Machine) -> None:
         self.m = m
         self.all: dict[Any, Guard] = {}
+        self.registered: Registered | None = None
 
     def add(self, source: Source, check: Check) -> None:
         """Remember a condition, once."""
@@ -43,6 +74,27 @@ class Guards:
         else:
             self.add(source, Length(len(real)))
 
+    def ask(self, source: Source, real: Any, question: Callable[[Any], Any], words: str) -> Any:
+        """What an object answers to a question that no source can express. It is asked again before each run."""
+        answer = self.m.concrete.run(question, real)
+        key = (source, "asked", words)
+        if key not in self.all:
+            check = Holds(lambda now: same_answer(question(now), answer), words)
+            self.all[key] = Guard(source, check, self.m.location())
+        return answer
+
+    def is_subclass(self, cls: type, family: type) -> bool:
+        """`issubclass` where the registries of abstract classes may have a say."""
+        if family in cls.__mro__:
+            return True
+        answer: bool = self.m.concrete.run(issubclass, cls, family)
+        if self.registered is None:
+            self.registered = Registered()
+            source = Fixed(self.registered, "the registries of abstract classes")
+            self.all[source] = Guard(source, Holds(Registered.hold, "answer as before"), self.m.location())
+        self.registered.answers[cls, family] = answer
+        return answer
+
     def attribute_equals(self, source: Any, name: str, value: Any) -> None:
         self.add(Attribute(source, name), Equals(value))
 
@@ -58,6 +110,6 @@ def _argument_key(check: Check) -> Any:
         argument = check.other if isinstance(check, SameAs) else check.others  # type: ignore[attr-defined]
     if isinstance(argument, (int, str, float, bytes, bool, type(None), Source)):
         return (type(argument), argument)
-    if isinstance(check, DictKeys):
+    if isinstance(check, (DictKeys, SetElements)):
         return "keys"
     return id(argument) if not isinstance(check, (TensorMatch,)) else None

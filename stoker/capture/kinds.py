@@ -35,12 +35,13 @@ from stoker.capture.values.function import (
 from stoker.capture.values.getter import GetterValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
 from stoker.capture.values.iterator import RunningIterator
-from stoker.capture.values.mapping import DictValue, SetValue
+from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.module import ModuleValue, PythonModule
 from stoker.capture.values.opaque import OpaqueValue
 from stoker.capture.values.proxy import ProxyValue
 from stoker.capture.values.reference import ReferenceValue
 from stoker.capture.values.sequence import ListValue, TupleValue
+from stoker.capture.values.sets import SetValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.subclass import SubclassValue, is_captured_class, take_out
 from stoker.capture.values.tensor import TensorValue
@@ -52,6 +53,7 @@ from stoker.guard.guard import (
     InRange,
     Is,
     Length,
+    SetElements,
     TensorMatch,
     TypeIs,
 )
@@ -127,10 +129,6 @@ def value_of(m: Machine, real: Any, source: Source) -> Value:
         return Constant(real, source)
     if isinstance(real, numpy.ndarray):
         return wrap_array(m, real, source)
-    script_source = getattr(real, "_torchdynamo_inline", None)
-    if isinstance(script_source, types.FunctionType) and not isinstance(real, types.FunctionType):
-        m.guards.add_unless_fixed(source, Is(real))
-        return m.wrap.object(script_source)
     for family, maker in KINDS:
         if isinstance(real, family) if family in OPEN else kind is family:
             return maker(m, real, source)
@@ -227,7 +225,7 @@ def wrap_set(m: Machine, real: Any, source: Source) -> Value:
     if not all(is_plain(element) or isinstance(element, type) for element in real):
         return wrap_opaque(m, real, source, "a set", "holds elements that are not plain data")
     m.guards.add_unless_fixed(source, TypeIs(type(real)))
-    m.guards.add(source, Equals(real.copy()))
+    m.guards.add(source, SetElements(tuple(real)))
     entries = {e: m.wrap.object(e) if isinstance(e, type) else Constant(e) for e in real}
     return SetValue(entries, type(real), source, real)
 
@@ -294,6 +292,15 @@ def wrap_exception(m: Machine, real: BaseException, source: Source) -> Value:
     return ExceptionValue(type(real), args.items_list(m), source, real)
 
 
+def wrap_script_function(m: Machine, real: Any, source: Source) -> Value:
+    """A function that TorchScript has compiled: the Python function it was made from is captured."""
+    original = vars(real).get(torch_private.SCRIPT_ORIGINAL)
+    if not isinstance(original, types.FunctionType):
+        return wrap_opaque(m, real, source, "a function of TorchScript", "has no Python function behind it")
+    m.guards.add_unless_fixed(source, Is(real))
+    return m.wrap.object(original)
+
+
 def wrap_compiled(m: Machine, real: Any, source: Source) -> Value:
     m.guards.add_unless_fixed(source, Is(real))
     return m.wrap.object(real.__wrapped__)
@@ -357,7 +364,7 @@ def wrap_instance(m: Machine, real: Any, source: Source) -> Value:
         if not all(is_plain(element) for element in elements):
             return wrap_opaque(m, real, source, "a set", "holds elements that are not plain data")
         storage = SetValue({e: Constant(e) for e in elements}, kind, source, real)
-        m.guards.add(source, Holds(lambda now, was=set(elements): set(now) == was, "has the same elements"))
+        m.guards.add(source, SetElements(tuple(elements)))
     elif isinstance(real, (int, float, str, bytes)):
         m.guards.add(source, Holds(lambda now, was=real: now == was, f"== {real!r}"))
         storage = Constant(next(b for b in (int, float, str, bytes) if isinstance(real, b)).__call__(real))
@@ -406,6 +413,7 @@ KINDS: list[tuple[Any, Any]] = [
     (operator.attrgetter, wrap_getter),
     (operator.methodcaller, wrap_getter),
     (_C.Compiled, wrap_compiled),
+    (torch_private.ScriptFunction, wrap_script_function),
     (type, wrap_class),
     (types.ModuleType, wrap_python_module),
     (BUILTIN_CALLABLES, wrap_builtin),

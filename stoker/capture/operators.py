@@ -26,7 +26,7 @@ from stoker.capture.values.slices import SliceValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Exhausted, NotConstant, Value
 from stoker.errors import Raised
-from stoker.guard.guard import IsNot, NotSameAs
+from stoker.guard.guard import Is, IsNot, NotSameAs
 from stoker.guard.source import Fixed
 
 if TYPE_CHECKING:
@@ -151,18 +151,25 @@ class Operators:
         return self.compare("==", left, right).truth(self.m)
 
     def identical(self, left: Value, right: Value) -> bool:
-        """`left is right`. Identity of constants is that of None, bools, and other singletons; numbers break."""
+        """`left is right`. Constants are compared as the real objects they are, under guards where those may be others."""
         if left is right:
             return True
+        if isinstance(left, SymbolicValue) and isinstance(right, Constant) and type(right.value) is int:
+            return self.identical(Constant(left.specialize(self.m)), right)
+        if isinstance(right, SymbolicValue) and isinstance(left, Constant) and type(left.value) is int:
+            return self.identical(left, Constant(right.specialize(self.m)))
         try:
             a, b = left.constant(), right.constant()
         except NotConstant:
             return False
-        if a is b:
-            return True
         if isinstance(left, TupleValue) or isinstance(right, TupleValue):
-            return False
-        return type(a) is type(b) and a == b and isinstance(a, (int, str, bytes, float, complex, torch.device))
+            return a is b
+        if type(a) is not type(b) or not isinstance(a, EQUAL_BUT_NOT_SAME) or a != b or _is_unique(a):
+            return a is b or (type(a) is type(b) and isinstance(a, EQUAL_BUT_NOT_SAME) and a == b)
+        for value, other in ((left, b), (right, a)):
+            if value.source is not None and not isinstance(value.source, Fixed):
+                self.m.guards.add(value.source, Is(value.constant()) if a is b else IsNot(other))
+        return a is b
 
     def unary(self, text: str, value: Value) -> Value:
         return value.unary(self.m, text)
@@ -289,6 +296,17 @@ class Operators:
             case InstanceValue(real=real) if real is not None:
                 return real
         return None
+
+
+EQUAL_BUT_NOT_SAME = (int, str, bytes, float, complex)
+SMALL_INTEGERS = range(-5, 257)  # CPython keeps one object of each
+
+
+def _is_unique(value: Any) -> bool:
+    """Are equal objects of this value one object? Of strings and bytes, those of one character."""
+    if isinstance(value, (str, bytes)):
+        return len(value) <= 1 and (isinstance(value, bytes) or value < "\u0100")
+    return isinstance(value, int) and value in SMALL_INTEGERS
 
 
 def concatenation_words(left: type, right: type) -> str:

@@ -15,9 +15,10 @@ import torch
 
 from stoker.capture.kinds import BUILTIN_CALLABLES, fixed_source, value_of
 from stoker.capture.values.constant import Constant, is_plain
-from stoker.capture.values.mapping import DictValue, SetValue
+from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.reference import ReferenceValue
 from stoker.capture.values.sequence import ListValue, TupleValue
+from stoker.capture.values.sets import Recipe, SetValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.value import Lazy, Value
 from stoker.errors import Break
@@ -98,7 +99,9 @@ class Wrapper:
         if kind is dict:
             return DictValue({key: (self.constant(key), self.constant(value)) for key, value in real.items()})
         if kind in (set, frozenset):
-            return SetValue({element: self.constant(element) for element in real}, kind)
+            return SetValue(
+                {element: self.constant(element) for element in real}, kind, made=Recipe(kind, (tuple(real),))
+            )
         if isinstance(
             real, (type, types.FunctionType, types.ModuleType, *BUILTIN_CALLABLES, types.UnionType, *ALIASES)
         ):

@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from types import BuiltinMethodType, MethodType
 from typing import Any, ClassVar
+
+import torch
 
 from stoker.guard.source import Source
 
@@ -131,6 +134,23 @@ class DictKeys(Check):
 
 
 @dataclass(frozen=True, eq=False)
+class SetElements(Check):
+    """Exactly these elements, of the same types and in the same order."""
+
+    elements: tuple
+    kind = "SET_ELEMENTS"
+    rank = 2
+
+    @property
+    def argument(self) -> Any:
+        return self.elements
+
+    @property
+    def words(self) -> str:
+        return f"has the elements {shown(list(self.elements))}"
+
+
+@dataclass(frozen=True, eq=False)
 class HasKey(Check):
     key: Any
     kind = "HAS_KEY"
@@ -179,7 +199,7 @@ class CodeIs(Check):
 
 @dataclass(frozen=True, eq=False)
 class TypeAttributes(Check):
-    """Class attributes looked up during capture are still the same objects (None found is MISSING)."""
+    """Class attributes looked up during capture are still the same objects (none found is MISSING), and so is `__mro__`."""
 
     type: type
     attributes: tuple[tuple[str, Any], ...]
@@ -192,7 +212,7 @@ class TypeAttributes(Check):
 
     @property
     def words(self) -> str:
-        names = ", ".join(name for name, _ in self.attributes[:4])
+        names = ", ".join(name for name, _ in self.attributes if name != "__mro__")[:80]
         return f"class {self.type.__qualname__} is unchanged ({names})"
 
 
@@ -296,6 +316,25 @@ class Guard:
         if self.source is None or self.check is None:
             return self.description
         return f"{self.source.text} {self.check.words}"
+
+
+def same_answer(now: Any, was: Any) -> bool:
+    """The same object, or equal plain data of the same types all the way down, in the same order."""
+    if now is was:
+        return True
+    kind = type(was)
+    if type(now) is not kind:
+        return False
+    if kind in (list, tuple, set, frozenset):
+        return len(now) == len(was) and all(map(same_answer, now, was))
+    if kind is dict:
+        return same_answer(list(now.items()), list(was.items()))
+    if kind in (MethodType, BuiltinMethodType):
+        return now.__self__ is was.__self__ and now == was
+    return kind in COMPARED and now == was and repr(now) == repr(was)
+
+
+COMPARED = (int, float, complex, str, bytes, torch.device, torch.Size)
 
 
 def shown(value: Any, limit: int = 60) -> str:

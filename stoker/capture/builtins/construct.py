@@ -14,8 +14,9 @@ from stoker.capture.values.constant import Constant
 from stoker.capture.values.deque import DequeValue
 from stoker.capture.values.function import MethodValue
 from stoker.capture.values.instance import InstanceValue
-from stoker.capture.values.mapping import DictValue, SetValue, dict_from, set_of
+from stoker.capture.values.mapping import DictValue, dict_from
 from stoker.capture.values.sequence import ListValue, TupleValue
+from stoker.capture.values.sets import SetValue, set_of
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Arguments, Keywords, NotConstant, Value
@@ -149,12 +150,12 @@ def default_dict(m: Machine, factory: Value = NONE, *args: Value, **kwargs: Valu
 
 @handles(set)
 def set_(m: Machine, items: Value | None = None) -> Value:
-    return SetValue(dict(set_of(m, items)._entries) if items is not None else {})
+    return set_of(m, items) if items is not None else SetValue({})
 
 
 @handles(frozenset)
 def frozenset_(m: Machine, items: Value | None = None) -> Value:
-    return SetValue(dict(set_of(m, items)._entries) if items is not None else {}, frozenset)
+    return set_of(m, items, frozenset) if items is not None else SetValue({}, frozenset)
 
 
 @handles(object)
@@ -202,7 +203,7 @@ STORAGE.update(
     {
         list: lambda m, owner, args, kwargs: ListValue([]),
         set: lambda m, owner, args, kwargs: SetValue({}),
-        frozenset: lambda m, owner, args, kwargs: SetValue(set_of(m, args[0])._entries if args else {}, frozenset),
+        frozenset: lambda m, owner, args, kwargs: set_of(m, args[0], frozenset) if args else SetValue({}, frozenset),
         tuple: _new_tuple,
     }
 )

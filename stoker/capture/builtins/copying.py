@@ -11,8 +11,9 @@ import torch
 from stoker import torch_private
 from stoker.capture.handlers import handles
 from stoker.capture.values.instance import InstanceValue, ObjectValue
-from stoker.capture.values.mapping import DictValue, SetValue
+from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import ListValue, TupleValue
+from stoker.capture.values.sets import SetValue, set_of
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 
@@ -63,7 +64,12 @@ def _copied(m: Machine, value: Value, special: str, part, known: Memo) -> Value:
             for key, entry in value.pairs(m):
                 made.store(m, part(key), part(entry))  # type: ignore[attr-defined]
         case SetValue():
-            made = SetValue({e.hash_key(m): part(e) for e in value._entries.values()}, value.cls)
+            made = (
+                value.copied()
+                if special == "__copy__"
+                else set_of(m, ListValue([part(e) for e in value.elements(m)]), value.cls)
+            )
+            made = value if value.cls is frozenset and special == "__copy__" else made
         case InstanceValue():
             return _copied_instance(m, value, special, part, register)
         case _:
@@ -104,7 +110,8 @@ def _copied_instance(m: Machine, value: InstanceValue, special: str, part, regis
     if attributes is not None and target is not None:
         for key, entry in attributes.pairs(m):
             target.store(m, key, part(entry))
-    for descriptor, slot in value.slots.items():
+    for descriptor in value.slot_descriptors():
+        slot = value.slot(m, descriptor)
         if slot is not None:
             made.slots[descriptor] = part(slot)
     return made

@@ -9,7 +9,7 @@ import inspect
 import operator
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy
 import torch
@@ -25,6 +25,7 @@ from stoker.capture.values.instance import ExceptionValue, InstanceValue, Object
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.reference import IdentityValue, ThreadIdentity
 from stoker.capture.values.sequence import ListValue, TupleValue, sort_values
+from stoker.capture.values.sets import in_any_order
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
@@ -55,45 +56,6 @@ def len_(m: Machine, value: Value) -> Value:
     return value.length(m)
 
 
-def classes_in(m: Machine, pattern: Value) -> Any:
-    """The class or (nested) tuple of classes of isinstance and issubclass."""
-    if isinstance(pattern, TupleValue):
-        return tuple(classes_in(m, part) for part in pattern.items_list(m))
-    if isinstance(pattern, ObjectValue) and not isinstance(pattern, ClassValue) and pattern.real is not None:
-        return pattern.real
-    return m.concrete.constant(pattern, "a class pattern")
-
-
-@handles(isinstance)
-def isinstance_(m: Machine, value: Value, pattern: Value) -> Value:
-    classes = classes_in(m, pattern)
-    if isinstance(value, ObjectValue) and value.real is not None:
-        return Constant(m.concrete.run(isinstance, value.real, classes))
-    if isinstance(value, TensorValue):
-        return Constant(_tensor_isinstance(m, value, classes))
-    if isinstance(value, Constant):
-        return Constant(m.concrete.run(isinstance, value.value, classes))
-    return Constant(m.concrete.run(issubclass, value.python_type(), classes))
-
-
-def _tensor_isinstance(m: Machine, value: TensorValue, classes: Any) -> bool:
-    if isinstance(classes, tuple):
-        return any(_tensor_isinstance(m, value, cls) for cls in classes)
-    if value.real is not None:
-        return m.concrete.run(isinstance, value.real, classes)
-    if classes is torch.nn.Parameter:
-        return value.cls is torch.nn.Parameter
-    named = {torch.FloatTensor: torch.float32, torch.LongTensor: torch.int64, torch.HalfTensor: torch.float16}
-    if classes in named:
-        return value.fake.dtype is named[classes]
-    return m.concrete.run(issubclass, value.cls, classes)
-
-
-@handles(issubclass)
-def issubclass_(m: Machine, cls: Value, pattern: Value) -> Value:
-    return Constant(m.concrete.run(issubclass, m.concrete.constant(cls, "issubclass()"), classes_in(m, pattern)))
-
-
 @handles(type)
 def type_(m: Machine, value: Value, *rest: Value) -> Value:
     if rest:
@@ -105,7 +67,7 @@ def type_(m: Machine, value: Value, *rest: Value) -> Value:
 def callable_(m: Machine, value: Value) -> Value:
     return Constant(
         isinstance(value, (FunctionValue, MethodValue, BuiltinMethod, BuiltinValue, ClassValue, PartialValue))
-        or "__call__" in {name for base in value.python_type().__mro__ for name in vars(base)}
+        or m.attributes.class_lookup(value.python_type(), "__call__") is not MISSING
     )
 
 
@@ -401,12 +363,18 @@ def vars_(m: Machine, *args: Value) -> Value:
 
 @handles(dir)
 def dir_(m: Machine, *args: Value) -> Value:
+    if not args:
+        return ListValue([Constant(name) for name in sorted(key.constant() for key in vars_(m).items_list(m))])
     value = args[0]
-    if isinstance(value, ObjectValue) and value.real is not None and not value.slots:
-        return ListValue([Constant(name) for name in m.concrete.run(dir, value.real)])
+    own = m.attributes.class_lookup(value.python_type(), "__dir__")
+    if isinstance(own, types.FunctionType) and not m.policy.is_library(own.__code__.co_filename):
+        return sorted_(m, m.attributes.bind(own, value, value.python_type()).call(m, [], {}))
+    if isinstance(value, ObjectValue) and value.real is not None and value.source is not None:
+        if not value.has_changed(m):
+            return m.wrap.constant(m.guards.ask(value.source, value.real, dir, "has the same attributes"))
     if isinstance(value, InstanceValue) and value.real is None:
-        own = [key.constant() for key in value.attributes(m).keys(m)]  # type: ignore[union-attr]
-        return ListValue([Constant(name) for name in sorted({*dir(value.cls), *own})])
+        names = [key.constant() for key in value.attributes(m).keys(m)]  # type: ignore[union-attr]
+        return ListValue([Constant(name) for name in sorted({*dir(value.cls), *names})])
     value.unsupported("dir()")
     return None
 
@@ -431,7 +399,7 @@ def max_(m: Machine, *args: Value, **kwargs: Value) -> Value:
 def _extreme(m: Machine, text: str, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if not args:
         m.concrete.run(min if name == "min" else max)
-    values = args[0].items_list(m) if len(args) == 1 else args
+    values = args if len(args) > 1 else args[0].items_list(m) if "key" in kwargs else in_any_order(m, args[0])
     if not values:
         if "default" in kwargs:
             return kwargs["default"]
@@ -458,7 +426,7 @@ def _extreme(m: Machine, text: str, name: str, args: list[Value], kwargs: dict[s
 
 @handles(sorted)
 def sorted_(m: Machine, items: Value, key: Value | None = None, reverse: Value = FALSE) -> Value:
-    return ListValue(sort_values(m, items.items_list(m), key, reverse))
+    return ListValue(sort_values(m, in_any_order(m, items) if key is None else items.items_list(m), key, reverse))
 
 
 @handles(sum)

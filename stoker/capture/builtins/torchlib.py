@@ -20,6 +20,7 @@ from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import NotConstant, Value
 from stoker.errors import Break
+from stoker.guard.source import Fixed
 from stoker.marks import is_compiling
 
 if TYPE_CHECKING:
@@ -49,7 +50,6 @@ for _function, _value in ANSWERS.items():
 
 # Read from the real modes: the entry's guard on torch's state makes the answers hold.
 QUERIES = (
-    *torch_private.mode_queries,
     torch.is_grad_enabled,
     torch.is_inference_mode_enabled,
     torch.get_default_dtype,
@@ -61,21 +61,43 @@ QUERIES = (
     torch.is_autocast_cache_enabled,
     torch.are_deterministic_algorithms_enabled,
     torch.is_deterministic_algorithms_warn_only_enabled,
-    torch.cuda.is_available,
-    torch.cuda.device_count,
     torch.backends.mkldnn.is_available,
     torch.amp.is_autocast_available,
     torch.amp.autocast_mode.is_autocast_available,
-    torch.get_num_threads,
     torch.finfo,
     torch.iinfo,
     torch.promote_types,
     torch.can_cast,
-    torch.get_default_device,
     torch.device,
     torch.distributed.is_available,
 )
 pure(*QUERIES)
+# Settings of the process: asked again before each run.
+ASKED = (
+    *torch_private.mode_queries,
+    torch.get_num_threads,
+    torch.get_num_interop_threads,
+    torch.get_default_device,
+    torch.cuda.is_available,
+    torch.cuda.device_count,
+    torch.get_float32_matmul_precision,
+    torch.is_warn_always_enabled,
+)
+
+
+def _asked(function: Callable[..., Any]) -> Callable[..., Value]:
+    name = function.__name__
+
+    def handler(m: Machine, *args: Value) -> Value:
+        given = [m.concrete.constant(a, name) for a in args]
+        words = f"answers as before for {given}"
+        return m.wrap.constant(m.guards.ask(Fixed(function, f"{name}()"), function, lambda f: f(*given), words))
+
+    return handler
+
+
+for _function in ASKED:
+    handles(_function)(_asked(_function))
 
 
 def _info(function: Any) -> Callable[..., Value]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from stoker.bytecode import Instruction
 from stoker.capture.frame import Frame
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.mapping import DictValue, SetValue, pairs_of
+from stoker.capture.values.mapping import DictValue, pairs_of
 from stoker.capture.values.sequence import ListValue, TupleValue
+from stoker.capture.values.sets import SetValue
 from stoker.capture.values.value import Value
 
 if TYPE_CHECKING:

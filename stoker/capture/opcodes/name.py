@@ -12,6 +12,7 @@ from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import CellValue
 from stoker.capture.values.value import NULL, Lazy, Null, Value
 from stoker.errors import Break
+from stoker.guard.source import Fixed
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -142,16 +143,27 @@ def IMPORT_NAME(m: Machine, f: Frame, i: Instruction) -> None:
     anchor = package.constant() if isinstance(package, Constant) and package.value else ""
     parts = anchor.split(".")
     full = ".".join([*parts[: len(parts) - level + 1], *([i.value] if i.value else [])]) if level else i.value
-    if full not in sys.modules:
+    if imported(m, full) is None:
         raise Break(f"import {full}", "the module is not imported yet", "import it at the top of the file")
-    shown = full if names or level else full.split(".")[0]
-    f.push(m.wrap.object(sys.modules[shown]))
+    shown = imported(m, full if names or level else full.split(".")[0])
+    assert shown is not None
+    for name in names or ():
+        if imported(m, f"{full}.{name}") is None and not m.operators.has_attribute(shown, name):
+            raise Break(
+                f"import of {full}.{name}", "the module is not imported yet", "import it at the top of the file"
+            )
+    f.push(shown)
+
+
+def imported(m: Machine, name: str) -> Value | None:
+    return m.wrap.dictionary(sys.modules, Fixed(sys.modules, "sys.modules")).lookup(m, Constant(name))
 
 
 def IMPORT_FROM(m: Machine, f: Frame, i: Instruction) -> None:
     module = f.stack[-1]
     full = f"{module.constant().__name__}.{i.value}"
-    if not hasattr(module.constant(), i.value) and full in sys.modules:
-        f.push(m.wrap.object(sys.modules[full]))
+    if m.operators.has_attribute(module, i.value):
+        f.push(module.attribute(m, i.value))
         return
-    f.push(module.attribute(m, i.value))
+    found = imported(m, full)
+    f.push(found if found is not None else module.attribute(m, i.value))

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.capture.static import MISSING
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.instance import ObjectValue
+from stoker.capture.values.instance import HEAP_TYPE, ObjectValue
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Arguments, Keywords, Value
-from stoker.guard.source import Source
+from stoker.guard.source import Fixed, Source
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
@@ -41,16 +41,16 @@ class ClassValue(ObjectValue):
     def attribute(self, m: Machine, name: str) -> Value:
         cls = self.real
         match name:
-            case "__mro__":
-                return TupleValue([m.wrap.object(base) for base in cls.__mro__])
-            case "__bases__":
-                return TupleValue([m.wrap.object(base) for base in cls.__bases__])
+            case "__mro__" | "__bases__":
+                return TupleValue([m.wrap.object(base) for base in self.told(m, name)])
             case "__class__":
                 return m.wrap.object(type(cls))
             case "__name__" | "__qualname__" | "__module__" | "__doc__" | "__abstractmethods__":
-                return m.wrap.constant(m.concrete.run(getattr, cls, name))
+                return m.wrap.constant(self.told(m, name))
             case "__dict__":
-                return m.wrap.object(dict(vars(cls)))
+                return m.wrap.object(
+                    m.guards.ask(self.place(), cls, lambda now: dict(vars(now)), "has the same namespace")
+                )
         meta = m.attributes.class_lookup(type(cls), name)
         if isinstance(meta, property):
             return m.attributes.bind(meta, self, type(cls))
@@ -65,6 +65,15 @@ class ClassValue(ObjectValue):
         m.exceptions.raise_(AttributeError, f"type object '{cls.__name__}' has no attribute '{name}'")
         return None
 
+    def place(self) -> Fixed:
+        return Fixed(self.real, self.real.__qualname__)
+
+    def told(self, m: Machine, name: str) -> Any:
+        """A field of the class; those of a type written in C do not change."""
+        if not self.real.__flags__ & HEAP_TYPE:
+            return m.concrete.run(getattr, self.real, name)
+        return m.guards.ask(self.place(), self.real, lambda now: getattr(now, name), f"has the same {name}")
+
     def set_attribute(self, m: Machine, name: str, value: Value) -> None:
         self.unsupported(f"assignment to class attribute {name!r}", "keep the state in an instance or a dict")
 
@@ -77,14 +86,28 @@ class ClassValue(ObjectValue):
         return m.wrap.constant(m.concrete.run(lambda: self.real[m.concrete.constant(key, "subscripting a class")]))
 
     def iterator(self, m: Machine) -> Value:
-        members = m.concrete.run(lambda: list(self.real))
-        return TupleValue([m.wrap.object(member) for member in members]).iterator(m)
+        found = m.attributes.class_lookup(type(self.real), "__iter__")
+        if isinstance(found, types.FunctionType) and not issubclass(self.real, enum.Enum):
+            return m.attributes.bind(found, self, type(self.real)).call(m, [], {}).iterator(m)
+        return TupleValue([m.wrap.object(member) for member in self.members(m)]).iterator(m)
+
+    def members(self, m: Machine) -> list[Any]:
+        return m.guards.ask(self.place(), self.real, list, "has the same members")
 
     def length(self, m: Machine) -> Value:
-        return Constant(m.concrete.run(len, self.real))
+        found = m.attributes.class_lookup(type(self.real), "__len__")
+        if isinstance(found, types.FunctionType) and not issubclass(self.real, enum.Enum):
+            return m.attributes.bind(found, self, type(self.real)).call(m, [], {})
+        return Constant(len(self.members(m)))
 
     def contains(self, m: Machine, item: Value) -> Value:
-        return Constant(m.concrete.run(lambda: m.concrete.constant(item, "the `in` operator") in self.real))
+        found = m.attributes.class_lookup(type(self.real), "__contains__")
+        if isinstance(found, types.FunctionType) and not issubclass(self.real, enum.Enum):
+            return m.attributes.bind(found, self, type(self.real)).call(m, [item], {})
+        needle = m.concrete.constant(item, "the `in` operator")
+        return Constant(
+            m.guards.ask(self.place(), self.real, lambda now: needle in now, f"answers for {needle!r} as before")
+        )
 
     def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
         if operator == "|":

@@ -17,7 +17,7 @@ import torch
 from stoker import torch_private
 from stoker.capture.python_operators import COMPARE, UNARY
 from stoker.capture.values.value import Arguments, Exhausted, Keywords, NotConstant, Value
-from stoker.guard.source import Source
+from stoker.guard.source import Fixed, InstanceDict, Source
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
@@ -90,12 +90,15 @@ class Constant(Value):
         return m.wrap.constant(found)
 
     def member_attribute(self, m: Machine, name: str) -> Value:
-        """An attribute of an enum member: what the member holds is fixed, the rest is its class's."""
-        if name in ("name", "value") and type(getattr(type(self.value), name, None)) is not property:
-            name = f"_{name}_"
-        if name in vars(self.value):
-            return m.wrap.object(vars(self.value)[name])
+        """An attribute of an enum member: in its own dictionary, or its class's."""
         raw = m.attributes.class_lookup(type(self.value), name)
+        if name in ("name", "value") and type(raw) is not property:
+            name = f"_{name}_"
+        held = m.wrap.dictionary(vars(self.value), InstanceDict(Fixed(self.value, str(self.value)))).lookup(
+            m, Constant(name)
+        )
+        if held is not None:
+            return held
         if isinstance(raw, (types.MethodDescriptorType, types.WrapperDescriptorType)):
             return m.attributes.bound_builtin(self, name)
         return m.attributes.instance(self, type(self.value), name)
@@ -115,10 +118,19 @@ class Constant(Value):
         try:
             needle = item.constant()
         except NotConstant:
-            if isinstance(self.value, str):
-                item.unsupported("the `in` operator on a string")
-            return Constant(False)
+            return self.contains_unknown(m, item)
         return Constant(m.concrete.run(lambda: needle in self.value))
+
+    def contains_unknown(self, m: Machine, item: Value) -> Value:
+        """An element that is no constant: found by hash in a frozenset, by comparing with each element elsewhere."""
+        if isinstance(self.value, (str, bytes)):
+            item.unsupported("the `in` operator on a string")
+        if isinstance(self.value, frozenset):
+            return Constant(item.hash_key(m) in self.value)
+        if isinstance(self.value, enum.Enum):
+            return m.attributes.instance(self, type(self.value), "__contains__").call(m, [item], {})
+        elements = [m.wrap.constant(element) for element in m.concrete.run(iter, self.value)]
+        return Constant(any(m.operators.equal(element, item) for element in elements))
 
     def iterator(self, m: Machine) -> Value:
         elements = m.concrete.run(iter, self.value)

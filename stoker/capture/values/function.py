@@ -10,10 +10,12 @@ from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.instance import ObjectValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import TupleValue
+from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.value import Arguments, IdentityKey, Keywords, Lazy, Value
 from stoker.errors import Break
 from stoker.guard.guard import Holds
 from stoker.guard.source import (
+    Attribute,
     CellContents,
     FunctionCell,
     FunctionDefaults,
@@ -181,16 +183,17 @@ class FunctionValue(ObjectValue):
                 return self.globals.lookup(m, Constant("__name__"))
             case "__type_params__" if self.real is None:
                 return TupleValue([])
+            case "__name__" | "__qualname__" | "__module__" | "__doc__" if self.real is not None:
+                assert self.source is not None
+                return m.wrap.at(getattr(self.real, name), Attribute(self.source, name))
             case "__name__":
-                return Constant(self.real.__name__ if self.real is not None else self.name.rpartition(".")[2])
+                return Constant(self.name.rpartition(".")[2])
             case "__qualname__":
-                return Constant(self.real.__qualname__ if self.real is not None else self.code.co_qualname)
+                return Constant(self.code.co_qualname)
             case "__code__":
                 return Constant(self.code)
-            case "__module__" if self.real is not None:
-                return Constant(self.real.__module__)
             case "__doc__":
-                return Constant(self.real.__doc__ if self.real is not None else _docstring(self.code))
+                return Constant(_docstring(self.code))
             case "__defaults__":
                 found = self.defaults(m)
                 return TupleValue(list(found)) if found else Constant(None)
@@ -201,8 +204,9 @@ class FunctionValue(ObjectValue):
                 return self.globals
             case "__annotations__" if self.real is not None:
                 return m.wrap.object(self.real.__annotations__)
-            case "__kwdefaults__" if self.real is not None and self.real.__kwdefaults__ is None:
-                return Constant(None)
+            case "__kwdefaults__" if self.real is not None:
+                assert self.source is not None
+                return m.wrap.at(self.real.__kwdefaults__, FunctionKeywordDefaults(self.source))
         return super().own_attribute(m, name)
 
     def annotations_dict(self, m: Machine) -> DictValue:
@@ -369,7 +373,7 @@ class CachedFunction(ObjectValue):
     """A function under functools.lru_cache, called for real: what is in its cache is what the program would get.
 
     The call leaves the cache as the program's own first call would; capturing anew, or running the call again in CPython,
-    finds the result there. A cache that was cleared since fails the guard.
+    finds the result there. The guard makes the program's call: what it gives must be the same object.
 
     While changes wait to be replayed, the function itself must not run: an empty cache means that it would, so it is entered
     (and the cache stays empty); without arguments, a cache that holds something holds the result.
@@ -390,6 +394,8 @@ class CachedFunction(ObjectValue):
                 return self.function.call(m, args, kwargs)
             if args or kwargs:
                 raise Break(what, "it might see what the captured code has changed so far", "call it first")
+        if any(_is_symbolic(m, argument) for argument in (*args, *kwargs.values())):
+            return self.enter(m, args, kwargs, what)
         try:
             given = [_real_argument(m, a, what) for a in args]
             named = {name: _real_argument(m, a, what) for name, a in kwargs.items()}
@@ -401,13 +407,22 @@ class CachedFunction(ObjectValue):
         misses, maxsize = self.real.cache_info().misses, self.real.cache_parameters()["maxsize"]
         if maxsize is not None and misses > maxsize:
             raise Break(what, "its cache is full: what it holds depends on the order of calls", "use functools.cache")
-        m.guards.add(
-            self.source, Holds(lambda now: misses <= now.cache_info().misses <= (maxsize or MANY), "keeps its cache")
-        )
+        m.guards.add(self.source, Holds(lambda now: now(*given, **named) is result, f"keeps its result for {given}"))
         return m.wrap.constant(result) if is_plain(result) else m.wrap.object(result)
 
+    def enter(self, m: Machine, args: Arguments, kwargs: Keywords, what: str) -> Value:
+        """With a size that stands for many numbers: the cache holds the results of some of them, all made alike."""
+        before = len(m.effects.mutated), len(m.effects.deferred)
+        found = self.function.call(m, args, kwargs)
+        if (len(m.effects.mutated), len(m.effects.deferred)) != before:
+            raise Break(what, "it changes something besides its cache, and is called with a symbolic size")
+        return found
 
-MANY = 1 << 62
+
+def _is_symbolic(m: Machine, value: Value) -> bool:
+    if isinstance(value, TupleValue):
+        return any(_is_symbolic(m, part) for part in value.items_list(m))
+    return isinstance(value, SymbolicValue)
 
 
 def _real_argument(m: Machine, value: Value, what: str) -> Any:

@@ -6,6 +6,7 @@ built-in base holds in `storage`.
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any
 
 from stoker.capture.values.constant import Constant
@@ -73,6 +74,14 @@ class ObjectValue(Value):
                 return None
             self.slots[descriptor] = m.wrap.at(real, Slot(self.source, descriptor))
         return self.slots.get(descriptor)
+
+    def has_changed(self, m: Machine) -> bool:
+        """Has the captured code written to it, so that the real object no longer tells?"""
+        attributes = self.attributes(m)
+        return bool(self.slots) or (attributes is not None and bool(attributes.written or attributes.rewritten))
+
+    def slot_descriptors(self) -> list[Any]:
+        return [raw for base in self.cls.__mro__ for raw in vars(base).values() if _is_slot(raw)]
 
     def set_slot(self, m: Machine, descriptor: Any, value: Value | None) -> None:
         m.effects.will_mutate(self)
@@ -308,6 +317,11 @@ class ExceptionValue(InstanceValue):
     def describe(self) -> str:
         args = ", ".join(a.describe() for a in self.storage.raw_elements())  # type: ignore[union-attr]
         return f"{self.cls.__name__}({args})"
+
+
+def _is_slot(raw: Any) -> bool:
+    """A member that a class statement's `__slots__` made, not a field of a built-in type."""
+    return isinstance(raw, types.MemberDescriptorType) and bool(raw.__objclass__.__flags__ & HEAP_TYPE)
 
 
 def _is_filled(descriptor: Any, instance: Any) -> bool:

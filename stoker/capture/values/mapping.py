@@ -1,4 +1,4 @@
-"""Dictionaries and sets, with CPython's order and its rules for equal keys.
+"""Dictionaries and their views, with CPython's order and its rules for equal keys.
 
 Keys are kept by `hash_key`, a stand-in with the equality of the object, beside the key's Value.
 """
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from stoker.capture.python_operators import COMPARE
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.reference import IdentityValue
 from stoker.capture.values.sequence import ListValue, TupleValue
+from stoker.capture.values.sets import combine, compare_sets, set_of
 from stoker.capture.values.value import Exhausted, Keywords, Lazy, NotConstant, Value
 from stoker.guard.guard import HasKey, LacksKey, Length
 from stoker.guard.source import DictItem, InstanceDict, Source
@@ -351,13 +351,12 @@ class DictView(Value):
     def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
         if operator not in ("&", "|", "-", "^") or self.what == "values":
             return None
-        left, right = set_of(m, self), set_of(m, other)
-        return (right if reflected else left).binary(m, operator, left if reflected else right, False)
+        return combine(m, operator, other, self) if reflected else combine(m, operator, self, other)
 
     def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
         if self.what == "values":
             return None
-        return set_of(m, self).compare(m, operator, set_of(m, other))
+        return compare_sets(m, operator, self, other)
 
     def attribute(self, m: Machine, name: str) -> Value:
         if name == "isdisjoint":
@@ -419,178 +418,6 @@ def _changed_iterator(what: str) -> Any:
     iterator = iter(getattr(mapping, what)())
     mapping[1] = 1
     return iterator
-
-
-class SetValue(Value):
-    """A set or frozenset, in insertion order of the evaluator.
-
-    CPython's iteration order of a set depends on hashes; iterating one takes the order of a real set of the same
-    constants built the same way, and breaks where the elements are not constants."""
-
-    def __init__(
-        self, entries: dict[Any, Value], cls: type = set, source: Source | None = None, real: Any = None
-    ) -> None:
-        self._entries, self.cls, self.source, self.real = entries, cls, source, real
-
-    def python_type(self) -> type:
-        return self.cls
-
-    def constant(self) -> Any:
-        if self.cls is not frozenset:
-            raise NotConstant("set")
-        return frozenset(value.constant() for value in self._entries.values())
-
-    def length(self, m: Machine) -> Value:
-        return Constant(len(self._entries))
-
-    def truth(self, m: Machine) -> bool:
-        return bool(self._entries)
-
-    def contains(self, m: Machine, item: Value) -> Value:
-        return Constant(item.hash_key(m) in self._entries)
-
-    def iterator(self, m: Machine) -> Value:
-        return TupleValue(self.elements(m)).iterator(m)
-
-    def elements(self, m: Machine) -> list[Value]:
-        if self.real is not None and set(self._entries) == set(self.real):
-            return [self._entries[key] for key in self.real]
-        try:
-            constants = [value.constant() for value in self._entries.values()]
-        except NotConstant:
-            if len(self._entries) <= 1:
-                return list(self._entries.values())
-            self.unsupported("iteration over a set of non-constants", "use a list or a dict, whose order is defined")
-        return [self._entries[key] for key in set(constants)]
-
-    def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
-        if not isinstance(other, (SetValue, DictView)):
-            return None
-        return Constant(COMPARE[operator](set(self._entries), set(set_of(m, other)._entries)))
-
-    def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
-        plain = operator.rstrip("=")
-        if plain not in ("&", "|", "-", "^") or not isinstance(other, (SetValue, DictView)) or reflected:
-            return None
-        combined = self._combine(plain, set_of(m, other))
-        if operator.endswith("=") and self.cls is set:
-            m.effects.will_mutate(self)
-            self._entries = combined
-            return self
-        return SetValue(combined, self.cls)
-
-    def _combine(self, operator: str, other: SetValue) -> dict[Any, Value]:
-        mine, theirs = self._entries, other._entries
-        match operator:
-            case "&":
-                return {k: v for k, v in mine.items() if k in theirs}
-            case "|":
-                return {**mine, **{k: v for k, v in theirs.items() if k not in mine}}
-            case "-":
-                return {k: v for k, v in mine.items() if k not in theirs}
-        return {k: v for k, v in [*mine.items(), *theirs.items()] if (k in mine) != (k in theirs)}
-
-    def attribute(self, m: Machine, name: str) -> Value:
-        return m.attributes.builtin(self, name)
-
-    def method_add(self, m: Machine, item: Value) -> Value:
-        m.effects.will_mutate(self)
-        self._entries.setdefault(item.hash_key(m), item)
-        return Constant(None)
-
-    def method_discard(self, m: Machine, item: Value) -> Value:
-        m.effects.will_mutate(self)
-        self._entries.pop(item.hash_key(m), None)
-        return Constant(None)
-
-    def method_remove(self, m: Machine, item: Value) -> Value:
-        if item.hash_key(m) not in self._entries:
-            m.exceptions.raise_(KeyError, item)
-        return self.method_discard(m, item)
-
-    def method_pop(self, m: Machine) -> Value:
-        if not self._entries:
-            m.exceptions.raise_(KeyError, "pop from an empty set")
-        first = self.elements(m)[0]
-        self.method_discard(m, first)
-        return first
-
-    def method_clear(self, m: Machine) -> Value:
-        m.effects.will_mutate(self)
-        self._entries.clear()
-        return Constant(None)
-
-    def method_copy(self, m: Machine) -> Value:
-        return SetValue(dict(self._entries), self.cls)
-
-    def method_update(self, m: Machine, *others: Value) -> Value:
-        m.effects.will_mutate(self)
-        for other in others:
-            for key, value in set_of(m, other)._entries.items():
-                self._entries.setdefault(key, value)
-        return Constant(None)
-
-    def _fold(self, m: Machine, operator: str, others: tuple[Value, ...]) -> Value:
-        combined = SetValue(dict(self._entries), self.cls)
-        for other in others:
-            combined = SetValue(combined._combine(operator, set_of(m, other)), self.cls)
-        return combined
-
-    def method_union(self, m: Machine, *others: Value) -> Value:
-        return self._fold(m, "|", others)
-
-    def method_intersection(self, m: Machine, *others: Value) -> Value:
-        return self._fold(m, "&", others)
-
-    def method_difference(self, m: Machine, *others: Value) -> Value:
-        return self._fold(m, "-", others)
-
-    def method_symmetric_difference(self, m: Machine, other: Value) -> Value:
-        return self._fold(m, "^", (other,))
-
-    def method_difference_update(self, m: Machine, *others: Value) -> Value:
-        m.effects.will_mutate(self)
-        self._entries = self._fold(m, "-", others)._entries  # type: ignore[attr-defined]
-        return Constant(None)
-
-    def method_intersection_update(self, m: Machine, *others: Value) -> Value:
-        m.effects.will_mutate(self)
-        self._entries = self._fold(m, "&", others)._entries  # type: ignore[attr-defined]
-        return Constant(None)
-
-    def method_symmetric_difference_update(self, m: Machine, other: Value) -> Value:
-        m.effects.will_mutate(self)
-        self._entries = self._fold(m, "^", (other,))._entries  # type: ignore[attr-defined]
-        return Constant(None)
-
-    def method_issubset(self, m: Machine, other: Value) -> Value:
-        return Constant(set(self._entries) <= set(set_of(m, other)._entries))
-
-    def method_issuperset(self, m: Machine, other: Value) -> Value:
-        return Constant(set(self._entries) >= set(set_of(m, other)._entries))
-
-    def method_isdisjoint(self, m: Machine, other: Value) -> Value:
-        return Constant(not set(self._entries) & set(set_of(m, other)._entries))
-
-    def hash_key(self, m: Machine) -> Any:
-        if self.cls is set:
-            m.exceptions.raise_(TypeError, "unhashable type: 'set'")
-        return frozenset(self._entries)
-
-    def emit(self, e: Emitter) -> None:
-        e.call_function(self.cls, [TupleValue(list(self._entries.values()))])
-        e.name_top(self)
-
-    def write_back(self, e: Emitter) -> None:
-        e.method_call(self, set.clear, [])
-        e.method_call(self, set.update, [TupleValue(list(self._entries.values()))])
-
-
-def set_of(m: Machine, value: Value) -> SetValue:
-    """The elements of any iterable as a set."""
-    if isinstance(value, SetValue):
-        return value
-    return SetValue({element.hash_key(m): element for element in value.items_list(m)})
 
 
 def _is_none(value: Value) -> bool:

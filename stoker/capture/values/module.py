@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stoker.capture.values.constant import Constant
+from stoker.capture.static import MISSING, is_data_descriptor
+from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.instance import InstanceValue, ObjectValue
 from stoker.capture.values.value import Arguments, Keywords, Value
 from stoker.errors import Break
-from stoker.guard.source import Source
+from stoker.guard.source import Fixed, Source
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
@@ -43,10 +44,26 @@ class PythonModule(ObjectValue):
         return m.wrap.globals(vars(self.real))
 
     def attribute(self, m: Machine, name: str) -> Value:
+        descriptor = m.attributes.class_lookup(type(self.real), name)
+        if descriptor is not MISSING and is_data_descriptor(descriptor):
+            return self.answered(m, name)
         found = self.attributes(m).lookup(m, Constant(name))
-        if found is not None:
-            return found
-        return m.wrap.object(m.concrete.run(getattr, self.real, name))
+        if found is None and descriptor is MISSING:
+            found = self.through_getattr(m, name)
+        return found if found is not None else self.answered(m, name)
+
+    def through_getattr(self, m: Machine, name: str) -> Value | None:
+        """A module's own `__getattr__` (PEP 562), entered unless it is a library's, which may import."""
+        own = self.attributes(m).lookup(m, Constant("__getattr__"))
+        if own is None or m.policy.is_library(str(vars(self.real).get("__file__"))):
+            return None
+        return own.call(m, [Constant(name)], {})
+
+    def answered(self, m: Machine, name: str) -> Value:
+        """What only the module itself can tell: a property of its class, or its `__getattr__`."""
+        place = Fixed(self.real, self.real.__name__)
+        real = m.guards.ask(place, self.real, lambda now: getattr(now, name), f"has the same {name}")
+        return m.wrap.constant(real) if is_plain(real) else m.wrap.object(real)
 
     def set_attribute(self, m: Machine, name: str, value: Value) -> None:
         if m.effects.deferred:

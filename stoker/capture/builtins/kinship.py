@@ -1,0 +1,158 @@
+"""Is it of that class? isinstance and issubclass, through metaclasses, abstract classes' registries and protocols.
+
+What answers is the class's business, and may change: inheritance is fixed, registries and protocols are guarded.
+"""
+
+from __future__ import annotations
+
+import _abc
+import abc
+import types
+import typing
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stoker.capture.handlers import handles, on_object
+from stoker.capture.values.classes import ClassValue
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.instance import InstanceValue, ObjectValue
+from stoker.capture.values.sequence import ListValue, TupleValue
+from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.value import Value
+from stoker.guard.source import Fixed
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+NONE = Constant(None)
+
+
+def classes_in(m: Machine, pattern: Value) -> Any:
+    """The class or (nested) tuple of classes of isinstance and issubclass."""
+    if isinstance(pattern, TupleValue):
+        return tuple(classes_in(m, part) for part in pattern.items_list(m))
+    if isinstance(pattern, ObjectValue) and not isinstance(pattern, ClassValue) and pattern.real is not None:
+        return pattern.real
+    return m.concrete.constant(pattern, "a class pattern")
+
+
+@handles(isinstance)
+def isinstance_(m: Machine, value: Value, pattern: Value) -> Value:
+    classes = classes_in(m, pattern)
+    if isinstance(value, TensorValue):
+        return Constant(_tensor_isinstance(m, value, classes))
+    return Constant(_any_class(m, classes, lambda cls: _is_instance(m, value, cls)))
+
+
+def _any_class(m: Machine, classes: Any, test: Callable[[Any], bool]) -> bool:
+    if isinstance(classes, tuple):
+        return any(_any_class(m, cls, test) for cls in classes)
+    return test(classes)
+
+
+def _is_instance(m: Machine, value: Value, cls: Any) -> bool:
+    """One class: by its metaclass's `__instancecheck__`, by the registries of abstract classes, by inheritance."""
+    checks = m.attributes.class_lookup(type(cls), "__instancecheck__")
+    if isinstance(cls, type) and isinstance(checks, types.FunctionType) and cls not in value.python_type().__mro__:
+        if not m.policy.is_library(checks.__code__.co_filename):
+            return m.attributes.bind(checks, m.wrap.object(cls), type(cls)).call(m, [value], {}).truth(m)
+        if getattr(cls, "_is_protocol", False):
+            return _satisfies(m, value, cls)
+        if isinstance(cls, abc.ABCMeta) and not _has_own_class(m, value):
+            return m.guards.is_subclass(value.python_type(), cls)
+    if isinstance(value, ObjectValue) and value.real is not None:
+        return m.concrete.run(isinstance, value.real, cls)
+    if isinstance(value, Constant):
+        return m.concrete.run(isinstance, value.value, cls)
+    return m.concrete.run(issubclass, value.python_type(), cls)
+
+
+def _has_own_class(m: Machine, value: Value) -> bool:
+    """Does the object's class answer for `__class__` itself?"""
+    return isinstance(m.attributes.class_lookup(value.python_type(), "__class__"), property)
+
+
+def _satisfies(m: Machine, value: Value, protocol: type) -> bool:
+    """A runtime-checkable Protocol looks at the object's attributes."""
+    if isinstance(value, ObjectValue) and value.real is not None and value.source is not None:
+        if value.has_changed(m):
+            value.unsupported(f"isinstance() with the protocol {protocol.__qualname__} of an object that has changed")
+        words = f"{'satisfies' if isinstance(value.real, protocol) else 'does not satisfy'} {protocol.__qualname__}"
+        return m.guards.ask(value.source, value.real, lambda now: isinstance(now, protocol), words)
+    if isinstance(value, InstanceValue):
+        return all(_has_member(m, value, protocol, name) for name in protocol_members(protocol))
+    return m.guards.is_subclass(value.python_type(), protocol)
+
+
+def protocol_members(protocol: type) -> list[str]:
+    """The names that a Protocol asks for. From 3.12 on, the class keeps them."""
+    kept: Any = vars(protocol).get("__protocol_attrs__")
+    return sorted(kept if kept is not None else typing._get_protocol_attrs(protocol))  # type: ignore[attr-defined]
+
+
+def _has_member(m: Machine, value: Value, protocol: type, name: str) -> bool:
+    if not m.operators.has_attribute(value, name):
+        return False
+    declared = m.attributes.class_lookup(protocol, name)
+    return not callable(declared) or not m.operators.identical(value.attribute(m, name), NONE)
+
+
+def _tensor_isinstance(m: Machine, value: TensorValue, classes: Any) -> bool:
+    if isinstance(classes, tuple):
+        return any(_tensor_isinstance(m, value, cls) for cls in classes)
+    if value.real is not None:
+        return m.concrete.run(isinstance, value.real, classes)
+    if classes is torch.nn.Parameter:
+        return value.cls is torch.nn.Parameter
+    named = {torch.FloatTensor: torch.float32, torch.LongTensor: torch.int64, torch.HalfTensor: torch.float16}
+    if classes in named:
+        return value.fake.dtype is named[classes]
+    return m.concrete.run(issubclass, value.cls, classes)
+
+
+@handles(issubclass)
+def issubclass_(m: Machine, cls: Value, pattern: Value) -> Value:
+    real = m.concrete.constant(cls, "issubclass()")
+    return Constant(_any_class(m, classes_in(m, pattern), lambda family: _is_subclass(m, cls, real, family)))
+
+
+def _is_subclass(m: Machine, cls: Value, real: Any, family: Any) -> bool:
+    checks = m.attributes.class_lookup(type(family), "__subclasscheck__")
+    if isinstance(family, type) and isinstance(real, type) and isinstance(checks, types.FunctionType):
+        if not m.policy.is_library(checks.__code__.co_filename):
+            return m.attributes.bind(checks, m.wrap.object(family), type(family)).call(m, [cls], {}).truth(m)
+        if isinstance(family, abc.ABCMeta):
+            return m.guards.is_subclass(real, family)
+    return m.concrete.run(issubclass, real, family)
+
+
+@on_object(type.__instancecheck__)
+def type_instancecheck(m: Machine, cls: Value, value: Value) -> Value:
+    return Constant(issubclass(value.python_type(), m.concrete.constant(cls, "isinstance()")))
+
+
+@on_object(type.__subclasscheck__)
+def type_subclasscheck(m: Machine, cls: Value, other: Value) -> Value:
+    family, real = (m.concrete.constant(v, "issubclass()") for v in (cls, other))
+    return Constant(m.concrete.run(type.__subclasscheck__, family, real))
+
+
+@handles(_abc._abc_instancecheck)
+def abc_instancecheck(m: Machine, cls: Value, value: Value) -> Value:
+    return Constant(m.guards.is_subclass(value.python_type(), m.concrete.constant(cls, "isinstance()")))
+
+
+@handles(_abc._abc_subclasscheck)
+def abc_subclasscheck(m: Machine, cls: Value, other: Value) -> Value:
+    real = m.concrete.constant(other, "issubclass()")
+    return Constant(m.guards.is_subclass(real, m.concrete.constant(cls, "issubclass()")))
+
+
+@on_object(type.__subclasses__)
+def subclasses(m: Machine, cls: Value) -> Value:
+    """The classes that derive from one, while there are no others."""
+    real = m.concrete.constant(cls, "__subclasses__()")
+    found = m.guards.ask(Fixed(real, real.__qualname__), real, type.__subclasses__, "has the same subclasses")
+    return ListValue([m.wrap.object(other) for other in found])

@@ -1,0 +1,354 @@
+"""Sets and frozensets, with CPython's order.
+
+The order of a set depends on the hashes of its elements and on how it was made. Beside the elements' Values there is a
+real set of the same constants, made by the same operations: its order is the program's. Where an element is not a
+constant, or an outside set was changed, the order is not known, and iterating breaks.
+
+Requirements (tests/differential/test_sets.py):
+  1. Iterating a set, and iterating one that the captured code returns, gives eager's order.
+  2. Of equal elements (1, 1.0, True), the one that CPython keeps is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stoker.capture.python_operators import BINARY, COMPARE
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.sequence import TupleValue
+from stoker.capture.values.value import NotConstant, Value
+from stoker.guard.source import Source
+
+if TYPE_CHECKING:
+    from stoker.capture.emit import Emitter
+    from stoker.capture.machine import Machine
+
+KEYS: type = type({}.keys())
+ITEMS: type = type({}.items())
+SET_TYPES = (set, frozenset, KEYS, ITEMS)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to make an object of constants: `function(*parts)`, then methods of it, in order."""
+
+    function: Callable[..., Any]
+    parts: tuple[Any, ...] = ()
+    steps: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+
+
+def build(recipe: Any) -> Any:
+    """Follow a recipe; what is not one is itself."""
+    if not isinstance(recipe, Recipe):
+        return recipe
+    made = recipe.function(*map(build, recipe.parts))
+    for name, parts in recipe.steps:
+        getattr(made, name)(*map(build, parts))
+    return made
+
+
+def _pass(*items: Any) -> tuple[Any, ...]:
+    return items
+
+
+def _keys(*items: Any) -> Any:
+    return dict.fromkeys(items).keys()
+
+
+def _mapping(*items: Any) -> dict[Any, None]:
+    return dict.fromkeys(items)
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What an operation takes: the elements, how to make the real object (UNKNOWN: not of constants), a Value for later."""
+
+    entries: dict[Any, Value]
+    recipe: Any
+    value: Value
+
+
+UNKNOWN = object()
+
+
+def constant_of(value: Value) -> Any:
+    try:
+        return value.constant()
+    except NotConstant:
+        return UNKNOWN
+
+
+def operand(m: Machine, value: Value) -> Operand:
+    """Any iterable as an operand of a set's method."""
+    value = value.stored()
+    if isinstance(value, SetValue):
+        return Operand(dict(value._entries), value.recipe(), value.copied())
+    kind = value.python_type()
+    real = constant_of(value) if isinstance(value, Constant) else UNKNOWN
+    elements = value.items_list(m)
+    entries: dict[Any, Value] = {}
+    for element in elements:
+        entries.setdefault(element.hash_key(m), element)
+    constants = [constant_of(element) for element in elements]
+    recipe = real
+    if real is UNKNOWN and UNKNOWN not in constants:
+        recipe = Recipe({KEYS: _keys, dict: _mapping}.get(kind, _pass), tuple(constants))
+    return Operand(entries, recipe, TupleValue(elements))
+
+
+class SetValue(Value):
+    """A set or frozenset. `layout` is the real set that tells the order, None where nobody knows it."""
+
+    def __init__(
+        self,
+        entries: dict[Any, Value],
+        cls: type = set,
+        source: Source | None = None,
+        real: Any = None,
+        made: Any = None,
+    ) -> None:
+        self._entries, self.cls, self.source, self.real = entries, cls, source, real
+        self.steps: list[tuple[str, list[Operand]]] = []
+        if real is None and made is None:
+            constants = tuple(constant_of(value) for value in entries.values())
+            made = UNKNOWN if UNKNOWN in constants else Recipe(cls, (constants,) if constants else ())
+        self.start: Any = made
+        self.layout: Any = real if real is not None else None if made is UNKNOWN else build(made)
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def recipe(self) -> Any:
+        """How to make such a set anew; UNKNOWN if its order is not known."""
+        if self.layout is None:
+            return UNKNOWN
+        if self.real is not None:
+            return Recipe(self.cls, (tuple(self.layout),))
+        steps = [(name, tuple(part.recipe for part in parts)) for name, parts in self.steps]
+        return Recipe(self.start.function, self.start.parts, (*self.start.steps, *steps))
+
+    def copied(self) -> SetValue:
+        """What `set(self)` makes: as large a table as its elements need, whatever the history."""
+        return SetValue(dict(self._entries), self.cls, made=_of(self.cls, self.recipe()))
+
+    def constant(self) -> Any:
+        if self.cls is not frozenset or self.layout is None:
+            raise NotConstant("set")
+        return self.layout
+
+    def length(self, m: Machine) -> Value:
+        return Constant(len(self._entries))
+
+    def truth(self, m: Machine) -> bool:
+        return bool(self._entries)
+
+    def contains(self, m: Machine, item: Value) -> Value:
+        stored = item.stored()
+        key = frozenset(stored._entries) if isinstance(stored, SetValue) else item.hash_key(m)
+        return Constant(key in self._entries)
+
+    def iterator(self, m: Machine) -> Value:
+        return TupleValue(self.elements(m)).iterator(m)
+
+    def elements(self, m: Machine) -> list[Value]:
+        if self.layout is not None:
+            return [self._entries[key] for key in self.layout]
+        if len(self._entries) > 1:
+            self.unsupported("iteration over a set of unknown order", "use a list or a dict, whose order is defined")
+        return list(self._entries.values())
+
+    def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
+        return compare_sets(m, operator, self, other) if issubclass(other.python_type(), SET_TYPES) else None
+
+    def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
+        plain = operator.rstrip("=")
+        if plain not in ("&", "|", "-", "^") or not issubclass(other.python_type(), SET_TYPES) or reflected:
+            return None
+        if operator.endswith("=") and self.cls is set:
+            if not issubclass(other.python_type(), (set, frozenset)):
+                return None
+            part = operand(m, other)
+            self.change(m, IN_PLACE[plain], [part], _combined(plain, self._entries, part.entries))
+            return self
+        return combine(m, plain, self, other)
+
+    def change(self, m: Machine, name: str, parts: list[Operand], entries: dict[Any, Value]) -> None:
+        """An operation in place: the elements afterwards are known."""
+        m.effects.will_mutate(self)
+        if self.real is not None or any(part.recipe is UNKNOWN for part in parts):
+            self.layout = None
+        elif self.layout is not None:
+            getattr(self.layout, name)(*(build(part.recipe) for part in parts))
+        self._entries = entries
+        self.steps.append((name, parts))
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        return m.attributes.builtin(self, name)
+
+    def _one(self, m: Machine, item: Value) -> Operand:
+        return Operand({item.hash_key(m): item}, constant_of(item), item)
+
+    def method_add(self, m: Machine, item: Value) -> Value:
+        self.change(m, "add", [self._one(m, item)], {item.hash_key(m): item, **self._entries})
+        return Constant(None)
+
+    def method_discard(self, m: Machine, item: Value) -> Value:
+        key = item.hash_key(m)
+        self.change(m, "discard", [self._one(m, item)], {k: v for k, v in self._entries.items() if k != key})
+        return Constant(None)
+
+    def method_remove(self, m: Machine, item: Value) -> Value:
+        if item.hash_key(m) not in self._entries:
+            m.exceptions.raise_(KeyError, item)
+        return self.method_discard(m, item)
+
+    def method_pop(self, m: Machine) -> Value:
+        if not self._entries:
+            m.exceptions.raise_(KeyError, "pop from an empty set")
+        if self.real is not None or self.layout is None:
+            self.unsupported("pop() of a set of unknown order", "use a list or a dict, whose order is defined")
+        m.effects.will_mutate(self)
+        self.steps.append(("pop", []))
+        return self._entries.pop(self.layout.pop())
+
+    def method_clear(self, m: Machine) -> Value:
+        self.change(m, "clear", [], {})
+        return Constant(None)
+
+    def method_copy(self, m: Machine) -> Value:
+        return self if self.cls is frozenset else self.copied()
+
+    def _updated(self, m: Machine, name: str, operator: str, others: tuple[Value, ...]) -> Value:
+        parts = [operand(m, other) for other in others]
+        entries = self._entries
+        for part in parts:
+            entries = _combined(operator, entries, part.entries)
+        self.change(m, name, parts, entries)
+        return Constant(None)
+
+    def method_update(self, m: Machine, *others: Value) -> Value:
+        return self._updated(m, "update", "|", others)
+
+    def method_difference_update(self, m: Machine, *others: Value) -> Value:
+        return self._updated(m, "difference_update", "-", others)
+
+    def method_intersection_update(self, m: Machine, *others: Value) -> Value:
+        return self._updated(m, "intersection_update", "&", others)
+
+    def method_symmetric_difference_update(self, m: Machine, other: Value) -> Value:
+        return self._updated(m, "symmetric_difference_update", "^", (other,))
+
+    def _made_by(self, m: Machine, method: str, operator: str, others: tuple[Value, ...]) -> Value:
+        parts = [operand(m, other) for other in others]
+        return _made(self.cls, getattr(self.cls, method), operator, [operand(m, self), *parts])
+
+    def method_union(self, m: Machine, *others: Value) -> Value:
+        return self._made_by(m, "union", "|", others)
+
+    def method_intersection(self, m: Machine, *others: Value) -> Value:
+        return self._made_by(m, "intersection", "&", others)
+
+    def method_difference(self, m: Machine, *others: Value) -> Value:
+        return self._made_by(m, "difference", "-", others)
+
+    def method_symmetric_difference(self, m: Machine, other: Value) -> Value:
+        return self._made_by(m, "symmetric_difference", "^", (other,))
+
+    def method_issubset(self, m: Machine, other: Value) -> Value:
+        return Constant(set(self._entries) <= set(operand(m, other).entries))
+
+    def method_issuperset(self, m: Machine, other: Value) -> Value:
+        return Constant(set(self._entries) >= set(operand(m, other).entries))
+
+    def method_isdisjoint(self, m: Machine, other: Value) -> Value:
+        return Constant(not set(self._entries) & set(operand(m, other).entries))
+
+    def hash_key(self, m: Machine) -> Any:
+        if self.cls is set:
+            m.exceptions.raise_(TypeError, "unhashable type: 'set'")
+        return frozenset(self._entries)
+
+    def emit(self, e: Emitter) -> None:
+        recipe = self.recipe()
+        if recipe is UNKNOWN:
+            e.call_function(self.cls, [TupleValue(list(self._entries.values()))])
+        else:
+            e.call_function(build, [Constant(recipe)])
+        e.name_top(self)
+
+    def fill(self, e: Emitter) -> None:
+        """Of an instance of a subclass that the captured code made."""
+        if self._entries:
+            e.method_call(self, set.update, [TupleValue(list(self._entries.values()))])
+
+    def write_back(self, e: Emitter) -> None:
+        """The same changes again, so that the order becomes eager's."""
+        for name, parts in self.steps:
+            e.method_call(self, getattr(set, name), [part.value for part in parts])
+
+
+IN_PLACE = {"|": "__ior__", "&": "__iand__", "-": "__isub__", "^": "__ixor__"}
+
+
+def _combined(operator: str, mine: dict[Any, Value], theirs: dict[Any, Value]) -> dict[Any, Value]:
+    match operator:
+        case "&":
+            return {k: v for k, v in mine.items() if k in theirs}
+        case "|":
+            return {**mine, **{k: v for k, v in theirs.items() if k not in mine}}
+        case "-":
+            return {k: v for k, v in mine.items() if k not in theirs}
+    return {k: v for k, v in [*mine.items(), *theirs.items()] if (k in mine) != (k in theirs)}
+
+
+def _made(cls: type, function: Callable[..., Any], operator: str, parts: list[Operand]) -> SetValue:
+    """A new set out of operands, by a real function where all of them are of constants."""
+    entries = parts[0].entries
+    for part in parts[1:]:
+        entries = _combined(operator, entries, part.entries)
+    if any(part.recipe is UNKNOWN for part in parts):
+        return SetValue(entries, cls, made=UNKNOWN)
+    made = SetValue({}, cls, made=Recipe(function, tuple(part.recipe for part in parts)))
+    made._entries = {key: _picked(key, [part.entries for part in parts]) for key in made.layout}
+    return made
+
+
+def _picked(key: Any, tables: list[dict[Any, Value]]) -> Value:
+    """Of equal elements of several sets, the one that the result holds."""
+    found = [table[key] for table in tables if key in table]
+    return next((value for value in found if constant_of(value) is key), found[0])
+
+
+def combine(m: Machine, operator: str, left: Value, right: Value) -> SetValue:
+    """`left operator right` of sets and views."""
+    cls = left.python_type()
+    return _made(
+        cls if cls in (set, frozenset) else set, BINARY[operator], operator, [operand(m, left), operand(m, right)]
+    )
+
+
+def compare_sets(m: Machine, operator: str, left: Value, right: Value) -> Value:
+    return Constant(COMPARE[operator](set(operand(m, left).entries), set(operand(m, right).entries)))
+
+
+def set_of(m: Machine, value: Value, cls: type = set) -> SetValue:
+    """`set(value)`."""
+    if isinstance(value, SetValue) and cls is frozenset is value.cls:
+        return value
+    part = operand(m, value)
+    return SetValue(part.entries, cls, made=_of(cls, part.recipe))
+
+
+def _of(cls: type, recipe: Any) -> Any:
+    return UNKNOWN if recipe is UNKNOWN else Recipe(cls, (recipe,))
+
+
+def in_any_order(m: Machine, value: Value) -> list[Value]:
+    """The elements of an iterable for someone who sorts them: the order of a set need not be known if they differ."""
+    if isinstance(value, SetValue) and value.layout is None:
+        kinds = {type(constant_of(element)) for element in value._entries.values()}
+        if len(kinds) == 1 and kinds <= {int, str}:
+            return list(value._entries.values())
+    return value.items_list(m)
