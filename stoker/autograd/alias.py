@@ -63,6 +63,7 @@ class AliasTable:
     def __init__(self, emit: Emit) -> None:
         self._emit = emit
         self._storages: dict[FakeStorage, Storage] = {}
+        self._placed: list[FakeTensor] = []
 
     def knows(self, fake: FakeTensor) -> bool:
         return getattr(fake, "alias_table", None) is self
@@ -92,6 +93,15 @@ class AliasTable:
     def place(self, fake: FakeTensor, alias: Alias) -> None:
         """From here on `fake` is this place; operators that change metadata in place move a tensor."""
         fake.alias_table, fake.alias = self, alias  # type: ignore[attr-defined]
+        self._placed.append(fake)
+
+    def close(self) -> None:
+        """Let go of the tensors. Autograd's nodes hold them too, and what goes through those no collector sees."""
+        for fake in self._placed:
+            fake.__dict__.pop("alias_table", None)
+            fake.__dict__.pop("alias", None)
+        self._placed.clear()
+        self._storages.clear()
 
     def read(self, fake: FakeTensor) -> Node:
         """The node that holds what the tensor holds."""

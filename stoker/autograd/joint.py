@@ -32,6 +32,9 @@ from stoker.fake.matmul import taken_apart
 from stoker.fake.meta import meta_of
 from stoker.fake.tensor import make_fake
 
+Strides = Mapping[int, Sequence[int]]
+"""Of the gradients of results, by the position of the result."""
+
 _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -67,13 +70,18 @@ def trace_joint(
     decompositions: Decompositions | None,
     *,
     grad: bool,
-    strides: Mapping[int, Sequence[int]] | None = None,
+    strides: Strides | None = None,
 ) -> Joint:
     """Trace a captured program forward and, where something requires a gradient, backward.
 
     `strides` are those of the gradient of a result, by its position; others are laid out as the result is.
     """
     trace = Trace(inputs.mode, decompositions)
+    with contextlib.closing(trace.aliases):
+        return _traced(trace, captured, inputs, grad, strides or {})
+
+
+def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, strides: Strides) -> Joint:
     trace.differentiates = any(leaf is not None for leaf in inputs.leaves)
     nodes = tuple(
         trace.input(name, value, index) for index, (name, value) in enumerate(zip(inputs.names, inputs.values))
@@ -93,7 +101,7 @@ def trace_joint(
         moves = _moves(trace, inputs)
     _refuse_views_of(outcomes, {w.index for w in writes if w.moved}, "written and moved")
     _refuse_views_of(outcomes, set(detached), "detached")
-    tangents, gradients = _backward(trace, inputs, results, strides or {})
+    tangents, gradients = _backward(trace, inputs, results, strides)
     return Joint(
         trace.graph,
         trace.constants,
@@ -284,7 +292,7 @@ def _in_place(view: Any) -> Any:
 
 
 def _backward(
-    trace: Trace, inputs: Inputs, results: _Results, strides: Mapping[int, Sequence[int]]
+    trace: Trace, inputs: Inputs, results: _Results, strides: Strides
 ) -> tuple[tuple[Node | None, ...], tuple[Node | None, ...]]:
     wanted = [(p, t) for p, t in enumerate(results.tensors) if t is not None and t.requires_grad]
     sources = [(i, leaf) for i, leaf in enumerate(inputs.leaves) if leaf is not None]

@@ -94,6 +94,7 @@ class Evaluator:
 
     def close(self) -> None:
         """Components and evaluator refer to each other: without this, what was captured would live until a collection."""
+        self.record.fake_mode.close()
         vars(self).clear()
 
     def bind_root(self) -> None:

@@ -21,7 +21,7 @@ Size = Any
 class Meta:
     """What is known of a tensor without its data. Made by `meta_of`, never directly; compare with `is`."""
 
-    __slots__ = ("device", "dtype", "offset", "reach_bytes", "sizes", "strides", "symbolic")
+    __slots__ = ("__weakref__", "device", "dtype", "offset", "reach_bytes", "sizes", "strides", "symbolic")
 
     def __init__(
         self,
@@ -72,12 +72,22 @@ def meta_of(
     try:
         found = _INTERNED.get(key)
     except TypeError:  # a SymInt does not hash
-        key = (dtype, _plain(sizes), _plain(strides), *_plain((offset,)), device)
-        found = _INTERNED.get(key)
+        return _symbolic(dtype, sizes, strides, device, offset)
     if found is None:
-        symbolic = any(isinstance(v, torch.SymInt) for v in (*sizes, *strides, offset))
-        found = _INTERNED[key] = Meta(dtype, sizes, strides, offset, device, symbolic)
+        found = _INTERNED[key] = Meta(dtype, sizes, strides, offset, device, False)
     return found
+
+
+def _symbolic(
+    dtype: torch.dtype, sizes: tuple[Size, ...], strides: tuple[Size, ...], device: torch.device, offset: Size
+) -> Meta:
+    """The one `Meta` of its shape environment, and gone with that."""
+    environment = next(v for v in (*sizes, *strides, offset) if isinstance(v, torch.SymInt)).node.shape_env
+    key = (dtype, _plain(sizes), _plain(strides), *_plain((offset,)), device)
+    found = environment.interned.get(key)
+    if found is None:
+        found = environment.interned[key] = Meta(dtype, sizes, strides, offset, device, True)
+    return found  # type: ignore[no-any-return]
 
 
 def _at_least_one(size: Size) -> Size:

@@ -95,6 +95,12 @@ class FakeMode(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-typ
         self._fakes[id(tensor)] = (weakref.ref(tensor), fake)
         return fake
 
+    def close(self) -> None:
+        """Forget the real tensors it met: their fakes are the program's from here on. A weak reference to a parameter keeps
+        users from swapping it."""
+        self._fakes.clear()
+        self._memories.clear()
+
     def as_fake(self, tensor: torch.Tensor) -> FakeTensor:
         """A tensor met inside the program: itself if fake, else its fake, with its content kept if it is one number."""
         if isinstance(tensor, FakeTensor):

@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -92,6 +93,8 @@ class ShapeEnv:
     origins: dict[Symbol, list[Any]] = field(default_factory=dict)
     assertions: list[SizeGuard] = field(default_factory=list)
     """What the program promised of values without hints; to be checked when they are known."""
+    interned: weakref.WeakValueDictionary[Any, Any] = field(default_factory=weakref.WeakValueDictionary)
+    """Metadata that mentions its symbols, each once (`stoker.fake.meta`)."""
     _replacements: dict[Atom, Expr] = field(default_factory=dict)
     _facts: dict[Condition, None] = field(default_factory=dict)
     _ducks: dict[tuple[int, int], Symbol] = field(default_factory=dict)

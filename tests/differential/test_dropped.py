@@ -1,0 +1,78 @@
+"""What was compiled and dropped is gone: fake tensors, shape environments, weights, references to parameters."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+import stoker
+
+
+def _inference() -> None:
+    with torch.no_grad():
+        stoker.compile(nn.Sequential(nn.Linear(8, 8), nn.ReLU()))(torch.randn(2, 8))
+
+
+def _training() -> None:
+    stoker.compile(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2)))(torch.randn(2, 8)).sum().backward()
+
+
+def _symbolic() -> None:
+    stoker.compile(lambda x: (x * 2).sum(0), dynamic=True)(torch.ones(3, 4, requires_grad=True)).sum().backward()
+
+
+def _written() -> None:
+    stoker.compile(lambda x: x.mul_(2).view(-1)[1:].add_(1))(torch.ones(2, 3, requires_grad=True) * 1).sum().backward()
+
+
+def _alive(*names: str) -> int:
+    gc.collect()
+    return sum(type(o).__name__ in names for o in gc.get_objects())
+
+
+@pytest.mark.parametrize("program", [_inference, _training, _symbolic, _written])
+def test_nothing_of_the_compiler_stays(program: Callable[[], None]) -> None:
+    program()
+    stoker.reset()
+    stoker.log.clear()
+    before = _alive("FakeTensor", "ShapeEnv", "FakeMode", "Trace", "Graph")
+    for _ in range(4):
+        program()
+    stoker.reset()
+    stoker.log.clear()
+    assert _alive("FakeTensor", "ShapeEnv", "FakeMode", "Trace", "Graph") <= before + 2
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_weights_go_with_the_model(grad: bool) -> None:
+    kept = []
+    for _ in range(4):
+        model = nn.Sequential(nn.Linear(8, 8), nn.Conv1d(2, 2, 3), nn.ReLU())
+        compiled = stoker.compile(model)
+        with torch.set_grad_enabled(grad):
+            compiled(torch.randn(2, 8)), compiled(torch.randn(2, 8))
+        kept.append(weakref.ref(model[0].weight))
+        del model, compiled
+    stoker.reset()
+    gc.collect()
+    assert [k() for k in kept] == [None] * 4
+
+
+def test_parameters_can_be_swapped() -> None:
+    model = nn.Linear(3, 3)
+    compiled = stoker.compile(model)
+    compiled(torch.ones(2, 3)).sum().backward()
+    model.zero_grad()
+    before = torch.__future__.get_swap_module_params_on_conversion()
+    try:
+        torch.__future__.set_swap_module_params_on_conversion(True)
+        model.double()
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(before)
+    x = torch.ones(2, 3, dtype=torch.float64)
+    torch.testing.assert_close(compiled(x), model(x))
