@@ -39,7 +39,9 @@ from stoker.passes.attention import INFERENCE_BYTES, TRAINING_BYTES, fuse_attent
 from stoker.passes.fold import fold
 from stoker.passes.freeze import freeze, is_view, preparer
 from stoker.passes.join import JOINED, join
+from stoker.passes.mask import settle_masks
 from stoker.passes.pack import PACKS, pack
+from stoker.passes.place import place
 from stoker.passes.precompute import precompute
 from stoker.passes.simplify import simplify
 from stoker.runtime.build import NoCompiler
@@ -76,6 +78,7 @@ def compile_captured(graph_module: GraphModule, example_inputs: list[Any], optio
     fused = fuse_attention(graph_module, TRAINING_BYTES if torch.is_grad_enabled() else INFERENCE_BYTES)
     if fused is not graph_module:
         _tell(graph_module, {"attention is one operator": len(graph_module.graph.nodes) - len(fused.graph.nodes)})
+    fused = settle_masks(fused)
     return aot(
         fused,
         example_inputs,
@@ -121,6 +124,7 @@ def _compile_inference(module: GraphModule, fakes: list[Any], *, weights: frozen
 def improve(module: GraphModule) -> None:
     """The passes for every graph, in place; an event says what they did."""
     held = simplify(module.graph)
+    place(module.graph, LOWERINGS)
     if count := precompute(module):
         held["it depends on no input"] = count
     _tell(module, held)

@@ -25,8 +25,8 @@ from stoker.autograd.relayout import ByLayout
 from stoker.autograd.runtime import inference_call, training_call
 from stoker.autograd.trace import Decompositions
 from stoker.autograd.variants import NOT_TRACED, as_captured, by_overlap
-from stoker.autograd.walk import is_random
 from stoker.fake.foreign import tensors_in
+from stoker.graph.walk import is_random
 
 Compiler = Callable[[GraphModule, list[Any]], Callable[..., Any]]
 

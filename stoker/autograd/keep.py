@@ -21,7 +21,7 @@ from stoker.autograd.joint import Joint
 from stoker.autograd.mincut import UNLIMITED, Network, minimum_cut
 from stoker.autograd.order import peak_bytes
 from stoker.autograd.segment import relaxed
-from stoker.autograd.walk import ancestors, descendants, is_random, is_view, size_bytes
+from stoker.graph.walk import ancestors, descendants, is_random, is_view, size_bytes
 
 _RISKY = 1 << 48
 """The cost of keeping what somebody may overwrite before the backward reads it, and eager would not have kept."""

@@ -15,8 +15,8 @@ from typing import Any
 from torch.fx import Node
 
 from stoker.autograd.joint import Joint
-from stoker.autograd.walk import ancestors, descendants, has_effect, tensor_bytes
 from stoker.fake import FakeTensor
+from stoker.graph.walk import ancestors, descendants, has_effect, tensor_bytes
 
 
 def forward_order(joint: Joint, kept: Sequence[Node]) -> list[Node]:

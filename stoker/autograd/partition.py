@@ -20,7 +20,7 @@ from torch.fx import Graph, GraphModule, Node
 from stoker import torch_private
 from stoker.autograd.joint import Joint
 from stoker.autograd.order import backward_order, forward_order
-from stoker.autograd.walk import ancestors, descendants
+from stoker.graph.walk import ancestors, descendants
 
 Chooser = Callable[[Joint], Sequence[Node]]
 

@@ -20,7 +20,7 @@ from stoker import _C, torch_private
 from stoker.autograd.double_backward import Training, differentiate_again, random_state
 from stoker.autograd.joint import Joint
 from stoker.autograd.outcome import ConstantResult, Given, GraphResult, Outcome, Rebuilt, Write
-from stoker.autograd.walk import ancestors
+from stoker.graph.walk import ancestors
 
 Compiled = Callable[..., Sequence[Any]]
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from torch.fx import Node
 
-from stoker.autograd.walk import is_random, is_view, size_bytes
+from stoker.graph.walk import is_random, is_view, size_bytes
 
 _TRIED = {0.25: (4, 8, 16), 0.5: (4, 8, 16), 0.75: (4, 8, 16), 1.0: (2, 3, 4, 6, 8, 12, 16, 24, 32)}
 """How much of the program is freed, and in how many segments it is cut then."""

@@ -17,8 +17,8 @@ from torch.fx import GraphModule
 
 from stoker import torch_private
 from stoker.fake import FakeTensor
-from stoker.lower.driver import size_of
 from stoker.shape.expr import Expr, Symbol, evaluate, free_symbols
+from stoker.shape.symnode import size_of
 
 Foretold = tuple[tuple[Expr, ...], tuple[Expr, ...]]
 """Sizes and strides."""

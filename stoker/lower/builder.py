@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from stoker.autograd.walk import draws
+from stoker.graph.walk import draws
 from stoker.loop.body import Recorder
 from stoker.loop.handler import ops, using
 from stoker.loop.index import Dimension, Dimensions, ranges_of, simplify

@@ -16,6 +16,8 @@ from torch.fx import Node as GraphNode
 
 from stoker.autograd.functional import run_on_copies
 from stoker.fake import FakeTensor
+from stoker.graph.dedupe import dedupe
+from stoker.graph.prune import prune
 from stoker.loop.layout import Layout, is_dense
 from stoker.loop.node import Program, Source
 from stoker.loop.target import LOOP_DTYPES, Targets
@@ -43,22 +45,12 @@ from stoker.lower import (  # noqa: F401  (they fill the table)
 )
 from stoker.lower.builder import Builder
 from stoker.lower.registry import LOWERINGS, Decline, Result, find
-from stoker.passes.dedupe import dedupe
-from stoker.passes.prune import prune
-from stoker.shape.expr import Expr, Symbol, constant, free_symbols
-from stoker.shape.symnode import expr_of
+from stoker.shape.expr import Expr, Symbol, free_symbols
+from stoker.shape.symnode import expr_of, size_of
 
 
 class CannotLower(Exception):
     """The graph holds something that a program cannot express. The reason is for the user."""
-
-
-def size_of(value: Any) -> Expr:
-    """A size as an expression, with what its environment has learned."""
-    if isinstance(value, torch.SymInt):
-        node = value.node
-        return node.env.simplify(node.expr)  # type: ignore[no-any-return]
-    return constant(int(value))
 
 
 def result_of(value: Any, targets: Targets) -> Any:

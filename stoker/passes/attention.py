@@ -200,13 +200,13 @@ def _written_between(start: Node, end: Node) -> bool:
     """May a node between these two write to memory?"""
     node = start.next
     while node is not end:
-        if node.op not in ("placeholder", "get_attr") and not _only_reads(node):
+        if node.op not in ("placeholder", "get_attr") and not only_reads(node):
             return True
         node = node.next
     return False
 
 
-def _only_reads(node: Node) -> bool:
+def only_reads(node: Node) -> bool:
     """A function or method of torch or Python's operators that does not write, by its name and options."""
     if _in_place(node) or node.kwargs.get("out") is not None or node.kwargs.get("inplace") or node.op == "call_module":
         return False

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from stoker.graph.insert import insert, move_up
 from stoker.passes.freeze import fixed_nodes
 
 aten = torch.ops.aten
@@ -79,15 +80,6 @@ def _per_channel(user: Node, conv: Node, channels: int, fixed: set[Node]) -> Any
     )
 
 
-def insert(graph: Graph, like: Node, target: Any, *arguments: Any) -> Node:
-    """A call at the graph's place of insertion, with metadata of its own, of the program's line that `like` is of."""
-    node = graph.call_function(target, arguments)
-    fakes = torch.fx.node.map_arg(arguments, lambda n: n.meta["val"])
-    with like.meta["val"].memory.mode, torch.no_grad():
-        node.meta = dict(like.meta) | {"val": target(*fakes)}
-    return node
-
-
 def _updated(graph: Graph, conv: Node, user: Node, other: Any, channels: int, fixed: set[Node]) -> tuple[Node, Any]:
     """The convolution's weight and bias with one more operation in them."""
 
@@ -108,16 +100,3 @@ def _updated(graph: Graph, conv: Node, user: Node, other: Any, channels: int, fi
     rows = [channels, *(1,) * (conv.args[1].meta["val"].dim() - 1)]  # type: ignore[union-attr]
     scale = call(aten.reshape.default, other, rows) if isinstance(other, Node) else other
     return call(user.target, weight, scale), None if bias is None else call(user.target, bias, other)
-
-
-def move_up(graph: Graph, node: Node, before: Node) -> None:
-    """Put a node and what it needs in front of another."""
-    position = {n: i for i, n in enumerate(graph.nodes)}
-    needed, pending = set[Node](), [node]
-    while pending:
-        current = pending.pop()
-        if current not in needed and position[current] > position[before]:
-            needed.add(current)
-            pending.extend(current.all_input_nodes)
-    for current in sorted(needed, key=position.__getitem__):
-        before.prepend(current)

@@ -16,7 +16,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from stoker import torch_private
-from stoker.autograd.walk import ancestors, has_effect
+from stoker.graph.walk import ancestors, has_effect
 
 
 @dataclass(frozen=True)

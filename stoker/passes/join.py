@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from stoker.passes.dedupe import dedupe
-from stoker.passes.fold import insert, move_up
+from stoker.graph.dedupe import dedupe
+from stoker.graph.insert import insert, move_up
 from stoker.passes.freeze import fixed_nodes, is_view
 from stoker.passes.pack import function_behind
 

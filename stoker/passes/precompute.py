@@ -16,8 +16,8 @@ import torch
 from torch.fx import GraphModule, Node
 
 from stoker import torch_private
-from stoker.autograd.walk import is_random
 from stoker.fake import FakeTensor
+from stoker.graph.walk import is_random
 from stoker.passes.simplify import VIEWS
 
 aten = torch.ops.aten
@@ -81,7 +81,7 @@ def _is_plain(node: Node) -> bool:
     if not isinstance(node.target, torch_private.OpOverload) or not isinstance(value, FakeTensor):
         return False
     meta = value.meta
-    if meta.symbolic or meta.device.type != "cpu" or node.target in _WITHOUT_CONTENT or is_random(node):
+    if meta.symbolic or meta.device.type == "meta" or node.target in _WITHOUT_CONTENT or is_random(node):
         return False
     return value.numel() * meta.dtype.itemsize <= LARGEST_BYTES
 

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from stoker.fake import FakeTensor
+from stoker.graph.facts import alike, fake_of, plain_layout
 
 aten = torch.ops.aten
 Rule = Callable[[Node], Node | None]
@@ -56,24 +56,6 @@ def _redirect(node: Node, same: Node) -> bool:
     return bool(readers)
 
 
-def alike(a: Any, b: Any) -> bool:
-    """Have two nodes tensors of one type, of the same sizes and strides?"""
-    x, y = _fake(a), _fake(b)
-    if x is None or y is None:
-        return False
-    m, n = x.meta, y.meta
-    return m is n or (m.dtype is n.dtype and m.device == n.device and _plain(m) == _plain(n))
-
-
-def _fake(node: Any) -> FakeTensor | None:
-    value = node.meta.get("val") if isinstance(node, Node) else None
-    return value if isinstance(value, FakeTensor) else None
-
-
-def _plain(meta: Any) -> tuple[Any, ...]:
-    return tuple(s.node.expr if isinstance(s, torch.SymInt) else s for s in (*meta.sizes, *meta.strides))
-
-
 def number_of(value: Any) -> int | float | bool | None:
     """The number that an argument is in every element, if that can be seen."""
     if isinstance(value, Node) and value.target in (aten.full.default, aten.full_like.default):
@@ -82,7 +64,7 @@ def number_of(value: Any) -> int | float | bool | None:
 
 
 def _is_complex(node: Node) -> bool:
-    value = _fake(node)
+    value = fake_of(node)
     return value is None or value.meta.dtype.is_complex
 
 
@@ -168,12 +150,12 @@ def _converted(node: Node) -> Node | None:
     if not isinstance(kept, Node) or kept.target is not aten._to_copy.default:
         return None
     first = kept.args[0]
-    a, b, c = (_fake(n) for n in (first, kept, node))
+    a, b, c = (fake_of(n) for n in (first, kept, node))
     if a is None or b is None or c is None or a.meta.device != c.meta.device or a.meta.device != b.meta.device:
         return None
     source, between, target = a.meta.dtype, b.meta.dtype, c.meta.dtype
     sure = target.is_floating_point or not source.is_floating_point or target is source
-    if not holds(between, source) or not sure or _plain(a.meta) != _plain(c.meta):
+    if not holds(between, source) or not sure or plain_layout(a.meta) != plain_layout(c.meta):
         return None
     if target is source:
         return first  # type: ignore[return-value]
@@ -204,8 +186,8 @@ def holds(wide: torch.dtype, narrow: torch.dtype) -> bool:
 
 def _seen_before(node: Node) -> Node | None:
     """A view of a view that shows what an earlier one of them shows: same memory, same place, same sizes and strides."""
-    shown, above = _fake(node), node.args[0]
-    while shown is not None and (value := _fake(above)) is not None and value.memory is shown.memory:
+    shown, above = fake_of(node), node.args[0]
+    while shown is not None and (value := fake_of(above)) is not None and value.memory is shown.memory:
         if value.meta is shown.meta:
             return above  # type: ignore[return-value]
         if above.target not in VIEWS or not above.args:  # type: ignore[union-attr]

@@ -563,3 +563,11 @@ def _install() -> None:
 
 
 _install()
+
+
+def size_of(value: Any) -> Expr:
+    """A size as an expression, with what its environment has learned."""
+    if isinstance(value, torch.SymInt):
+        node = value.node
+        return node.env.simplify(node.expr)  # type: ignore[no-any-return]
+    return constant(int(value))

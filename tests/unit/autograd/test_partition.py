@@ -15,7 +15,7 @@ from stoker.autograd.inputs import make_inputs
 from stoker.autograd.joint import Joint, trace_joint
 from stoker.autograd.order import backward_order, peak_bytes
 from stoker.autograd.partition import split
-from stoker.autograd.walk import is_random, size_bytes
+from stoker.graph.walk import is_random, size_bytes
 
 
 def joint_of(function: Any, *shapes: tuple[int, ...]) -> Joint:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from torch.fx import Graph, Node
 
-from stoker.autograd.walk import has_effect
+from stoker.graph.walk import has_effect
 
 
 def prune(graph: Graph) -> frozenset[Node]:

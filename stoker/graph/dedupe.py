@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from stoker.autograd.walk import is_random
-from stoker.passes.simplify import alike
+from stoker.graph.facts import alike
+from stoker.graph.walk import is_random
 
 aten = torch.ops.aten
 _EITHER_WAY = frozenset({aten.add.Tensor, aten.mul.Tensor, aten.eq.Tensor, aten.ne.Tensor})

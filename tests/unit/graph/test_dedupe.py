@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import stoker
-from stoker.passes.dedupe import dedupe
+from stoker.graph.dedupe import dedupe
 
 A, B = torch.randn(3, 4), torch.randn(3, 4)
 
