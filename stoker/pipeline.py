@@ -36,6 +36,7 @@ from stoker.lower.extern import LIBRARY
 from stoker.lower.registry import LOWERINGS
 from stoker.options import Options
 from stoker.passes.attention import INFERENCE_BYTES, TRAINING_BYTES, fuse_attention
+from stoker.passes.channels_last import channels_last
 from stoker.passes.fold import fold
 from stoker.passes.freeze import freeze, is_view, preparer
 from stoker.passes.join import JOINED, join
@@ -105,6 +106,7 @@ def _compile_inference(module: GraphModule, fakes: list[Any], *, weights: frozen
     whole = copy.deepcopy(module.graph)
     if options.freezing:
         _tell(module, {"it is part of a convolution": fold(module, weights)})
+        channels_last(module, weights)
     if options.packing:
         _tell(module, {"linear layers of one input are one": join(module, weights, choose_join)})
         pack(module, weights, functools.partial(choose_linear, thorough=options.autotune))

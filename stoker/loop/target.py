@@ -26,6 +26,8 @@ Private = Callable[[Dimensions, Dimensions, Sequence[Instruction], int], bool]
 """(outer loops, inner loops, instructions inside them, bytes of an inner point): can what one outer point makes and uses stay in
 the fastest memory?"""
 
+Split = Callable[[Dimensions, Dimensions, Sequence[Instruction]], int]
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -56,8 +58,13 @@ class Target:
     """Elements of a row that running reductions can walk; None if there is no limit."""
     combines: frozenset[str] = frozenset({"set", "add", "mul", "max", "min"})
     """How a store may combine with what is in memory."""
-    smallest_split: int | None = None
-    """A reduction of at least so many elements for each result, with few results, is made in two steps; None if never."""
+    split: Split | None = None
+    """(outer loops, inner loops, body): the number of pieces in which a reduction is made, whose results are then reduced. 1: in one
+    step. None: never in pieces."""
+    matmul_alignment_bytes: int = 1
+    """Rows of a product begin at multiples of this, if nobody outside sees it; others are slow."""
+    image_dtypes: frozenset[torch.dtype] = frozenset({torch.float32})
+    """Types of images that convolutions want with channels fastest."""
 
 
 Targets = Mapping[str, Target]

@@ -23,6 +23,9 @@ from stoker.loop.view import Computed, Index, Stored, Tensor, cost_of, reads_of
 from stoker.lower.registry import Result
 from stoker.shape.expr import constant, symbol
 
+IN_PIECES = frozenset({"sum", "prod", "max", "min", "any", "all"})
+"""Reductions of which the results of pieces can be reduced again."""
+
 
 def loop_dimensions(prefix: str, sizes: Sequence[Any]) -> Dimensions:
     return tuple(Dimension(symbol(f"{prefix}{d}"), size) for d, size in enumerate(sizes))
@@ -135,15 +138,51 @@ class Builder:
         The loops run over the `kept` sizes, which lie in the result at these strides.
         """
         outer, inner = loop_dimensions("i", kept), loop_dimensions("r", over)
-        stored = self.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides))
-        place = replace(stored, sizes=kept, strides=strides)
         with using(Recorder(self.wide)) as recorder:
             at = _loop_index(outer)
             value = element(at, _loop_index(inner))
+        pieces = self._pieces(out, outer, inner, kind, recorder)
+        if pieces > 1:
+            return self._reduce_in_pieces(out, kept, strides, over, kind, element, pieces, value.dtype)
+        stored = self.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides))
+        place = replace(stored, sizes=kept, strides=strides)
+        with using(recorder):
             result = ops.reduce(kind, value, torch.int64 if kind.startswith("arg") else value.dtype)
             ops.store(stored.buffer, place.place(at), ops.to_dtype(result, out.dtype))
         self._add(recorder, (stored.buffer,), outer, inner)
         return stored
+
+    def _pieces(self, out: Result, outer: Dimensions, inner: Dimensions, kind: str, recorder: Recorder) -> int:
+        """In how many pieces the first inner loop is cut, so that the device is busy."""
+        split, size = self.target(out.device).split, inner[0].size.value if inner else None
+        if split is None or size is None or kind not in IN_PIECES:
+            return 1
+        shown = tuple(d for d in outer if d.size.value != 1), tuple(d for d in inner if d.size.value != 1)
+        wanted = split(*shown, recorder.instructions)
+        return max((n for n in range(1, min(wanted, size) + 1) if size % n == 0), default=1)
+
+    def _reduce_in_pieces(
+        self,
+        out: Result,
+        kept: Sizes,
+        strides: Sizes,
+        over: Sizes,
+        kind: str,
+        element: Callable[[Index, Index], Any],
+        pieces: int,
+        dtype: torch.dtype,
+    ) -> Stored:
+        """Reduce pieces of the first inner loop, then their results."""
+        first, *rest = over
+        length = constant((first.value or 0) // pieces)
+        sizes = (constant(pieces), *kept)
+        part = Result(dtype, out.device, sizes, contiguous(sizes))
+
+        def in_piece(outer: Index, inner: Index) -> Any:
+            return element(outer[1:], (outer[0] * length + inner[0], *inner[1:]))
+
+        made = self.reduce(part, sizes, part.strides, (length, *rest), kind, in_piece)
+        return self.reduce(out, kept, strides, (constant(pieces),), kind, lambda o, i: made.at((*i, *o)))
 
     def _add(
         self,

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from stoker import torch_private
 from stoker.loop.layout import Sizes, contiguous
 from stoker.loop.view import Computed, Stored, Tensor
@@ -40,10 +38,11 @@ def _reordered(builder: Builder, x: Tensor) -> Stored:
     return builder.store(replace(x, strides=strides) if isinstance(x, Computed) else x)
 
 
-@lower("convolution.default")
+@lower("convolution.default", calls=True)
 def convolution(builder: Builder, out: Result, x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
     transposed = rest[4]
-    if not builder.free_layout or transposed or len(out.sizes) != 4 or out.dtype is not torch.float32:
+    suited = out.dtype in builder.target(out.device).image_dtypes
+    if not builder.free_layout or transposed or len(out.sizes) != 4 or not suited:
         raise Decline("a convolution")
     image = _reordered(builder, x)
     result = replace(out, strides=channels_last(out.sizes))

@@ -29,6 +29,7 @@ from stoker.lower import (  # noqa: F401  (they fill the table)
     extern,
     index,
     loss,
+    matmul,
     moments,
     move,
     pad,
@@ -44,7 +45,7 @@ from stoker.lower import (  # noqa: F401  (they fill the table)
     window,
 )
 from stoker.lower.builder import Builder
-from stoker.lower.registry import LOWERINGS, Decline, Result, find
+from stoker.lower.registry import CALLS, LOWERINGS, Decline, Result, find
 from stoker.shape.expr import Expr, Symbol, free_symbols
 from stoker.shape.symnode import expr_of, size_of
 
@@ -157,7 +158,7 @@ class _Lowering:
         builder = self.builder
         builder.origin = target.__name__ if target is run_on_copies else str(target)
         builder.operands = torch.fx.node.map_arg(node.args, lambda n: n.meta["val"])
-        builder.used_in_loops = all(user.target in LOWERINGS for user in node.users)
+        builder.used_in_loops = all(u.target in LOWERINGS and u.target not in CALLS for u in node.users)
         read = {user.args[1] for user in node.users if user.target is operator.getitem and user.users}
         builder.unread = frozenset(range(len(out))) - read if isinstance(out, list) else frozenset()
         function = LOWERINGS.get(target)

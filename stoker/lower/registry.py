@@ -45,14 +45,20 @@ def find(name: str) -> Any:
     return getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
 
 
-def lower(*names: str) -> Callable[[Lowering], Lowering]:
-    """Register a lowering for "name.overload"s of ATen."""
+CALLS: set[Any] = set()
+"""Operators whose lowering prepares a library call: they read memory, not loops."""
+
+
+def lower(*names: str, calls: bool = False) -> Callable[[Lowering], Lowering]:
+    """Register a lowering for "name.overload"s of ATen; one that `calls` ends in a library call."""
 
     def register(function: Lowering) -> Lowering:
         for name in names:
             operator = find(name)
             if operator is not None:
                 LOWERINGS[operator] = function
+                if calls:
+                    CALLS.add(operator)
         return function
 
     return register

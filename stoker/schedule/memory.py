@@ -132,11 +132,19 @@ def _given_memory(step: Step, layouts: dict[str, Layout], shared: dict[str, set[
     if name is None or any(name in bases for bases in shared.values()):
         return step
     layout = layouts[name]
-    if not is_dense(layout.sizes, layout.strides):
+    if not is_dense(layout.sizes, layout.strides) and not _has_rows(layout):
         return step
     target = Stored(name, layout.dtype, layout.device, layout.sizes, layout.strides)
     keywords = (*step.keywords, ("out", target))
     return replace(step, operator=_WRITING[step.operator], keywords=keywords, results=(), layouts=())
+
+
+def _has_rows(layout: Layout) -> bool:
+    """Is it a matrix of dense rows with gaps between them?"""
+    if len(layout.sizes) != 2 or layout.strides[1].value != 1:
+        return False
+    columns, step = layout.sizes[1].value, layout.strides[0].value
+    return columns is not None and step is not None and step > columns
 
 
 def made_by_library(nodes: Sequence[Node]) -> set[str]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
-from stoker.codegen.triton.tiling import persistent
+import torch
+
+from stoker.codegen.triton.tiling import persistent, pieces
 from stoker.loop.body import Instruction
 from stoker.loop.index import Dimensions
 from stoker.loop.target import Target
@@ -31,5 +34,7 @@ def cuda_target(architecture: int, processors: int, device: str = "cuda") -> Tar
         alignment_bytes=128,
         longest_scan=4096,
         combines=frozenset({"set", "add"}),
-        smallest_split=2048,
+        split=functools.partial(pieces, processors=processors),
+        matmul_alignment_bytes=16,
+        image_dtypes=frozenset({torch.float16, torch.bfloat16, torch.float32}),
     )

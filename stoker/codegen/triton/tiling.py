@@ -6,6 +6,7 @@ Out: a `Tiling`. It depends on structure and static sizes alone, so that equal k
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stoker.loop.body import Instruction
@@ -89,14 +90,36 @@ def _warps(elements: int) -> int:
 
 
 def _columns(kernel: Kernel) -> bool:
+    return columns(kernel.outer, kernel.inner, [i for p in kernel.phases if p.across for _, i in p.lines])
+
+
+def columns(outer: Dimensions, inner: Dimensions, across: Sequence[Instruction]) -> bool:
     """Is more memory walked along by the last outer loop than by the last inner one?"""
-    across = [i for p in kernel.phases if p.across for _, i in p.lines]
-    return bool(kernel.outer) and _votes(across, kernel.outer[-1]) > _votes(across, kernel.inner[-1])
+    return bool(outer) and _votes(across, outer[-1]) > _votes(across, inner[-1])
 
 
-def _votes(lines: list[Instruction], loop: Dimension) -> int:
+def _votes(lines: Sequence[Instruction], loop: Dimension) -> int:
     strides = [coefficient(i.data[1], loop.symbol) for i in lines if i.op in ("load", "store")]
     return sum(s is not None and s.value == 1 for s in strides)
+
+
+COLUMN_TILE = 32
+"""Neighbouring results that one program makes when their memory is side by side."""
+PROGRAMS_EACH = 4
+"""Programs for each multiprocessor below which a reduction is made in pieces."""
+
+
+def pieces(outer: Dimensions, inner: Dimensions, body: Sequence[Instruction], *, processors: int) -> int:
+    """In how many pieces a reduction keeps the device busy. A piece is long enough to be worth a program."""
+    points, row = count(outer).value, count(inner).value
+    if points is None or row is None or not points:
+        return 1
+    upright = columns(outer, inner, body)
+    programs, shortest = (-(-points // COLUMN_TILE), 64) if upright else (points, 4096)
+    wanted = processors * PROGRAMS_EACH
+    if programs * 2 > wanted or row < 2 * shortest:
+        return 1
+    return max(1, min(wanted // programs, row // shortest))
 
 
 SMALLEST_SIDE = 16
