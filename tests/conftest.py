@@ -3,3 +3,7 @@
 import os
 
 os.environ.setdefault("STOKER_STRICT", "1")
+
+os.environ["TRITON_INTERPRET"] = (
+    "1"  # read when Triton is imported; what compiles for a GPU runs in processes of its own
+)

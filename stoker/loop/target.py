@@ -56,8 +56,12 @@ class Target:
     """Where buffers in an arena begin."""
     longest_scan: int | None = None
     """Elements of a row that running reductions can walk; None if there is no limit."""
-    combines: frozenset[str] = frozenset({"set", "add", "mul", "max", "min"})
+    combines: frozenset[str] = frozenset({"add", "mul", "max", "min"})
     """How a store may combine with what is in memory."""
+    combined_dtypes: frozenset[torch.dtype] = LOOP_DTYPES
+    """Types of memory that may be combined with."""
+    wide_scans: bool = True
+    """Are running sums kept in a wider type, as eager keeps them?"""
     split: Split | None = None
     """(outer loops, inner loops, body): the number of pieces in which a reduction is made, whose results are then reduced. 1: in one
     step. None: never in pieces."""

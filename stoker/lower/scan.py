@@ -22,6 +22,9 @@ def _scanned(
     require_supported(x.dtype, *(result.dtype for result in out))
     if not x.sizes:
         raise Decline("a tensor without dimensions")
+    length, limit = x.sizes[dim].value, builder.target(x.device).longest_scan
+    if limit is not None and (length is None or length > limit):
+        raise Decline("a running reduction of long rows")
     return builder.scan(out, dimension(dim, len(x.sizes)), kinds, lambda at: ops.to_dtype(x.at(at), dtype))
 
 
@@ -34,7 +37,8 @@ def cumulative(builder: Builder, out: Result, x: Tensor, dim: int, *, dtype: Any
     rounded = x
     if out.dtype is not x.dtype:  # eager converts first, and rounds there
         rounded = builder.compute(out, lambda at: ops.to_dtype(x.at(at), out.dtype), [x])
-    return _scanned(builder, [out], rounded, dim, [kind], _WIDER.get(out.dtype, out.dtype))[0]
+    wide = _WIDER.get(out.dtype, out.dtype) if builder.target(x.device).wide_scans else compute_dtype(out.dtype)
+    return _scanned(builder, [out], rounded, dim, [kind], wide)[0]
 
 
 @lower("cummax.default", "cummin.default")

@@ -39,6 +39,7 @@ def _along(
     if not x.sizes or len(places.sizes) != len(x.sizes):
         raise Decline("a tensor without dimensions")
     dim = dimension(dim, len(x.sizes))
+    require_combine(builder, _accumulating(out, combine), combine)
     base = builder.copy(x, _accumulating(out, combine))
 
     def place(at: Index) -> Index:
@@ -51,6 +52,13 @@ def _along(
         builder.scatter(base, places.sizes, place, lambda at: number(start, base.dtype), "set")
     builder.scatter(base, places.sizes, place, value, combine)
     return _rounded(builder, base, out)
+
+
+def require_combine(builder: Builder, out: Result, combine: str) -> None:
+    """Can the target combine with memory of this type so?"""
+    target = builder.target(out.device)
+    if combine != "set" and (combine not in target.combines or out.dtype not in target.combined_dtypes):
+        raise Decline("sums in places that data chooses, of a type that the device cannot add to memory")
 
 
 def _accumulating(out: Result, combine: str) -> Result:
@@ -135,6 +143,7 @@ def index_rows(
     origin = builder.origin
     combine = "add" if "index_add" in origin else "set"
     kind = "element" if combine == "add" else "index"
+    require_combine(builder, _accumulating(out, combine), combine)
     base = builder.copy(x, _accumulating(out, combine))
 
     def place(at: Index) -> Index:
@@ -170,6 +179,7 @@ def index_put(
     sizes = (*x.sizes[:first], *shape, *x.sizes[first + len(dims) :])
     if len(values.sizes) > len(sizes):
         raise Decline("values of a higher rank than the places")
+    require_combine(builder, out, "add" if accumulate else "set")
     base = builder.copy(x, out)
 
     def place(at: Index) -> Index:

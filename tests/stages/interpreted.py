@@ -1,0 +1,53 @@
+"""Triton's code generator on the processor: sources run under Triton's interpreter, on tensors of the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch.fx import GraphModule
+
+from stoker.codegen.backend import Built, Site
+from stoker.codegen.host import host_program
+from stoker.codegen.triton.host import host_kernel
+from stoker.codegen.triton.target import cuda_target
+from stoker.codegen.triton.tiling import tiling_of
+from stoker.codegen.triton.unit import Unit, unit_of
+from stoker.loop.target import Target
+from stoker.lower.driver import lower_graph
+from stoker.pipeline import build_kernels, improve
+from stoker.schedule.kernel import Kernel
+from stoker.schedule.plan import make_plan
+
+PROCESSORS = 132
+
+
+class Interpreted:
+    """A back end whose target is a GPU in everything but where its memory is."""
+
+    def __init__(self) -> None:
+        self.units: list[Unit] = []
+
+    @property
+    def target(self) -> Target:
+        return cuda_target(90, PROCESSORS, device="cpu")
+
+    def start(self) -> None:
+        pass
+
+    def build(self, kernels: Sequence[Kernel], sites: Sequence[Site], *, tune: bool) -> list[Built]:
+        units = [unit_of(k, tiling_of(k, PROCESSORS)) for k in kernels]
+        self.units += units
+        return [Built(None, host_kernel(u), u.source) for u in units]
+
+
+def compile_interpreted(
+    module: GraphModule, fakes: list[Any], backend: Interpreted | None = None
+) -> Callable[..., tuple[Any, ...]]:
+    """A functional graph through lowering, scheduling and Triton."""
+    backends = {"cpu": backend or Interpreted()}
+    targets = {"cpu": backends["cpu"].target}
+    improve(module)
+    program = lower_graph(module, targets)
+    plan = make_plan(program, targets)
+    return host_program(plan, [b.call for b in build_kernels(plan, program.layouts, backends)])
