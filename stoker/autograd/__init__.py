@@ -13,7 +13,7 @@
 tensor([2., 2., 2.])
 
 Reading order: `trace` (operators become nodes), `alias` and `inverse` (who holds what after a write), `functional`
-(writes become values), `sizes`, `inputs`, `interpret`, `joint`, `outcome`; then `walk`, `order`, `mincut`, `segment`,
+(writes become values), `sizes`, `inputs`, `interpret`, `joint`, `outcome`; then `order`, `mincut`, `segment`,
 `keep`, `partition`; then `double_backward`, `runtime`, `relayout`; `overlap` and `variants` (inputs in one memory); `compile` is
 the road through them.
 """
