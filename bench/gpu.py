@@ -198,6 +198,54 @@ def steady(name: str, chosen: argparse.Namespace) -> dict[str, float]:
     return row | {who: sorted(t)[len(t) // 4] for who, t in times.items()}
 
 
+_ATTENTION = ("flash", "fmha", "attention", "sdpa", "cudnn_generated_fort")
+_PRODUCTS = ("gemm", "cutlass", "cublas", "xmma", "nvjet", "sm90_", "sm80_", "conv", "implicit", "winograd", "cudnn")
+PROFILED = 3
+"""Calls under the profiler."""
+
+
+def _kind(name: str) -> str:
+    name = name.lower()
+    if any(k in name for k in _ATTENTION):
+        return "attention"
+    if any(k in name for k in _PRODUCTS) and "elementwise" not in name:
+        return "products"
+    return "copies" if "memcpy" in name or "memset" in name else "loops"
+
+
+def profile(name: str, chosen: argparse.Namespace) -> None:
+    """Where a step of each contestant goes: host and wall time, and the device's time by kind and by kernel."""
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as profiler
+
+    model, inputs = made(name, chosen.train)
+    for who, mode in (("eager", None), ("stoker", chosen.mode)):
+        contestant = compiled(who, copy.deepcopy(model), mode)
+        for _ in range(4):
+            step(contestant, inputs, chosen.train)
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(CALLS):
+            step(contestant, inputs, chosen.train)
+        host = (time.perf_counter() - start) * 1e3 / CALLS
+        torch.cuda.synchronize()
+        wall = (time.perf_counter() - start) * 1e3 / CALLS
+        with profiler(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as found:
+            for _ in range(PROFILED):
+                step(contestant, inputs, chosen.train)
+            torch.cuda.synchronize()
+        kinds: dict[str, float] = {}
+        kernels: dict[str, list[float]] = {}
+        for event in found.events():
+            if event.device_type.name == "CUDA" and event.device_time_total > 0 and not event.is_user_annotation:
+                kinds[_kind(event.name)] = kinds.get(_kind(event.name), 0) + event.device_time_total / PROFILED / 1e3
+                kernels.setdefault(event.name, []).append(event.device_time_total / PROFILED / 1e3)
+        words = "  ".join(f"{kind} {ms:.2f}" for kind, ms in kinds.items())
+        print(f"{name} {who}: wall {wall:.2f}  host {host:.2f}  device {sum(kinds.values()):.2f}  {words}")
+        for kernel, times in sorted(kernels.items(), key=lambda e: -sum(e[1]))[:14]:
+            print(f"    {sum(times):8.3f} ms {len(times) / PROFILED:6.0f}x  {kernel[:110]}")
+
+
 def child(arguments: list[str], cache: str) -> dict[str, float] | str:
     """Run this file again in a process of its own, with its caches in a folder."""
     folders = {"STOKER_CACHE": "stoker", "TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
@@ -256,6 +304,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--no-rival", action="store_true", help="without torch.compile")
     parser.add_argument("--cold", action="store_true", help="first calls too")
     parser.add_argument("--write", help="a file for the results")
+    parser.add_argument("--profile", action="store_true", help="where the time of a step goes")
     parser.add_argument("--first", help=argparse.SUPPRESS)
     parser.add_argument("--steady", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -265,6 +314,10 @@ def main() -> None:
     chosen = parsed()
     if chosen.first:
         print(json.dumps(first(chosen.names[0], chosen.first, chosen.train, chosen.mode)))
+        return
+    if chosen.profile:
+        for name in chosen.names:
+            profile(name, chosen)
         return
     if chosen.steady:
         print(json.dumps(steady(chosen.names[0], chosen)))

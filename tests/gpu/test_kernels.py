@@ -29,7 +29,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "std": lambda x, w, b: x.std(1),
     "maximum": lambda x, w, b: x.amax(-1) + x.amin(-1),
     "argmax": lambda x, w, b: x.argmax(-1),
-    "cumsum": lambda x, w, b: x.cumsum(-1),
+    "cumsum": lambda x, w, b: x.float().cumsum(-1),
     "cat": lambda x, w, b: torch.cat([x, x * 2], -1),
     "where": lambda x, w, b: torch.where(x > 0, x, b),
     "slices": lambda x, w, b: x[..., ::2] - x[..., 1::2],
@@ -69,11 +69,24 @@ def test_program(name: str, train: bool, dtype: torch.dtype) -> None:
     stoker.reset()
     found = run(stoker.compile(program, fullgraph=True), dtype, train)
     assert not stoker.events("backend"), stoker.events("backend")
-    tolerance = {} if dtype is torch.float32 else {"rtol": 2e-2, "atol": 2e-2}
-    for mine, eager in zip(found, wanted, strict=True):
-        torch.testing.assert_close(mine, eager, **tolerance)
-        if eager is not None:
-            assert mine.stride() == eager.stride()
+    truth = run(program, torch.float64, train)
+    for mine, eager, exact in zip(found, wanted, truth, strict=True):
+        if eager is None:
+            assert mine is None
+            continue
+        assert mine.dtype is eager.dtype and mine.stride() == eager.stride()
+        if name != "dropout" and eager.is_floating_point():
+            assert_no_farther(mine, eager, exact)
+        else:
+            torch.testing.assert_close(mine, eager)
+
+
+def assert_no_farther(mine: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> None:
+    """As near to the truth as eager is, but for a few roundings."""
+    apart, allowed = (mine.double() - exact).abs(), (eager.double() - exact).abs()
+    few = 4 * torch.finfo(eager.dtype).eps * exact.abs().clamp_min(1.0)
+    worst = (apart - 2 * allowed.max() - few).max()
+    assert bool(worst <= 0), f"{float(apart.max())} from the truth, eager {float(allowed.max())}"
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
