@@ -11,7 +11,9 @@
 //   4. Under create_graph the captured program is differentiated again (stoker/autograd/double_backward.py): right, or refused.
 //   5. Batched gradients (is_grads_batched) run the backward once for each example; gradients that are not plain memory (tensor
 //      subclasses that dispatch to Python) differentiate the captured program.
-//   6. A node is dropped by whichever thread drops it last: it takes the GIL wherever it holds a Python object.
+//   6. Where only some results got a gradient, a backward for those alone runs (stoker/autograd/partial.py). Without retain_graph,
+//      what they share with others is used up, and the others' own history is not.
+//   7. A node is dropped by whichever thread drops it last: it takes the GIL wherever it holds a Python object.
 
 #define AT_PER_OPERATOR_HEADERS
 
@@ -87,6 +89,15 @@ PyObject* checked(PyObject* object) {
   return object;
 }
 
+at::DimVector numbers(PyObject* tuple) {
+  at::DimVector found;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    found.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i)));
+    if (PyErr_Occurred()) throw_python_error();
+  }
+  return found;
+}
+
 // How a tensor lies in memory.
 struct Layout {
   at::DimVector sizes, strides;
@@ -144,12 +155,23 @@ enum class Memory : char {
   SHELL = 's',   // gradients do not depend on its content: zeros of the same layout
 };
 
+// A backward for some of the tangents: what it takes of the kept tensors, all sizes, and those tangents.
+struct Backward {
+  Ref call;
+  bool boxed;
+  std::vector<size_t> kept;
+};
+
 struct Plan {
   Ref forward, backward, captured, again, random_state;
   bool boxed = false;     // the backward takes one list, and empties it
   bool as_given = false;  // gradients are passed on however they lie in memory
   size_t results = 0;
   std::vector<Py_ssize_t> kept;  // for each kept tensor the input that it is, or -1
+  std::vector<std::vector<size_t>> readers;    // for each kept tensor the tangents whose way back may read it
+  std::vector<std::vector<size_t>> histories;  // sets of tangents that are used up together
+  Ref partial;                                 // flags of the tangents that came -> a Backward as a tuple, or None
+  std::vector<std::pair<std::vector<bool>, std::shared_ptr<Backward>>> backwards;  // what it gave; null for None
   std::vector<Tangent> tangents;
   std::vector<Gradient> gradients;
   std::vector<Memory> inputs;
@@ -248,8 +270,10 @@ class CompiledGraph : public Node {
       if (const std::optional<Vmap> vmap = Vmap::of(gradient)) return one_by_one(given, *vmap);
     Gil gil;
     const std::vector<bool> arrived = which_arrived(given);
+    use_up(arrived);
     const bool again = c10::GradMode::is_enabled() || std::any_of(given.begin(), given.end(), dispatches_to_python);
-    Ref found = again ? differentiate_again(given) : run(std::move(given));
+    const std::shared_ptr<Backward> partial = again ? nullptr : partial_backward(arrived);
+    Ref found = again ? differentiate_again(given) : partial ? run(*partial, std::move(given)) : run(std::move(given));
     Ref sequence = Ref::steal(checked(PySequence_Fast(found.get(), "a compiled backward returns a tuple or a list")));
     if (static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.get())) != answer.size())
       throw std::runtime_error("a compiled backward returned another number of gradients than it was compiled for");
@@ -261,9 +285,11 @@ class CompiledGraph : public Node {
 
   void will_release_variables() override { releasing_ = true; }
 
+  // Of what this backward did not reach, another may still be asked for.
   void release_variables() override {
-    for (SavedVariable& saved : saved_) saved.reset_data();
-    if (remembered_.empty() && !random_state_) return;
+    for (size_t i = 0; i < saved_.size(); ++i)
+      if (used_.empty() || all_used_up(plan().readers[i])) saved_[i].reset_data();
+    if ((remembered_.empty() && !random_state_) || !(used_.empty() || every_history_used_up())) return;
     Gil gil;
     forget();
   }
@@ -298,6 +324,35 @@ class CompiledGraph : public Node {
         place.shell = Layout::of(tensor);
       }
     }
+  }
+
+  static bool any_of(const std::vector<size_t>& tangents, const std::vector<bool>& flags) {
+    return std::any_of(tangents.begin(), tangents.end(), [&](size_t i) { return flags[i]; });
+  }
+
+  // As in eager, what a backward passed is gone, unless the graph was retained: the second time is an error.
+  void use_up(const std::vector<bool>& arrived) {
+    used_.resize(plan().tangents.size());
+    for (const auto& history : plan().histories)
+      if (any_of(history, arrived) && any_of(history, used_)) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
+    if (!releasing_) return;
+    for (size_t i = 0; i < arrived.size(); ++i)
+      if (arrived[i]) used_[i] = true;
+  }
+
+  bool is_used_up(size_t tangent) const {
+    for (const auto& history : plan().histories)
+      if (std::find(history.begin(), history.end(), tangent) != history.end() && any_of(history, used_)) return true;
+    return false;
+  }
+
+  bool all_used_up(const std::vector<size_t>& tangents) const {
+    return std::all_of(tangents.begin(), tangents.end(), [&](size_t i) { return is_used_up(i); });
+  }
+
+  bool every_history_used_up() const {
+    const auto& all = plan().histories;
+    return !all.empty() && std::all_of(all.begin(), all.end(), [&](const auto& history) { return any_of(history, used_); });
   }
 
   static bool dispatches_to_python(const at::Tensor& gradient) {
@@ -339,7 +394,12 @@ class CompiledGraph : public Node {
     const Tangent& expected = plan().tangents[index];
     const Layout& layout = expected.layout ? *expected.layout : layouts_[symbolic++];
     if (!gradient.defined()) return expected.read ? layout.empty().zero_() : at::Tensor();
-    if (layout.holds(gradient) || (plan().as_given && gradient.layout() == c10::kStrided)) return std::move(gradient);
+    if (plan().as_given && gradient.layout() == c10::kStrided) return std::move(gradient);
+    return laid_out(layout, std::move(gradient));
+  }
+
+  static at::Tensor laid_out(const Layout& layout, at::Tensor&& gradient) {
+    if (layout.holds(gradient)) return std::move(gradient);
     return layout.empty().copy_(gradient.layout() == c10::kStrided ? gradient : gradient.to_dense());
   }
 
@@ -357,11 +417,58 @@ class CompiledGraph : public Node {
     return list;
   }
 
-  Ref run(variable_list&& given) {
-    Ref list = arguments(std::move(given));
-    if (plan().boxed) return Ref::steal(checked(PyObject_CallOneArg(plan().backward.get(), list.get())));
+  // The backward for the tangents that came, if some that are read did not and one could be made.
+  std::shared_ptr<Backward> partial_backward(const std::vector<bool>& arrived) {
+    Plan& plan = call_->plan;
+    bool complete = true;
+    for (size_t i = 0; i < arrived.size(); ++i) complete &= arrived[i] || !plan.tangents[i].read;
+    if (complete || plan.partial.get() == Py_None) return nullptr;
+    for (const auto& [flags, known] : plan.backwards)
+      if (flags == arrived) return known;
+    Ref flags = Ref::steal(checked(PyTuple_New(static_cast<Py_ssize_t>(arrived.size()))));
+    for (size_t i = 0; i < arrived.size(); ++i)
+      PyTuple_SET_ITEM(flags.get(), static_cast<Py_ssize_t>(i), PyBool_FromLong(arrived[i]));
+    const Ref made = Ref::steal(checked(PyObject_CallOneArg(plan.partial.get(), flags.get())));
+    std::shared_ptr<Backward> backward;
+    if (made.get() != Py_None) {
+      PyObject *call, *kept;
+      int boxed;
+      if (!PyArg_ParseTuple(made.get(), "OpO!", &call, &boxed, &PyTuple_Type, &kept)) throw_python_error();
+      const at::DimVector indices = numbers(kept);
+      backward = std::make_shared<Backward>(
+          Backward{Ref::share(call), boxed != 0, std::vector<size_t>(indices.begin(), indices.end())});
+    }
+    plan.backwards.emplace_back(arrived, backward);
+    return backward;
+  }
+
+  Ref run(const Backward& backward, variable_list&& given) {
+    Ref list = Ref::steal(checked(PyList_New(0)));
+    const auto append = [&](PyObject* item) {
+      const Ref owned = Ref::steal(checked(item));
+      if (PyList_Append(list.get(), item) < 0) throw_python_error();
+    };
+    for (const size_t i : backward.kept) append(THPVariable_Wrap(saved_[i].unpack(getptr())));
+    for (PyObject* size : sizes_) append(Py_NewRef(size));
+    size_t symbolic = 0;
+    for (size_t i = 0; i < given.size(); ++i) {
+      const bool came = given[i].defined();
+      const Layout& layout = plan().tangents[i].layout ? *plan().tangents[i].layout : layouts_[symbolic++];
+      if (came) append(THPVariable_Wrap(laid_out(layout, std::move(given[i]))));
+    }
+    given.clear();
+    if (releasing_) release_variables();
+    return call_backward(backward.call, backward.boxed, list);
+  }
+
+  static Ref call_backward(const Ref& backward, bool boxed, const Ref& list) {
+    if (boxed) return Ref::steal(checked(PyObject_CallOneArg(backward.get(), list.get())));
     PyObject** items = PySequence_Fast_ITEMS(list.get());
-    return Ref::steal(checked(PyObject_Vectorcall(plan().backward.get(), items, PyList_GET_SIZE(list.get()), nullptr)));
+    return Ref::steal(checked(PyObject_Vectorcall(backward.get(), items, PyList_GET_SIZE(list.get()), nullptr)));
+  }
+
+  Ref run(variable_list&& given) {
+    return call_backward(plan().backward, plan().boxed, arguments(std::move(given)));
   }
 
   at::Tensor recall(size_t index, size_t kept) {
@@ -403,6 +510,7 @@ class CompiledGraph : public Node {
   std::vector<Layout> layouts_;   // of the tangents whose layout the plan does not know
   std::vector<Remembered> remembered_;
   PyObject* random_state_ = nullptr;
+  std::vector<bool> used_;  // the tangents of backwards after which nothing was to be retained
   bool releasing_ = false;
   bool forgotten_ = false;
 };
@@ -476,11 +584,11 @@ PyObject* call_training(PyObject* object, PyObject* const* inputs, size_t flagge
 
 // Reading the plan.
 
-at::DimVector numbers(PyObject* tuple) {
-  at::DimVector found;
+std::vector<std::vector<size_t>> sets(PyObject* tuple) {
+  std::vector<std::vector<size_t>> found;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
-    found.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i)));
-    if (PyErr_Occurred()) throw_python_error();
+    const at::DimVector one = numbers(PyTuple_GET_ITEM(tuple, i));
+    found.emplace_back(one.begin(), one.end());
   }
   return found;
 }
@@ -512,14 +620,15 @@ Gradient read_gradient(PyObject* tuple) {
 PyObject* training_call_new(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
   HANDLE_TH_ERRORS
   static const char* names[] = {"forward", "backward", "captured", "again",     "random_state", "boxed",
-                                "results", "kept",     "tangents", "gradients", "inputs",       "as_given", nullptr};
-  PyObject *forward, *backward, *captured, *again, *random_state, *kept, *tangents, *gradients;
+                                "results", "partial",  "kept",     "readers",   "histories",    "tangents",
+                                "gradients", "inputs", "as_given", nullptr};
+  PyObject *forward, *backward, *captured, *again, *random_state, *partial, *kept, *readers, *histories, *tangents, *gradients;
   int boxed, as_given;
   Py_ssize_t results, input_count;
   const char* inputs;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OOOOOpnO!O!O!s#p:TrainingCall", const_cast<char**>(names), &forward,
-                                   &backward, &captured, &again, &random_state, &boxed, &results, &PyTuple_Type, &kept,
-                                   &PyTuple_Type, &tangents, &PyTuple_Type, &gradients, &inputs, &input_count, &as_given))
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "$OOOOOpnOO!O!O!O!O!s#p:TrainingCall", const_cast<char**>(names), &forward,
+                                   &backward, &captured, &again, &random_state, &boxed, &results, &partial, &PyTuple_Type,
+                                   &kept, &PyTuple_Type, &readers, &PyTuple_Type, &histories, &PyTuple_Type, &tangents, &PyTuple_Type, &gradients, &inputs, &input_count, &as_given))
     return nullptr;
   Plan plan;
   plan.forward = Ref::share(forward);
@@ -530,6 +639,9 @@ PyObject* training_call_new(PyTypeObject* type, PyObject* arguments, PyObject* k
   plan.boxed = boxed != 0;
   plan.as_given = as_given != 0;
   plan.results = static_cast<size_t>(results);
+  plan.partial = Ref::share(partial);
+  plan.readers = sets(readers);
+  plan.histories = sets(histories);
   const at::DimVector places = numbers(kept);
   plan.kept.assign(places.begin(), places.end());
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tangents); ++i) plan.tangents.push_back(read_tangent(PyTuple_GET_ITEM(tangents, i)));
@@ -547,13 +659,17 @@ PyObject* training_call_new(PyTypeObject* type, PyObject* arguments, PyObject* k
 int training_call_traverse(PyObject* object, visitproc visit, void* arg) {
   const Plan& plan = training_call(object)->plan;
   Py_VISIT(Py_TYPE(object));
-  for (const Ref* ref : {&plan.forward, &plan.backward, &plan.captured, &plan.again, &plan.random_state}) Py_VISIT(ref->get());
+  for (const Ref* ref : {&plan.forward, &plan.backward, &plan.captured, &plan.again, &plan.random_state, &plan.partial})
+    Py_VISIT(ref->get());
+  for (const auto& [arrived, backward] : plan.backwards)
+    if (backward) Py_VISIT(backward->call.get());
   return 0;
 }
 
 int training_call_clear(PyObject* object) {
   Plan& plan = training_call(object)->plan;
-  for (Ref* ref : {&plan.forward, &plan.backward, &plan.captured, &plan.again, &plan.random_state}) ref->clear();
+  for (Ref* ref : {&plan.forward, &plan.backward, &plan.captured, &plan.again, &plan.random_state, &plan.partial}) ref->clear();
+  plan.backwards.clear();
   return 0;
 }
 

@@ -20,6 +20,7 @@ from stoker.autograd.inputs import make_inputs
 from stoker.autograd.joint import Joint, trace_joint
 from stoker.autograd.keep import min_cut
 from stoker.autograd.overlap import WrittenOverlap
+from stoker.autograd.partial import Autocast, PartialBackwards, WhenCalled
 from stoker.autograd.partition import Chooser, forward_only, split
 from stoker.autograd.relayout import ByLayout
 from stoker.autograd.runtime import inference_call, training_call
@@ -112,14 +113,20 @@ def _compile(
             part.meta.update(graph_module.meta)
         forward = _as_traced(how.forward(parts.forward, fake_inputs(parts.forward)))
         compile_backward = lambda module: how.backward(module, fake_inputs(module))  # noqa: E731
-        backward = compile_backward(parts.backward)
+        several = len(parts.tangents) > 1 and not how.gradients_as_given
+        backward = WhenCalled(compile_backward, parts.backward) if several else compile_backward(parts.backward)
     as_given = how.gradients_as_given and not any(n.meta["val"].meta.symbolic for n in joint.tangents if n is not None)
     if as_given:
         world = (graph_module, inputs.anew(), how.decompositions)
         backward = ByLayout(*world, joint, parts, compile_backward, backward)
     captured = how.captured.get(graph_module, graph_module.forward)
+    partial = None
+    if len(parts.tangents) > 1:
+        world = (graph_module, inputs.anew(), how.decompositions)
+        partial = PartialBackwards(*world, joint, parts, compile_backward, Autocast.now())
     training = Training(joint, parts, captured, _random_devices(joint), how.draws_as_eager)
-    return _anchored(training_call(training, forward, backward, as_given=as_given), joint, captured), written
+    call = training_call(training, forward, backward, partial, as_given=as_given)
+    return _anchored(call, joint, captured), written
 
 
 def _anchored(call: Callable[..., Any], joint: Joint, captured: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,6 +19,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from stoker import torch_private
 from stoker.autograd.alias import Alias
+from stoker.autograd.histories import Histories, histories
 from stoker.autograd.inputs import Inputs
 from stoker.autograd.interpret import run_captured
 from stoker.autograd.inverse import View
@@ -58,6 +59,8 @@ class Joint:
     """Inputs, and where in their memory they must begin."""
     inference: bool = False
     """Are the results tensors of inference mode, which the program turned on itself?"""
+    histories: Histories = ()
+    """Sets of tangents that are used up together."""
 
     @property
     def differentiable(self) -> bool:
@@ -71,17 +74,27 @@ def trace_joint(
     *,
     grad: bool,
     strides: Strides | None = None,
+    only: frozenset[int] | None = None,
 ) -> Joint:
     """Trace a captured program forward and, where something requires a gradient, backward.
 
-    `strides` are those of the gradient of a result, by its position; others are laid out as the result is.
+    `strides` are those of the gradient of a result, by its position; others are laid out as the result is. With `only`, the
+    results at these positions get gradients, others none.
     """
     trace = Trace(inputs.mode, decompositions)
     with contextlib.closing(trace.aliases):
-        return _traced(trace, captured, inputs, grad, strides or {})
+        return _traced(trace, captured, inputs, grad, _Backward(strides or {}, only))
 
 
-def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, strides: Strides) -> Joint:
+@dataclass(frozen=True, slots=True)
+class _Backward:
+    """What is asked of the backward; see `trace_joint`."""
+
+    strides: Strides
+    only: frozenset[int] | None
+
+
+def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, asked: _Backward) -> Joint:
     trace.differentiates = any(leaf is not None for leaf in inputs.leaves)
     nodes = tuple(
         trace.input(name, value, index) for index, (name, value) in enumerate(zip(inputs.names, inputs.values))
@@ -101,7 +114,12 @@ def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, str
         moves = _moves(trace, inputs)
     _refuse_views_of(outcomes, {w.index for w in writes if w.moved}, "written and moved")
     _refuse_views_of(outcomes, set(detached), "detached")
-    tangents, gradients = _backward(trace, inputs, results, strides)
+    wanted = [
+        (p, t)
+        for p, t in enumerate(results.tensors)
+        if t is not None and t.requires_grad and (asked.only is None or p in asked.only)
+    ]
+    tangents, gradients = _backward(trace, inputs, results, wanted, asked.strides)
     return Joint(
         trace.graph,
         trace.constants,
@@ -115,6 +133,7 @@ def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, str
         detached,
         inputs.anchored(trace.aliases),
         _of_inference(results),
+        histories([t for _, t in wanted]),
     )
 
 
@@ -292,9 +311,8 @@ def _in_place(view: Any) -> Any:
 
 
 def _backward(
-    trace: Trace, inputs: Inputs, results: _Results, strides: Strides
+    trace: Trace, inputs: Inputs, results: _Results, wanted: list[tuple[int, FakeTensor]], strides: Strides
 ) -> tuple[tuple[Node | None, ...], tuple[Node | None, ...]]:
-    wanted = [(p, t) for p, t in enumerate(results.tensors) if t is not None and t.requires_grad]
     sources = [(i, leaf) for i, leaf in enumerate(inputs.leaves) if leaf is not None]
     tangents: list[Node | None] = [None] * len(results.nodes)
     gradients: list[Node | None] = [None] * len(inputs.values)

@@ -79,15 +79,17 @@ def split(joint: Joint, choose: Chooser) -> Parts:
     )
 
 
-def backward_of(joint: Joint, kept: Sequence[Node]) -> GraphModule:
-    """The part of a joint graph from what was kept, and gradients of results, to gradients of inputs."""
+def backward_of(joint: Joint, kept: Sequence[Node], wanted: Sequence[Node | None] | None = None) -> GraphModule:
+    """The part of a joint graph from what was kept, and gradients of results, to gradients of inputs: those there are, or
+    `wanted`, with None for one that there is not."""
     given = [*kept, *(t for t in joint.tangents if t is not None)]
-    wanted = [g for g in joint.gradients if g is not None]
+    if wanted is None:
+        wanted = [g for g in joint.gradients if g is not None]
     return _extract(joint, given, backward_order(joint, kept), wanted, "Backward")
 
 
 def _extract(
-    joint: Joint, given: Sequence[Node], order: Sequence[Node], wanted: Sequence[Node], name: str
+    joint: Joint, given: Sequence[Node], order: Sequence[Node], wanted: Sequence[Node | None], name: str
 ) -> GraphModule:
     """A part of the joint graph, from `given` to `wanted`, as a graph of its own."""
     graph, copied = Graph(), {}
@@ -99,6 +101,6 @@ def _extract(
             raise ValueError(f"{name} needs the input {node.name}, which was not kept")
         copied[node] = graph.node_copy(node, copied.__getitem__)
         copied[node].meta = dict(node.meta)
-    graph.output([copied[n] for n in wanted])
+    graph.output([None if n is None else copied[n] for n in wanted])
     constants = {str(n.target): joint.constants[str(n.target)] for n in order if n.op == "get_attr"}
     return torch_private.LazyGraphModule(constants, graph, name)

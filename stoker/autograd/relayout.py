@@ -66,13 +66,13 @@ class ByLayout:
         with torch.inference_mode(False), torch.enable_grad():
             by_position = dict(zip(self.parts.tangents, strides))
             joint = trace_joint(self.captured, self.inputs.anew(), self.decompositions, grad=True, strides=by_position)
-        kept = _same_forward(self.joint, joint)
+        kept = same_forward(self.joint, joint)
         if kept is None or [g is None for g in joint.gradients] != [g is None for g in self.joint.gradients]:
             return None
         return backward_of(joint, [kept[n] for n in self.parts.all_kept])
 
 
-def _same_forward(first: Joint, again: Joint) -> dict[Node, Node] | None:
+def same_forward(first: Joint, again: Joint) -> dict[Node, Node] | None:
     """Each forward node of one trace and its counterpart, if the other trace met the same world: autocast may have
     ended."""
     theirs, ours = ([n for n in j.graph.nodes if n.meta["phase"] == "forward"] for j in (first, again))

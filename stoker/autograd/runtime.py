@@ -20,7 +20,7 @@ from stoker import _C, torch_private
 from stoker.autograd.double_backward import Training, differentiate_again, random_state
 from stoker.autograd.joint import Joint
 from stoker.autograd.outcome import ConstantResult, Given, GraphResult, Outcome, Rebuilt, Write
-from stoker.graph.walk import ancestors
+from stoker.graph.walk import ancestors, descendants
 
 Compiled = Callable[..., Sequence[Any]]
 
@@ -42,9 +42,15 @@ def inference_call(
 
 
 def training_call(
-    training: Training, forward: Compiled, backward: Compiled, *, as_given: bool = False
+    training: Training,
+    forward: Compiled,
+    backward: Compiled,
+    partial: Callable[[tuple[bool, ...]], Any] | None = None,
+    *,
+    as_given: bool = False,
 ) -> Callable[..., tuple[Any, ...]]:
-    """A call that leaves an autograd node behind. A backward takes gradients `as_given`, or laid out as traced.
+    """A call that leaves an autograd node behind. A backward takes gradients `as_given`, or laid out as traced. `partial` makes
+    backwards for the case that not all come (`stoker.autograd.partial`).
 
     A backward with a true attribute `_boxed_call` (torch's name for the convention) takes its arguments in one list, and
     empties it, so that each is freed after its last use.
@@ -59,7 +65,10 @@ def training_call(
         random_state=functools.partial(random_state, training.random_devices) if training.random_devices else None,
         boxed=bool(getattr(backward, "_boxed_call", False)),
         results=len(joint.results),
+        partial=partial,
         kept=tuple(joint.inputs.index(n) if n.op == "placeholder" else -1 for n in parts.kept),
+        readers=_readers(training),
+        histories=joint.histories,
         tangents=tuple((p, bool(joint.tangents[p].users), _layout(joint.tangents[p])) for p in parts.tangents),  # type: ignore[union-attr, arg-type]
         gradients=tuple((i, tuple(ordinals[p] for p in reach)) for i, reach in zip(parts.gradients, parts.reached_by)),
         inputs=_memories(training),
@@ -69,6 +78,13 @@ def training_call(
     if finish is None:
         return call
     return lambda *inputs: finish(inputs, call(*inputs))
+
+
+def _readers(training: Training) -> tuple[tuple[int, ...], ...]:
+    """For each kept tensor the tangents, by their order, whose way back may read it."""
+    joint, parts = training.joint, training.parts
+    late = [descendants([joint.tangents[p]]) for p in parts.tangents]  # type: ignore[list-item]
+    return tuple(tuple(i for i, way in enumerate(late) if not way.isdisjoint(descendants([n]))) for n in parts.kept)
 
 
 def _layout(tangent: torch.fx.Node) -> tuple[Any, ...] | None:

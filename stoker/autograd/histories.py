@@ -1,0 +1,63 @@
+"""Which parts of a program's history its results share, as autograd sees it.
+
+In:  results that require a gradient, as autograd's graph of the traced program knows them.
+Out: for each set of results that some node with saved tensors lies behind, that set.
+
+A backward without retain_graph frees what the nodes that it passes have saved. So results with no such node in common are
+differentiated one after the other, and those with one only together: `stoker._C.TrainingCall` keeps to that.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+Histories = tuple[tuple[int, ...], ...]
+"""Sets of results, by their position among those that require a gradient."""
+
+
+def histories(results: Sequence[torch.Tensor]) -> Histories:
+    """The sets; none where nothing is saved, and all can be differentiated as often as one likes."""
+    behind: dict[Any, list[int]] = {}
+    for ordinal, result in enumerate(results):
+        for node in _nodes_behind(result.grad_fn):
+            behind.setdefault(node, []).append(ordinal)
+    sets: set[tuple[int, ...]] = set()
+    for node, found in behind.items():
+        if tuple(found) not in sets and _saves(node):
+            sets.add(tuple(found))
+    return tuple(sorted(sets))
+
+
+def _nodes_behind(node: Any) -> set[Any]:
+    found, pending = set(), [node]
+    while pending:
+        node = pending.pop()
+        if node is not None and node not in found:
+            found.add(node)
+            pending += (following for following, _ in node.next_functions)
+    return found
+
+
+def _saves(node: Any) -> bool:
+    """Has it saved a tensor? One that was written since cannot be shown, but it has."""
+    for name in _names_of_saved(type(node)):  # type: ignore[arg-type]
+        try:
+            value = getattr(node, name)
+        except RuntimeError:
+            return True
+        if isinstance(value, torch.Tensor) or isinstance(value, (list, tuple)) and _holds_tensor(value):
+            return True
+    return False
+
+
+@functools.cache
+def _names_of_saved(kind: type) -> tuple[str, ...]:
+    return tuple(name for name in dir(kind) if name.startswith("_saved_") or name == "saved_tensors")
+
+
+def _holds_tensor(values: Sequence[Any]) -> bool:
+    return any(isinstance(v, torch.Tensor) for v in values)
