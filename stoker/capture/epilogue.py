@@ -30,7 +30,7 @@ from stoker.capture.resume import (
     resume_function,
 )
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.function import cell_contents, cell_of
+from stoker.capture.values.function import cell_contents, cell_of, empty_cell
 from stoker.capture.values.instance import PreviousException
 from stoker.capture.values.iterator import GeneratorValue, RunningIterator
 from stoker.capture.values.value import Lazy, Null, Value
@@ -48,6 +48,7 @@ CONDITIONAL = frozenset(
     ]
 )
 READS_LOCAL = frozenset({"LOAD_FAST", "LOAD_FAST_CHECK", "DELETE_FAST"})
+AT_CELL = {"LOAD_DEREF": cell_contents, "DELETE_DEREF": empty_cell}
 GENERATOR = types.GeneratorType
 WITH_NULL = "Nv" if NULL_BEFORE_CALLABLE else "vN"
 
@@ -242,10 +243,9 @@ def _native(s: _Break) -> tuple[Code, str]:
         return [dataclasses.replace(_copy(i), value=s.places.get(i.value, i.value))], VALUE_MARK * results_count(
             i, jump=False
         )
-    if i.name == "DELETE_DEREF" and i.value not in s.m.request.code.co_freevars:
-        return build.load_fast(f"__cell_{i.value}") + build.delete_attr("cell_contents"), ""
-    if i.name == "LOAD_DEREF" and i.value not in s.m.request.code.co_freevars:
-        return _read_cell(s), VALUE_MARK
+    if i.name in AT_CELL and i.value not in s.frame.program.origin.code.co_freevars:
+        reads = i.name == "LOAD_DEREF"
+        return _at_cell(s) + ([] if reads else build.pop_top()), VALUE_MARK * reads
     if i.name == "LOAD_METHOD" or (i.name == "LOAD_ATTR" and i.flag):
         return [Instruction("LOAD_ATTR", i.value, positions=i.positions)], WITH_NULL
     if i.name == "LOAD_SUPER_ATTR" and i.flag & 1:
@@ -255,12 +255,11 @@ def _native(s: _Break) -> tuple[Code, str]:
     return [_copy(i)], VALUE_MARK * results_count(i, jump=False)
 
 
-def _read_cell(s: _Break) -> Code:
-    """LOAD_DEREF of a cell that the replacement code has as a plain local."""
+def _at_cell(s: _Break) -> Code:
+    """An instruction on a variable that the program's frame has in a cell of its own, and replacement code as a plain local."""
     name = s.instruction.value
-    free = name in s.frame.program.origin.code.co_freevars
-    arguments = [build.load_fast(f"__cell_{name}"), build.load_const(name), build.load_const(free)]
-    code = build.call(build.load_const(cell_contents), *arguments)
+    arguments = [build.load_fast(f"__cell_{name}"), build.load_const(name), build.load_const(False)]
+    code = build.call(build.load_const(AT_CELL[s.instruction.name]), *arguments)
     for part in code:
         part.positions = s.instruction.positions
     return code

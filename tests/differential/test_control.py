@@ -5,6 +5,7 @@ PYTEST_DONT_REWRITE: the asserts of programs are what is tested.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 
 import torch
@@ -661,3 +662,24 @@ def test_modes_behind_a_graph() -> None:
     x = torch.ones(3, requires_grad=True)
     found = stoker.compile(program)(x)
     assert [t.requires_grad for t in found] == [False, False, True, True]
+
+
+@program("words of errors about elements and keywords")
+def test_words_of_errors(x):
+    told = []
+    for attempt in (
+        lambda: [1].index(x.dim()),
+        lambda: (1,).index(7),
+        lambda: collections.deque([1]).index("a"),
+        lambda: dict(**{"a": 1}, **{"a": 2}),
+        lambda: keyworded(**{"a": 1}, **{"a": 2}),
+    ):
+        try:
+            attempt()
+        except (ValueError, TypeError) as error:
+            told.append(str(error))
+    return x + len(told), told
+
+
+def keyworded(**named):
+    return named

@@ -12,8 +12,12 @@ from torch.fx import Graph, GraphModule
 from torch.nn.functional import max_pool2d, pad
 
 from stoker.autograd import aot
+from stoker.codegen.cpp.target import CPU
+from stoker.loop.check import check
 from stoker.loop.interpret import interpret
-from stoker.pipeline import Record, compile_graph, decompositions
+from stoker.lower.driver import lower_graph
+from stoker.pipeline import Record, compile_graph, decompositions, improve
+from stoker.schedule.plan import make_plan
 
 UNARY = [
     torch.neg, torch.abs, torch.relu, torch.sqrt, torch.floor, torch.reciprocal, torch.sign, torch.round, torch.isnan,
@@ -102,6 +106,17 @@ def _input(draw: Any) -> torch.Tensor:
 @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_random_programs(data: Any) -> None:
+    _run(data, _compare)
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_random_programs_before_they_are_built(data: Any) -> None:
+    """Without a C++ compiler, which takes most of the time: the graph, its loops interpreted, and a plan."""
+    _run(data, _lowered)
+
+
+def _run(data: Any, stages: Any) -> None:
     torch.manual_seed(0)
     inputs = [_input(data.draw) for _ in range(3)]
     values = list(inputs)
@@ -111,8 +126,22 @@ def test_random_programs(data: Any) -> None:
         return
     module = _module(len(inputs), steps, outputs)
     expected = module(*inputs)
-    compiled = aot(module, inputs, forward_compiler=_compare, decompositions=decompositions())
+    compiled = aot(module, inputs, forward_compiler=stages, decompositions=decompositions())
     _same(compiled(*inputs), expected)
+
+
+def _lowered(graph: GraphModule, fakes: list[Any]) -> Any:
+    improve(graph)
+    loops = lower_graph(graph, {"cpu": CPU})
+    check(loops)
+    make_plan(loops, {"cpu": CPU})
+
+    def call(*given: Any) -> Any:
+        found = interpret(loops, given)
+        _same(found, graph.forward(*given))
+        return found
+
+    return call
 
 
 def _compare(graph: GraphModule, fakes: list[Any]) -> Any:

@@ -6,6 +6,7 @@ import collections.abc
 from typing import TYPE_CHECKING
 
 from stoker.bytecode import Instruction
+from stoker.bytecode.versions import NULL_BEFORE_CALLABLE
 from stoker.capture.frame import Frame
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.mapping import DictValue, pairs_of
@@ -120,8 +121,20 @@ def DICT_MERGE(m: Machine, f: Frame, i: Instruction) -> None:
     assert isinstance(target, DictValue)
     for key, value in pairs_of(m, other):
         if target.lookup(m, key) is not None:
-            m.exceptions.raise_(TypeError, f"got multiple values for keyword argument {key.describe()}")
+            words = f"got multiple values for keyword argument '{m.concrete.constant(key, 'a keyword')}'"
+            m.exceptions.raise_(TypeError, f"{_callee_text(m, f, i.value)} {words}")
         target.store(m, key, value)
+
+
+def _callee_text(m: Machine, f: Frame, depth: int) -> str:
+    """The function that keywords are gathered for, as CPython's errors name it; it lies below its positional arguments."""
+    value = f.stack[-depth - (2 if NULL_BEFORE_CALLABLE else 3)]
+    real = m.operators.real_callable(value)
+    name = getattr(real, "__qualname__", None)
+    if name is None:
+        value.unsupported("the name in an error about keywords")
+    module = getattr(real, "__module__", None)
+    return f"{module}.{name}()" if module and module != "builtins" else f"{name}()"
 
 
 def UNPACK_SEQUENCE(m: Machine, f: Frame, i: Instruction) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import builtins
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from stoker.bytecode import Instruction
 from stoker.capture.frame import Frame
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.function import CellValue
+from stoker.capture.values.function import CellValue, unbound_cell
 from stoker.capture.values.value import NULL, Lazy, Null, Value
 from stoker.errors import Break
 from stoker.guard.source import Fixed
@@ -74,11 +74,14 @@ def LOAD_CLOSURE(m: Machine, f: Frame, i: Instruction) -> None:
 def LOAD_DEREF(m: Machine, f: Frame, i: Instruction) -> None:
     found = f.cells[i.value].get(m)
     if found is None:
-        free = i.value in f.code.co_freevars
-        words = "free variable" if free else "local variable"
-        message = f"cannot access {words} '{i.value}' where it is not associated with a value"
-        m.exceptions.raise_(NameError if free else UnboundLocalError, message + (" in enclosing scope" if free else ""))
+        _raise_unbound(m, f, i.value)
     f.push(found)
+
+
+def _raise_unbound(m: Machine, f: Frame, name: str) -> NoReturn:
+    """An empty cell, in the words for where the program has the variable: a resume function has all cells from outside."""
+    error = unbound_cell(name, name in f.program.origin.code.co_freevars)
+    m.exceptions.raise_(type(error), *error.args)
 
 
 def STORE_DEREF(m: Machine, f: Frame, i: Instruction) -> None:
@@ -86,7 +89,10 @@ def STORE_DEREF(m: Machine, f: Frame, i: Instruction) -> None:
 
 
 def DELETE_DEREF(m: Machine, f: Frame, i: Instruction) -> None:
-    f.cells[i.value].set(m, None)
+    cell = f.cells[i.value]
+    if cell.get(m) is None:
+        _raise_unbound(m, f, i.value)
+    cell.set(m, None)
 
 
 def global_value(m: Machine, f: Frame, name: str) -> Value:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class DequeValue(ListValue):
     """Shares a list's element access and in-place changes; what runs over `maxlen` falls off the other end."""
 
+    kind_name = "deque"
+
     def __init__(self, elements: list[Value], maxlen: int | None = None, source: Source | None = None) -> None:
         super().__init__(elements, source)
         self.maxlen = maxlen

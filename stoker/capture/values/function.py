@@ -91,10 +91,21 @@ def cell_contents(cell: types.CellType, name: str, free: bool) -> Any:
     try:
         return cell.cell_contents
     except ValueError:
-        kind, where = (NameError, " in enclosing scope") if free else (UnboundLocalError, "")
-        words = "free" if free else "local"
-        message = f"cannot access {words} variable '{name}' where it is not associated with a value{where}"
-    raise kind(message)
+        pass
+    raise unbound_cell(name, free)
+
+
+def empty_cell(cell: types.CellType, name: str, free: bool) -> None:
+    """What DELETE_DEREF does, or raises."""
+    cell_contents(cell, name, free)
+    del cell.cell_contents
+
+
+def unbound_cell(name: str, free: bool) -> NameError:
+    """CPython's error for a variable in a cell that holds nothing."""
+    kind, where = (NameError, " in enclosing scope") if free else (UnboundLocalError, "")
+    words = "free" if free else "local"
+    return kind(f"cannot access {words} variable '{name}' where it is not associated with a value{where}")
 
 
 def cell_of(frame: Frame, name: str) -> Value:

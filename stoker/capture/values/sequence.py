@@ -95,6 +95,8 @@ class SequenceValue(Value):
                 return m.operators.compare(operator, a, b)
         return Constant(COMPARE[operator](len(mine), len(theirs)))
 
+    kind_name = "list"
+
     def method_index(self, m: Machine, item: Value, start: Value = Constant(0), stop: Value | None = None) -> Value:  # noqa: B008
         low = m.concrete.index(start)
         high = m.concrete.index(stop) if stop is not None else len(self._elements)
@@ -102,8 +104,12 @@ class SequenceValue(Value):
             element = self.element(m, index)
             if element is item or m.operators.equal(element, item):
                 return Constant(index)
-        m.exceptions.raise_(ValueError, f"{item.describe()} is not in {self.python_type().__name__}")
+        m.exceptions.raise_(ValueError, self.without(m, item))
         return None
+
+    def without(self, m: Machine, item: Value) -> str:
+        """CPython's words for an element that `index` does not find."""
+        return f"{m.concrete.run(repr, m.concrete.plain(item, 'index()'))} is not in {self.kind_name}"
 
     def method_count(self, m: Machine, item: Value) -> Value:
         return Constant(sum(1 for element in self.elements(m) if element is item or m.operators.equal(element, item)))
@@ -232,6 +238,9 @@ class TupleValue(SequenceValue):
 
     def python_type(self) -> type:
         return self.cls
+
+    def without(self, m: Machine, item: Value) -> str:
+        return "tuple.index(x): x not in tuple"
 
     def like(self, elements: list[Value]) -> Value:
         return TupleValue(elements, torch.Size if self.cls is torch.Size else tuple)
