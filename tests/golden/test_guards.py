@@ -114,7 +114,9 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
 def guards(function: Callable[..., Any], args: list[Any], **settings: Any) -> list[str]:
     with torch.no_grad():
         found = stoker.explain(stoker.compile(function, backend="eager", **settings), *args).guards
-    return [PLACE.sub(" of a file", text) for text in found if not text.startswith(("torch.", "torch has", "module class"))]
+    return [
+        PLACE.sub(" of a file", text) for text in found if not text.startswith(("torch.", "torch has", "module class"))
+    ]
 
 
 def compare(name: str, found: list[str]) -> None:
