@@ -294,6 +294,7 @@ def reset() -> None:
         frames.compiler.forget()
         frames.histories.clear()
         frames.captured.clear()
+        frames.told.clear()
         frames.happened.clear()
     _C.release_arenas()
     log.clear()

@@ -103,9 +103,17 @@ class BreakReason:
     fix: str
     location: str = ""
     line: str = ""
+    inside: str = ""
+    """The library's line, where it is not the user's own."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What makes it this break, whoever met it: its own place, and the construct."""
+        return self.inside or self.location, self.construct
 
     def render(self) -> str:
         shown = f"\n      {self.line}" if self.line else ""
+        shown += f"\n  inside:    {self.inside}" if self.inside else ""
         return (
             f"  where:     {self.location}{shown}\n"
             f"  construct: {self.construct}\n"
@@ -123,8 +131,7 @@ class Break(Exception):
     def __init__(self, construct: str, reason: str, fix: str = DEFAULT_FIX) -> None:
         super().__init__(f"{construct}: {reason}")
         self.construct, self.reason, self.fix = construct, reason, fix
-        self.location = ""
-        self.line = ""
+        self.location = self.line = self.inside = ""
 
 
 class StepBreak(Exception):

@@ -47,12 +47,12 @@ def collecting(into: MutableSequence[Event]) -> Iterator[None]:
 
 
 def record(event: Event, *, level: int = logging.DEBUG) -> None:
-    """Keep an event; say it aloud the first time, at `level`."""
+    """Keep an event; say it aloud the first time, at `level`. What reaches the terminal by itself is one line a function."""
     for kept in _listening.__dict__.get("lists", ()):
         kept.append(event)
     with _lock:
         _events.append(event)
-        key = (event.kind, event.location, event.reason)
+        key = ("aloud", event.location, "") if level >= logging.WARNING else (event.kind, event.location, event.reason)
         first = key not in _told
         _told.add(key)
     if first:

@@ -26,6 +26,7 @@ from stoker.capture.emit import Emitter
 from stoker.capture.epilogue import leave_by_break, leave_by_return
 from stoker.capture.evaluator import Evaluator, Request, Steps, Stop
 from stoker.capture.modes import calling_with_grad, keeping_modes, leave_modes, needs_grad, under_grad
+from stoker.capture.place import MODULE_CALLS
 from stoker.capture.policy import Policy
 from stoker.capture.sizes import History
 from stoker.capture.tidy import tidy
@@ -122,7 +123,7 @@ def room_for_recursion() -> Iterator[None]:
 
 
 def _reason(found: Break) -> BreakReason:
-    return BreakReason(found.construct, found.reason, found.fix, found.location, found.line)
+    return BreakReason(found.construct, found.reason, found.fix, found.location, found.line, found.inside)
 
 
 def finish(m: Evaluator, stop: Stop, compile_graph: GraphCompiler, state: Any) -> Captured:
@@ -160,9 +161,9 @@ def finish(m: Evaluator, stop: Stop, compile_graph: GraphCompiler, state: Any) -
 
 
 def _refuse_empty(m: Evaluator, stop: Stop) -> None:
-    """A break before anything was captured, at the very first instructions: leave short frames to CPython."""
+    """A break before anything was captured: leave short frames, and calls of modules by torch's Python code, to CPython."""
     origin = m.root.program.origin
-    if len(origin.instructions) <= 8:
+    if len(origin.instructions) <= 8 or m.request.code.co_filename == MODULE_CALLS:
         raise SkipFrame(f"nothing to capture before: {stop.reason}")
 
 
@@ -179,7 +180,7 @@ def _call_graph(m: Evaluator, e: Emitter, compile_graph: GraphCompiler, hook_sta
     m.record.graph.output(tuple(outputs))
     inputs = _used_inputs(m)
     graph_module = GraphModule(torch.nn.Module(), m.record.graph)
-    graph_module.meta["location"] = f"{m.request.code.co_filename}:{m.request.code.co_firstlineno}"
+    graph_module.meta["location"] = m.request.place.text
     examples = [_converted(m, node, real) for node, _, real in inputs]
     with torch.enable_grad() if grad else contextlib.nullcontext():
         compiled = compile_graph(graph_module, examples)
@@ -290,7 +291,7 @@ def _assemble(m: Evaluator, e: Emitter, body: list[Any]) -> types.CodeType:
     for instruction in body:
         if instruction.positions is None:
             instruction.positions = build_position(line)
-    return assemble(
+    code = assemble(
         body,
         name=original.co_name,
         argnames=(*bound, *e.slots.values()),
@@ -298,6 +299,7 @@ def _assemble(m: Evaluator, e: Emitter, body: list[Any]) -> types.CodeType:
         filename=original.co_filename,
         firstlineno=line,
     )
+    return code.replace(co_qualname=original.co_qualname)
 
 
 def build_position(line: int) -> Any:

@@ -29,6 +29,7 @@ from stoker.capture.modes import Modes
 from stoker.capture.opcodes import HANDLERS
 from stoker.capture.operators import Operators
 from stoker.capture.overrides import Overrides
+from stoker.capture.place import Place, calling_line, place_of
 from stoker.capture.policy import Policy
 from stoker.capture.record import GraphRecorder
 from stoker.capture.sizes import History, Sizes
@@ -50,6 +51,10 @@ class Request:
     code: types.CodeType
     function: types.FunctionType
     bound: list[Any]
+
+    @property
+    def place(self) -> Place:
+        return place_of(self.code, self.function, self.bound)
 
 
 @dataclass
@@ -186,18 +191,25 @@ class Evaluator:
         frame.jump(handler.target)
 
     def blame(self, reason: Break) -> None:
-        """Give a break the user's line, the innermost one that is not library code."""
+        """Give a break the user's line, the innermost one that is not library code, and the library's if it is in one."""
         if reason.location:
             return
-        frame: Frame | None = self.current
-        while frame is not None and frame.parent is not None and self.policy.is_library(frame.code.co_filename):
+        own, frame = self.current, self.current
+        while frame.parent is not None and self.policy.is_library(frame.code.co_filename):
             frame = frame.parent
-        assert frame is not None
-        reason.location = f"{frame.code.co_filename}:{frame.line} in {frame.code.co_qualname}"
-        reason.line = linecache.getline(frame.code.co_filename, frame.line).strip()
+        code, line = frame.code, frame.line
+        if self.policy.is_library(code.co_filename):
+            code, line = calling_line(self.policy) or (code, line)
+        reason.location, reason.line = _line_of(code, line)
+        if own.code is not code:
+            reason.inside = _line_of(own.code, own.line)[0]
 
     def location(self) -> str:
         return f"{self.current.code.co_filename}:{self.current.line}"
 
     def fresh(self, prefix: str) -> str:
         return f"__stoker_{prefix}_{next(self.counter)}"
+
+
+def _line_of(code: types.CodeType, line: int) -> tuple[str, str]:
+    return f"{code.co_filename}:{line} in {code.co_qualname}", linecache.getline(code.co_filename, line).strip()

@@ -46,6 +46,7 @@ from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.subclass import SubclassValue, is_captured_class, take_out
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Lazy, Value
+from stoker.capture.values.varying import VaryingFloat
 from stoker.guard.guard import (
     CodeIs,
     Equals,
@@ -117,6 +118,9 @@ def value_of(m: Machine, real: Any, source: Source) -> Value:
         return Constant(real, source)
     if kind is int:
         return wrap_int(m, real, source)
+    if kind is float and not isinstance(source, Fixed) and m.sizes.float_varies(source, real):
+        m.guards.add(source, TypeIs(float))
+        return VaryingFloat(m, real, source)
     if isinstance(real, torch.Tensor):
         return wrap_tensor(m, real, source)
     if is_numpy_scalar(real):

@@ -25,6 +25,7 @@ from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.slices import SliceValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Exhausted, NotConstant, Value
+from stoker.capture.values.varying import VaryingFloat
 from stoker.errors import Raised
 from stoker.guard.guard import Is, IsNot, NotSameAs
 from stoker.guard.source import Fixed
@@ -125,10 +126,14 @@ class Operators:
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             if not isinstance(left, InstanceValue) and not isinstance(right, InstanceValue):
                 return self.m.record.compare(text, left, right)
-        folded = self.fold(COMPARE[text], left, right)
+        swapped = SWAPPED[text]
+        folded = left.answer(self.m, text, right) if isinstance(left, VaryingFloat) else None
+        if folded is None and isinstance(right, VaryingFloat):
+            folded = right.answer(self.m, swapped, left)
+        if folded is None:
+            folded = self.fold(COMPARE[text], left, right)
         if folded is not None:
             return folded
-        swapped = SWAPPED[text]
         attempts = [
             lambda: self.operate(left, SPECIAL_COMPARE[text], right, lambda: left.compare(self.m, text, right)),
             lambda: self.operate(right, SPECIAL_COMPARE[swapped], left, lambda: right.compare(self.m, swapped, left)),
@@ -158,6 +163,8 @@ class Operators:
             return self.identical(Constant(left.specialize(self.m)), right)
         if isinstance(right, SymbolicValue) and isinstance(left, Constant) and type(left.value) is int:
             return self.identical(left, Constant(right.specialize(self.m)))
+        if VaryingFloat in (type(left), type(right)) and left.python_type() is not right.python_type():
+            return False
         try:
             a, b = left.constant(), right.constant()
         except NotConstant:

@@ -6,6 +6,7 @@ Out: a Value for the result. Results that are plain data (sizes, dtypes) leave n
 
 from __future__ import annotations
 
+import collections
 import operator
 import types
 from collections.abc import Callable
@@ -43,6 +44,7 @@ class GraphRecorder:
         self.graph = Graph()
         self.fake_mode = FakeMode(env)
         self.inputs: list[tuple[Node, Source, Any]] = []
+        self.names: collections.Counter[str] = collections.Counter()
         self.conversions: dict[
             Node, Callable[[Any], Any]
         ] = {}  # what an object goes through before it enters the graph
@@ -56,7 +58,9 @@ class GraphRecorder:
 
     def input(self, source: Source, real: Any, fake: Any) -> Node:
         """A new input of the graph, found at a source."""
-        node = self.graph.placeholder(input_name(source))
+        name = input_name(source)
+        self.names[name] += 1
+        node = self.graph.placeholder(name if self.names[name] == 1 else f"{name}_{self.names[name]}")
         node.meta["example_value"] = fake
         self.inputs.append((node, source, real))
         return node

@@ -76,12 +76,9 @@ def _resume_code(continuation: Continuation) -> CodeType:
     positions = target.positions
     for instruction in (*prefix, body[len(prefix)]):
         instruction.positions = positions
-    name = f"__resume_at_{target.offset if target.offset is not None else continuation.target}_in_{original.co_name}"
     code = encode(
         _reachable(body),
         original,
-        co_name=name,
-        co_qualname=f"{original.co_qualname}.<{name}>",
         co_argcount=len(argnames),
         co_posonlyargcount=0,
         co_kwonlyargcount=0,

@@ -7,6 +7,7 @@ symbolic the next time. `Sizes` belongs to one capture: it makes the symbols and
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 DYNAMIC = object()
+WORD = re.compile(r"\b[A-Za-z_]\w*\b")
 
 
 @dataclass
@@ -33,7 +35,7 @@ class History:
     """What has been seen at each source: sizes, or DYNAMIC where they differed."""
 
     shapes: dict[str, list[Any]] = field(default_factory=dict)
-    ints: dict[str, Any] = field(default_factory=dict)
+    numbers: dict[str, Any] = field(default_factory=dict)
 
     def see_shape(self, source: Source, sizes: tuple[int, ...]) -> list[bool]:
         """Record the sizes; tell which dimensions have been seen to change."""
@@ -46,10 +48,11 @@ class History:
                     seen[index] = DYNAMIC
         return [size is DYNAMIC for size in seen]
 
-    def see_int(self, source: Source, value: int) -> bool:
-        seen = self.ints.setdefault(source.text, value)
+    def see_number(self, source: Source, value: float) -> bool:
+        """Record an int or a float; tell whether it has been seen to change."""
+        seen = self.numbers.setdefault(source.text, value)
         if seen is not DYNAMIC and seen != value:
-            self.ints[source.text] = seen = DYNAMIC
+            self.numbers[source.text] = seen = DYNAMIC
         return seen is DYNAMIC
 
 
@@ -64,8 +67,11 @@ class Sizes:
     def int_is_dynamic(self, source: Source, value: int) -> bool:
         if self.dynamic is False:
             return False
-        changed = self.history.see_int(source, value)
+        changed = self.history.see_number(source, value)
         return changed and value not in (0, 1)
+
+    def float_varies(self, source: Source, value: float) -> bool:
+        return self.dynamic is not False and self.history.see_number(source, value)
 
     def symbol_for_int(self, m: Machine, value: int, source: Source) -> Any:
         return symint(self.env, self.env.new_symbol(value, source, minimum=-LARGEST, maximum=LARGEST))
@@ -165,15 +171,19 @@ class Sizes:
         for condition in dict.fromkeys(conditions):
             programs.append(program(condition, index))
             numbers.append(len(guards))
-            guards.append(Guard(None, None, description=f"sizes: {self.words(condition)}"))
+            read = tuple(self.origins_in(condition))
+            guards.append(Guard(None, None, description=f"sizes: {self.words(condition)}", reads=read))
         return SizeRelations(bindings, programs, numbers)
 
     def words(self, condition: Any) -> str:
-        text = condition_text(condition)
-        for symbol in reversed(self.env.symbols):
-            origin = self.env.origins[symbol][0]
-            text = text.replace(symbol.name, origin.text if origin is not None else "the stride")
-        return text
+        origins = {symbol.name: self.env.origins[symbol][0] for symbol in self.env.symbols}
+        place = lambda name: origin.text if (origin := origins[name]) is not None else "the stride"  # noqa: E731
+        return WORD.sub(lambda word: place(word[0]) if word[0] in origins else word[0], condition_text(condition))
+
+    def origins_in(self, condition: Any) -> list[Source]:
+        names = set(WORD.findall(condition_text(condition)))
+        origins = [self.env.origins[symbol][0] for symbol in self.env.symbols if symbol.name in names]
+        return [origin for origin in origins if origin is not None]
 
 
 LARGEST = 2**62

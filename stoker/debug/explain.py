@@ -46,7 +46,9 @@ class Explanation:
 
     def __str__(self) -> str:
         operators = [sum(n.op in ("call_function", "call_method") for n in g.graph.nodes) for g in self.graphs]
-        lines = [f"graphs: {len(self.graphs)} ({', '.join(f'{n} operators' for n in operators) or 'none'})"]
+        lines = [f"graphs: {len(self.graphs)}"]
+        for number, (graph, count) in enumerate(zip(self.graphs, operators), start=1):
+            lines.append(f"  {number}. {count} operators: {graph.meta.get('location', '?')}")
         lines.append(f"breaks: {len(self.breaks)}")
         for number, reason in enumerate(self.breaks, start=1):
             lines += [f"  {number}.", reason.render()]
@@ -76,7 +78,7 @@ def explain_call(compiled: Callable[..., Any], frames: Frames, args: tuple, kwar
     before = [event for event in frames.happened if not any(event is other for other in during)]
     return Explanation(
         graphs=[c.graph for c in captured if c.graph is not None],
-        breaks=[c.reason for c in captured if c.reason is not None],
+        breaks=list({c.reason.key: c.reason for c in reversed(captured) if c.reason is not None}.values())[::-1],
         guards=[guard.text for c in captured for guard in c.guards],
         codes=[c.code for c in captured],
         happened=before + during,

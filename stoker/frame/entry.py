@@ -29,7 +29,8 @@ import torch
 from stoker import _C
 from stoker.capture.capture import Captured, capture
 from stoker.capture.evaluator import Request
-from stoker.capture.policy import Policy
+from stoker.capture.place import MODULE_CALLS
+from stoker.capture.policy import STOKER, Policy
 from stoker.capture.sizes import History
 from stoker.errors import (
     DEFAULT_FIX,
@@ -107,37 +108,44 @@ class Frames:
         self.histories: weakref.WeakKeyDictionary[types.CodeType, History] = weakref.WeakKeyDictionary()
         self.captured: list[Captured] = []
         self.happened: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self.told: set[tuple[str, str]] = (
+            set()
+        )  # breaks, by their own places: every caller on the way meets the same one
         self.compiler = _C.Compiler(self.on_miss)
 
     def on_miss(self, code: types.CodeType, function: Any, bound: list[Any], failures: list[tuple[Any, int]]) -> Any:
         with collecting(self.happened):
+            request = Request(code, function, bound)
             refusal = self.policy.refuse_root(code)
             if refusal is not None:
-                self.tell("skip", code, refusal)
+                if not code.co_filename.startswith(STOKER):
+                    self.tell("skip", request, refusal)
                 return _C.SKIP_DEEP if self.policy.refuses_callees(code) else _C.SKIP
             surroundings = self.policy.refuse_now()
             if surroundings is not None:
-                self.tell("skip", code, surroundings)
+                self.tell("skip", request, surroundings)
                 return _C.RUN_ONCE
             with _compiling, _collector_paused():
-                return self.compile_frame(Request(code, function, bound), failures)
+                return self.compile_frame(request, failures)
 
-    def tell(self, kind: str, code: types.CodeType, reason: str = "", *, level: int = logging.DEBUG) -> None:
-        record(Event(kind, self.name or code.co_qualname, _place(code), reason), level=level)
+    def tell(self, kind: str, request: Request, reason: str = "", *, level: int = logging.DEBUG) -> None:
+        """Record an event. It is said aloud only if it is about a function that the user can change."""
+        place = request.place
+        level = level if place.is_users else logging.DEBUG
+        record(Event(kind, self.name or place.subject, place.location, reason), level=level)
 
     def compile_frame(self, request: Request, failures: list[tuple[Any, int]]) -> Any:
-        code = request.code
-        place = _place(code)
-        entry, number = failures[-1] if failures else (None, 0)
+        place = request.place
+        same = [failure for failure in failures if failure[0].tag.is_for(request.bound)]
+        entry, number = same[-1] if same else (None, 0)
         why = why_failed(entry.tag.captured, number, request) if entry else "it has not been compiled before"
         if forbids_compiling():
-            raise RecompileForbidden(code.co_qualname, place, why)
+            raise RecompileForbidden(place.subject, place.location, why)
         if entry is not None:
-            self.tell("recompile", code, why)
-        same = [failure for failure in failures if failure[0].tag.is_for(request.bound)]
+            self.tell("recompile", request, why)
         if len(same) >= self.version_limit or len(failures) >= self.version_limit * MODULES_LIMIT:
             return self.give_up(request, len(same), why)
-        history = self.histories.setdefault(code, History())
+        history = self.histories.setdefault(request.code, History())
         try:
             found = capture(
                 request,
@@ -149,9 +157,10 @@ class Frames:
             )
         except SkipFrame as skip:
             if self.fullgraph:
-                reason = BreakReason("this function", skip.reason, DEFAULT_FIX, f"{place} in {code.co_qualname}")
+                reason = BreakReason("this function", skip.reason, DEFAULT_FIX, place.text)
                 raise GraphBreakError(reason) from skip
-            self.tell("skip", code, skip.reason)
+            if request.code.co_filename != MODULE_CALLS:
+                self.tell("skip", request, skip.reason)
             return _C.SKIP
         except StokerError:
             raise
@@ -159,29 +168,25 @@ class Frames:
             if STRICT:
                 raise
             words = f"a defect of Stoker's: {type(error).__name__}: {error}; the function runs in CPython"
-            self.tell("defect", code, words, level=logging.ERROR)
+            self.tell("defect", request, words, level=logging.ERROR)
             return _C.SKIP
         self.captured.append(found)
-        self.tell("captured", code)
-        if found.reason is not None:
+        self.tell("captured", request)
+        if found.reason is not None and found.reason.key not in self.told:
+            self.told.add(found.reason.key)
             words = f"{found.reason.construct}: {found.reason.reason}"
-            record(Event("break", self.name or code.co_qualname, found.reason.location, words))
+            record(Event("break", self.name or place.subject, found.reason.location, words, found.reason))
         return _C.Entry(found.code, found.program, found.breaks, Version.of(found, request.bound))
 
     def give_up(self, request: Request, versions: int, why: str) -> Any:
         """The version limit: say once which guard kept failing and what to change. Other modules' versions still come."""
-        code = request.code
         words = (
-            f"{code.co_qualname} has been compiled {versions} times; new kinds of calls run in CPython from now on. "
+            f"{request.place.subject} has been compiled {versions} times; new kinds of calls run in CPython from now on. "
             f"Last guard that failed: {why}. Pass such values as tensors, make "
             "sizes dynamic with dynamic=True or stoker.mark_dynamic, or raise options={'version_limit': ...}"
         )
         if self.fullgraph:
             raise VersionLimitError(words)
-        self.tell("limit", code, words, level=logging.WARNING)
+        self.tell("limit", request, words, level=logging.WARNING)
         alone = not _modules(request.bound) or versions < self.version_limit
         return _C.FREEZE if alone else _C.RUN_ONCE
-
-
-def _place(code: types.CodeType) -> str:
-    return f"{code.co_filename}:{code.co_firstlineno}"

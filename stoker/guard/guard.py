@@ -310,6 +310,8 @@ class Guard:
     check: Check | None
     location: str = ""
     description: str = ""
+    reads: tuple[Source, ...] = ()
+    """Of a size relation: the sizes that it is about."""
 
     @property
     def text(self) -> str:

@@ -82,7 +82,7 @@ class Local(Source):
 
     @property
     def text(self) -> str:
-        return self.name
+        return self.name.replace("__stack_", "intermediate value ")  # a parameter of a resume function
 
     @property
     def argument(self) -> int:

@@ -10,7 +10,8 @@ import torch
 from stoker.capture.handlers import handles, tensor_special
 from stoker.capture.values.array import DTYPES, ArrayValue
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.sequence import ListValue, SequenceValue
+from stoker.capture.values.sequence import ListValue, SequenceValue, TupleValue
+from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break
@@ -68,10 +69,48 @@ def as_tensor(m: Machine, data: Value, dtype: Value = NONE, device: Value = NONE
 @handles(torch.tensor)
 def tensor(m: Machine, data: Value, **kwargs: Value) -> Value:
     if not isinstance(data, ArrayValue):
-        return m.record.call(torch.tensor, [data], kwargs)
+        made = tensor_of_sizes(m, data, kwargs)
+        return made if made is not None else m.record.call(torch.tensor, [data], kwargs)
     if kwargs:
         data.unsupported("torch.tensor with options")
     return m.record.method(data.tensor, "clone", [], {})
+
+
+# What an int64 becomes without loss of what torch.tensor would have made of the int.
+MADE_OF_INTEGERS = (None, torch.int64, torch.float32, torch.float64)
+
+
+def tensor_of_sizes(m: Machine, data: Value, kwargs: dict[str, Value]) -> Value | None:
+    """`torch.tensor` of ints among which are symbolic ones: each becomes data, not a guard. None if it is of anything else."""
+    dtype = m.concrete.constant(kwargs.get("dtype", NONE), "a dtype")
+    leaves: list[Value] = []
+    shape = _nested_shape(m, data, leaves)
+    known = all(isinstance(v, SymbolicValue) or (isinstance(v, Constant) and type(v.value) is int) for v in leaves)
+    symbolic = any(isinstance(v, SymbolicValue) for v in leaves)
+    if (
+        shape is None
+        or not known
+        or not symbolic
+        or dtype not in MADE_OF_INTEGERS
+        or not {*kwargs} <= {"dtype", "device"}
+    ):
+        return None
+    options = {"dtype": Constant(torch.int64), **{k: v for k, v in kwargs.items() if k == "device"}}
+    zero = m.record.call(torch.zeros, [TupleValue([])], options)
+    made = m.record.call(torch.stack, [ListValue([m.operators.binary("+", zero, leaf) for leaf in leaves])], {})
+    made = m.record.method(made, "reshape", [TupleValue([Constant(size) for size in shape])], {})
+    return made if dtype in (None, torch.int64) else m.record.method(made, "to", [Constant(dtype)], {})
+
+
+def _nested_shape(m: Machine, data: Value, leaves: list[Value]) -> list[int] | None:
+    """The shape of nested lists of numbers, whose leaves are collected; None if they are not of one shape."""
+    if type(data) not in (ListValue, TupleValue):
+        leaves.append(data)
+        return []
+    shapes = [_nested_shape(m, part, leaves) for part in data.items_list(m)]
+    if not shapes or any(shape is None or shape != shapes[0] for shape in shapes):
+        return None
+    return [len(shapes), *(shapes[0] or [])]
 
 
 @handles(numpy.asarray)

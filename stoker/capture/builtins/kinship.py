@@ -21,6 +21,7 @@ from stoker.capture.values.instance import InstanceValue, ObjectValue
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
+from stoker.capture.values.varying import VaryingFloat
 from stoker.guard.source import Fixed
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def _is_instance(m: Machine, value: Value, cls: Any) -> bool:
             return m.guards.is_subclass(value.python_type(), cls)
     if isinstance(value, ObjectValue) and value.real is not None:
         return m.concrete.run(isinstance, value.real, cls)
-    if isinstance(value, Constant):
+    if isinstance(value, Constant) and not isinstance(value, VaryingFloat):
         return m.concrete.run(isinstance, value.value, cls)
     return m.concrete.run(issubclass, value.python_type(), cls)
 

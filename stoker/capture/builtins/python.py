@@ -21,7 +21,7 @@ from stoker.capture.values.array import ArrayValue
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import EMPTY, BuiltinMethod, BuiltinValue, FunctionValue, MethodValue, PartialValue
-from stoker.capture.values.instance import ExceptionValue, InstanceValue, ObjectValue
+from stoker.capture.values.instance import ExceptionValue, InstanceValue, ObjectValue, TracebackValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.reference import IdentityValue, ThreadIdentity
 from stoker.capture.values.sequence import ListValue, TupleValue, sort_values
@@ -221,13 +221,6 @@ def exc_info(m: Machine) -> Value:
     if error is None:
         return TupleValue([NONE, NONE, NONE])
     return TupleValue([m.wrap.object(error.python_type()), error, TracebackValue()])
-
-
-class TracebackValue(Value):
-    """The traceback of an exception that the captured code handles: it exists only once the code runs."""
-
-    def python_type(self) -> type:
-        return types.TracebackType
 
 
 @handles(inspect.signature)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from stoker.bytecode import Instruction
 from stoker.capture.frame import Frame
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.instance import ExceptionValue, PreviousException
+from stoker.capture.values.instance import ExceptionValue, PreviousException, TracebackValue
 from stoker.capture.values.sequence import SequenceValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break, Raised
@@ -78,7 +78,7 @@ def WITH_EXCEPT_START(m: Machine, f: Frame, i: Instruction) -> None:
     """Stack: exit, lasti, previous, exception (3.11 to 3.13)."""
     error, leave = f.stack[-1], f.stack[-4]
     kind = m.wrap.object(error.python_type())
-    f.push(leave.call(m, [kind, error, Constant(None)], {}))
+    f.push(leave.call(m, [kind, error, TracebackValue()], {}))
 
 
 def CLEANUP_THROW(m: Machine, f: Frame, i: Instruction) -> None:

@@ -34,7 +34,7 @@ def POP_JUMP_IF_FALSE(m: Machine, f: Frame, i: Instruction) -> None:
 
 
 def _is_none(value: Value) -> bool:
-    return isinstance(value, Constant) and value.value is None
+    return isinstance(value, Constant) and value.python_type() is type(None)
 
 
 def POP_JUMP_IF_NONE(m: Machine, f: Frame, i: Instruction) -> None:

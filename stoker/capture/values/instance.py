@@ -288,7 +288,8 @@ class ExceptionValue(InstanceValue):
 
     def link(self, m: Machine, name: str, value: Value) -> None:
         m.effects.will_mutate(self)
-        self.links[name] = value
+        if not isinstance(value, TracebackValue):  # CPython gives an exception its traceback when it raises it
+            self.links[name] = value
 
     def write_back(self, e: Emitter) -> None:
         super().write_back(e)
@@ -368,3 +369,10 @@ class GetItemIterator(Value):
 class _Indexable:
     def __getitem__(self, index: int) -> int:
         raise IndexError(index)
+
+
+class TracebackValue(Value):
+    """The traceback of an exception that the captured code handles: it exists only once the code runs."""
+
+    def python_type(self) -> type:
+        return types.TracebackType

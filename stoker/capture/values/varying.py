@@ -1,0 +1,54 @@
+"""Floats from outside that were others at an earlier call: `loss.item()` after a break, a learning rate.
+
+Comparing one, or asking whether it is zero, guards the answer and not the number. Whatever else looks at it fixes the number, as
+for every other constant.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stoker.capture.python_operators import COMPARE
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.value import Value
+from stoker.guard.guard import Equals
+from stoker.guard.source import Source
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+
+class VaryingFloat(Constant):
+    """A float whose number is a guard only once someone has looked at it: reading `value` is looking."""
+
+    def __init__(self, m: Machine, real: float, source: Source) -> None:
+        self.m, self.real, self.source = m, real, source
+
+    @property
+    def value(self) -> float:  # type: ignore[override]
+        assert self.source is not None
+        self.m.guards.add(self.source, Equals(self.real))
+        return self.real
+
+    def python_type(self) -> type:
+        return float
+
+    def describe(self) -> str:
+        assert self.source is not None
+        return f"`{self.source.text}`"
+
+    def truth(self, m: Machine) -> bool:
+        return self.asked(m, "!=", 0.0)
+
+    def asked(self, m: Machine, operator: str, other: Any) -> bool:
+        assert self.source is not None
+        compare = COMPARE[operator]
+        words = f"{'' if compare(self.real, other) else 'not '}{operator} {other!r}"
+        return m.guards.ask(self.source, self.real, lambda now: compare(now, other), words)
+
+    def answer(self, m: Machine, operator: str, other: Value) -> Value | None:
+        """A comparison with a known number; None if it is with something else."""
+        if isinstance(other, VaryingFloat) or not isinstance(other, Constant):
+            return None
+        known = type(other.value) in (int, float, bool)
+        return Constant(self.asked(m, operator, other.value)) if known else None
