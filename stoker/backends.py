@@ -11,7 +11,9 @@ from typing import Any
 
 from torch.fx import GraphModule
 
+from stoker import defect
 from stoker.errors import BackendFailed, BadArgument, UnknownBackend
+from stoker.strict import strict
 
 Backend = Callable[[GraphModule, list[Any]], Callable[..., Any]]
 _backends: dict[str, Backend] = {}
@@ -50,14 +52,20 @@ def look_up(backend: str | Backend) -> tuple[str, Backend]:
 
 
 def checked(name: str, backend: Backend) -> Backend:
-    """A back end whose failures say so, with the graph's place in the user's source."""
+    """A back end whose failures say so, with the graph's place in the user's source. Where ours fails, the graph runs as it was
+    captured."""
+    ours = name in _built_in
 
     def compile_graph(graph_module: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
         location = graph_module.meta.get("location", "?")
         try:
             compiled = backend(graph_module, example_inputs)
         except Exception as error:
-            raise BackendFailed(name, f"{type(error).__name__}: {error}", location) from error
+            if not ours or strict():
+                raise BackendFailed(name, f"{type(error).__name__}: {error}", location) from error
+            options = getattr(backend, "keywords", {}).get("options")
+            defect.tell("a graph runs as it was captured, not compiled", graph_module, error, options)
+            return graph_module.forward
         if not callable(compiled):
             raise BackendFailed(name, f"it returned a {type(compiled).__name__}, not a callable", location)
         return compiled

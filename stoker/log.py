@@ -29,7 +29,7 @@ class Event:
 
 
 _events: deque[Event] = deque(maxlen=4096)
-_told: set[tuple[str, str, str]] = set()
+_told: set[tuple[str, ...]] = set()
 _lock = Lock()
 _listening = local()
 """`lists`: where else this thread's events go."""
@@ -46,24 +46,25 @@ def collecting(into: MutableSequence[Event]) -> Iterator[None]:
         lists.pop()
 
 
-def record(event: Event, *, level: int = logging.DEBUG) -> None:
-    """Keep an event; say it aloud the first time, at `level`. What reaches the terminal by itself is one line a function."""
+def tell_once(words: str) -> None:
+    """A line about the surroundings, which no place of the user's program can change."""
+    record(Event("surroundings", words, "?"), level=logging.WARNING, once=("surroundings", words))
+
+
+def record(event: Event, *, level: int = logging.DEBUG, once: tuple[str, ...] | None = None) -> None:
+    """Keep an event; say it aloud the first time, at `level`. What reaches the terminal by itself is one line a function, or one
+    for all that has the same `once`."""
     for kept in _listening.__dict__.get("lists", ()):
         kept.append(event)
     with _lock:
         _events.append(event)
-        key = ("aloud", event.location, "") if level >= logging.WARNING else (event.kind, event.location, event.reason)
+        aloud = ("aloud", event.location, "") if level >= logging.WARNING else None
+        key = once or aloud or (event.kind, event.location, event.reason)
         first = key not in _told
         _told.add(key)
     if first:
-        logger.log(
-            level,
-            "%s: %s (%s)%s",
-            event.kind,
-            event.subject,
-            event.location,
-            f": {event.reason}" if event.reason else "",
-        )
+        place = "" if event.location == "?" else f" ({event.location})"
+        logger.log(level, "%s: %s%s%s", event.kind, event.subject, place, f": {event.reason}" if event.reason else "")
 
 
 def events(kind: str | None = None) -> list[Event]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import functools
 import logging
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from stoker.codegen.executor import TooLarge, executor
 from stoker.codegen.generators import NoGenerator, generators
 from stoker.codegen.host import host_program
 from stoker.decompose import OURS
+from stoker.defect import survive
 from stoker.fake import FakeTensor
 from stoker.loop.check import check
 from stoker.loop.layout import Layout
@@ -50,6 +50,7 @@ from stoker.runtime.tune import choose_join, choose_linear, give_back
 from stoker.schedule.plan import Plan, make_plan
 from stoker.schedule.step import Run
 from stoker.schedule.summary import Summary
+from stoker.strict import strict
 
 Compiled = Callable[..., tuple[Any, ...]]
 
@@ -119,7 +120,12 @@ def _compile_inference(module: GraphModule, fakes: list[Any], *, weights: frozen
         compile_rest(frozen.rest, fakes),
         preparer(frozen),
         frozen.watched,
-        lambda: compile_rest(GraphModule(module, whole), fakes),
+        lambda: survive(
+            "a graph runs operator by operator, not compiled",
+            GraphModule(module, whole),
+            lambda rest: compile_rest(rest, fakes),
+            through_aten,
+        ),
     )
 
 
@@ -161,7 +167,8 @@ def compile_graph(
         return _compiled(graph_module, record, options or Options(), inference=inference, owns_inputs=owns_inputs)
     except (CannotLower, NoCompiler, NoGenerator, TooLarge) as reason:
         words = ("backend", "a graph runs through ATen", _location(graph_module), str(reason))
-        log.record(log.Event(*words), level=logging.WARNING)
+        everywhere = ("backend", str(reason)) if isinstance(reason, (NoCompiler, NoGenerator)) else None
+        log.record(log.Event(*words), level=logging.WARNING, once=everywhere)
         return through_aten(graph_module)
 
 
@@ -177,7 +184,7 @@ def _compiled(
     with record.stage("lower"):
         program = lower_graph(graph_module, targets, inference=inference, wide=options.precision == "fused")
         record.products["program"] = program
-    if os.environ.get("STOKER_STRICT"):
+    if strict():
         check(program)
     with record.stage("schedule"):
         plan = record.products["plan"] = make_plan(program, targets, owns_inputs=owns_inputs)

@@ -119,6 +119,8 @@ def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, ask
         for p, t in enumerate(results.tensors)
         if t is not None and t.requires_grad and (asked.only is None or p in asked.only)
     ]
+    with inputs.mode:  # outside of it, torch's way to a tensor subclass's operators loads SymPy
+        shared = histories([t for _, t in wanted])
     tangents, gradients = _backward(trace, inputs, results, wanted, asked.strides)
     return Joint(
         trace.graph,
@@ -133,7 +135,7 @@ def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, ask
         detached,
         inputs.anchored(trace.aliases),
         _of_inference(results),
-        histories([t for _, t in wanted]),
+        shared,
     )
 
 

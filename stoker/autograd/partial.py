@@ -17,13 +17,17 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
+from stoker import defect
 from stoker.autograd.inputs import Inputs
 from stoker.autograd.joint import Joint, trace_joint
 from stoker.autograd.partition import Parts, backward_of
 from stoker.autograd.relayout import same_forward
 from stoker.autograd.trace import Decompositions
+from stoker.defect import survive
 from stoker.graph.walk import ancestors
+from stoker.strict import strict
 
+_EAGERLY = "a backward runs operator by operator, not compiled"
 _LIMIT = 8
 """How many sets of results get a backward of their own."""
 
@@ -59,7 +63,7 @@ class WhenCalled:
     def __call__(self, arguments: list[Any]) -> Any:
         if self.compiled is None:
             with torch.inference_mode(False), torch.no_grad():
-                self.compiled = self.compile(self.module)
+                self.compiled = survive(_EAGERLY, self.module, self.compile, lambda module: module.forward)
         return self.compiled(arguments) if getattr(self.compiled, "_boxed_call", False) else self.compiled(*arguments)
 
 
@@ -80,6 +84,15 @@ class PartialBackwards:
         self.made += 1
         if self.made > _LIMIT:
             return None
+        try:
+            return self._for(arrived)
+        except Exception as error:
+            if strict():
+                raise
+            defect.tell("a backward takes zeros for the gradients that did not come", self.captured, error)
+            return None
+
+    def _for(self, arrived: tuple[bool, ...]) -> tuple[Callable[..., Any], bool, tuple[int, ...]] | None:
         environment = self.inputs.mode.shape_env
         known = len(environment.guards) if environment is not None else 0
         only = frozenset(p for p, came in zip(self.parts.tangents, arrived) if came)

@@ -14,11 +14,12 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from stoker import _C
+from stoker import _C, defect
 from stoker.autograd.overlap import Pattern, merge, pattern
 from stoker.autograd.refusal import CannotTrace
 from stoker.fake import DataDependent, FakeTensor, NoMetaRule
 from stoker.log import Event, record
+from stoker.strict import strict
 
 Call = Callable[..., tuple[Any, ...]]
 
@@ -56,6 +57,11 @@ def by_overlap(
             return merged.wrap(compile(merged.graph_module, merged.inputs(inputs)))
         except NOT_TRACED as error:
             return as_captured(graph_module, error)
+        except Exception as error:
+            if strict():
+                raise
+            defect.tell("a graph runs as it was captured, not compiled", graph_module, error)
+            return graph_module.forward
 
     def add(inputs: Sequence[Any], groups: Pattern) -> Call:
         if len(calls) > _LIMIT:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -19,6 +18,7 @@ import torch
 
 from stoker import log, torch_private
 from stoker.fake import FakeTensor
+from stoker.strict import strict
 
 Decomposition = Callable[..., Any]
 
@@ -68,7 +68,7 @@ def _differ(operator: Any, made: Any, expected: Any) -> bool:
     if have.dtype is want.dtype and len(have.sizes) == len(want.sizes):
         return False
     words = f"{operator} gives {want.dtype}{list(want.sizes)}; its decomposition gives {have.dtype}{list(have.sizes)}"
-    if os.environ.get("STOKER_STRICT"):
+    if strict():
         raise AssertionError(words)
     log.record(log.Event("backend", f"{operator} is not decomposed", "?", words), level=logging.WARNING)
     return True

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
-import os
 import threading
 import types
 import weakref
@@ -44,9 +43,9 @@ from stoker.errors import (
 from stoker.guard.explain import why_failed
 from stoker.log import Event, collecting, record
 from stoker.stance import forbids_compiling
+from stoker.strict import strict
 
 _compiling = threading.RLock()
-STRICT = os.environ.get("STOKER_STRICT") == "1"  # tests: a defect is an error, not an event
 EVENTS_KEPT = 1024
 MODULES_LIMIT = 32  # times the version limit: how many versions a function has for all modules it runs on
 
@@ -165,7 +164,7 @@ class Frames:
         except StokerError:
             raise
         except Exception as error:
-            if STRICT:
+            if strict():
                 raise
             words = f"a defect of Stoker's: {type(error).__name__}: {error}; the function runs in CPython"
             self.tell("defect", request, words, level=logging.ERROR)

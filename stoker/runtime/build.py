@@ -3,6 +3,9 @@
 In:  source text.
 Out: a ctypes library, from the cache if the same source was built before with the same compiler and machine.
 
+The compiler is somebody else's program: it may be missing, fail, be killed, or not come back. Each of these is an exception of this
+module, and a compiler that cannot do the least thing is not asked again.
+
 Kernels must share torch's OpenMP runtime: the library is linked to libgomp by its soname, and torch, loaded first, has brought
 its own copy under that soname.
 """
@@ -10,15 +13,21 @@ its own copy under that soname.
 from __future__ import annotations
 
 import ctypes
+import errno
 import functools
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NoReturn
+
+from stoker import log
+from stoker.cache import cache_directory, is_whole, private_directory, seal, why_not_trusted
 
 FLAGS = (
     "-std=c++17", "-O3", "-march=native", "-mprefer-vector-width=512", "-fPIC", "-shared", "-fopenmp", "-fno-math-errno", "-fno-trapping-math",
@@ -31,7 +40,7 @@ tests/stages/test_isa.py."""
 class BuildFailed(RuntimeError):
     """The compiler refused a kernel: shows the source, the command and the compiler's words."""
 
-    def __init__(self, source: Path, command: list[str], words: str) -> None:
+    def __init__(self, source: Path, command: Sequence[str], words: str) -> None:
         super().__init__(
             f"the C++ compiler failed on {source}.\ncommand: {' '.join(command)}\n{words}\n"
             "This is a defect of Stoker's. Report the source file; meanwhile use backend='aot_eager'."
@@ -39,18 +48,30 @@ class BuildFailed(RuntimeError):
 
 
 class NoCompiler(RuntimeError):
-    """There is no C++ compiler on this machine."""
+    """There is no C++ compiler on this machine, or none that works."""
 
-    def __init__(self) -> None:
+    def __init__(self, reason: str = "none was found (looked for $CXX, g++, c++, clang++)") -> None:
         super().__init__(
-            "no C++ compiler was found (looked for $CXX, g++, c++, clang++). Install one for compiled kernels; until then "
-            "the program runs through ATen."
+            f"no C++ compiler: {reason}. Install one for compiled kernels; until then programs run through ATen."
         )
 
 
-@functools.cache
+SECONDS_FOR_ONE = 180.0
+"""A compiler that takes longer hangs."""
+_broken: dict[str, str] = {}
+"""Compilers that did not do the least thing, and what they did instead."""
+
+
 def compiler() -> str:
     """The compiler to call."""
+    found = _compiler()
+    if found in _broken:
+        raise NoCompiler(f"{found} {_broken[found]}")
+    return found
+
+
+@functools.cache
+def _compiler() -> str:
     for name in (os.environ.get("CXX"), "g++", "c++", "clang++"):
         if name and (found := shutil.which(name)):
             return found
@@ -60,16 +81,38 @@ def compiler() -> str:
 @functools.cache
 def _machine() -> str:
     """What a built library depends on besides its source."""
-    version = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=True).stdout
-    flags = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    asked = _run([compiler(), "--version"], 20.0)
+    if asked.returncode:
+        _give_up(f"does not tell its version: {asked.stderr.strip()[:200]}")
+    try:
+        flags = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        flags = ""
     features = next((line for line in flags.splitlines() if line.startswith("flags")), "")
-    return version + features
+    return asked.stdout + features
 
 
-def cache_directory() -> Path:
-    """Where built libraries are kept."""
-    given = os.environ.get("STOKER_CACHE")
-    return Path(given) if given else Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "stoker"
+def _give_up(reason: str) -> NoReturn:
+    """This compiler is of no use to this process."""
+    _broken[_compiler()] = reason
+    raise NoCompiler(f"{_compiler()} {reason}")
+
+
+def _run(command: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
+    """Run a compiler and, where it hangs, end it with all that it has started."""
+    try:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True
+        )
+    except OSError as error:
+        _give_up(f"cannot be run: {error}")
+    try:
+        output, words = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        _give_up(f"gave no answer within {seconds:g} seconds")
+    return subprocess.CompletedProcess(command, process.returncode, output, words)
 
 
 _loaded: dict[str, ctypes.CDLL] = {}
@@ -79,11 +122,30 @@ def load(source: str) -> ctypes.CDLL:
     """The library of a source."""
     key = hashlib.sha256("\0".join((source, *FLAGS, _machine())).encode()).hexdigest()[:32]
     if key not in _loaded:
-        library = cache_directory() / key[:2] / f"{key}.so"
-        if not library.exists():
-            _build(source, library)
-        _loaded[key] = ctypes.CDLL(str(library))
+        _loaded[key] = _library(source, key)
     return _loaded[key]
+
+
+def _library(source: str, key: str) -> ctypes.CDLL:
+    """From the cache, or built; next to the cache where that is full or nothing can be run from it."""
+    usual = cache_directory()
+    try:
+        return _from(usual, source, key)
+    except OSError as error:
+        if usual == private_directory():
+            raise
+        log.tell_once(f"the cache {usual} is not used: {error}. Kernels are built again in each process.")
+    return _from(private_directory(), source, key)
+
+
+def _from(directory: Path, source: str, key: str) -> ctypes.CDLL:
+    library = directory / key[:2] / f"{key}.so"
+    library.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if (reason := why_not_trusted(library.parent)) is not None:
+        raise PermissionError(f"{library.parent}: {reason}")
+    if not is_whole(library):
+        _build(source, library)
+    return ctypes.CDLL(str(library))
 
 
 def load_all(sources: Sequence[str]) -> list[ctypes.CDLL]:
@@ -101,13 +163,27 @@ def cores() -> int:
 
 def _build(source: str, library: Path) -> None:
     """Compile next to the target and rename, so that two processes may build the same one."""
-    library.parent.mkdir(parents=True, exist_ok=True)
     text = library.with_suffix(".cpp")
     text.write_text(source)
-    with tempfile.TemporaryDirectory(dir=library.parent) as directory:
+    with tempfile.TemporaryDirectory(dir=library.parent, ignore_cleanup_errors=True) as directory:
         made = Path(directory) / library.name
         command = [compiler(), *FLAGS, "-o", str(made), str(text)]
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-        if run.returncode:
+        run = _run(command, SECONDS_FOR_ONE)
+        if run.returncode or not made.is_file():
+            _look_into(Path(directory), run)
             raise BuildFailed(text, command, run.stderr)
+        seal(made)
         made.replace(library)
+
+
+def _look_into(directory: Path, failed: subprocess.CompletedProcess[str]) -> None:
+    """A build failed: because of the disk, the compiler, or the source? Returns if it is the source."""
+    if "No space left on device" in failed.stderr:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    least = directory / "least.cpp"
+    least.write_text('extern "C" int least() { return 0; }\n')
+    made = directory / "least.so"
+    tried = _run([compiler(), *FLAGS, "-o", str(made), str(least)], SECONDS_FOR_ONE)
+    if tried.returncode or not made.is_file():
+        words = failed.stderr.strip().splitlines() or [f"it ended with code {failed.returncode}"]
+        _give_up(f"cannot compile anything: {words[-1][:200]}")

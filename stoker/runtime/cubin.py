@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoker.runtime.build import cache_directory
+from stoker.cache import cache_directory
 from stoker.runtime.pool import WORKER, Pool
 
 

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from stoker import pipeline
 from stoker.pipeline import compile_captured
 from stoker.runtime import build
 
@@ -34,7 +33,7 @@ def test_without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     def none() -> Any:
         raise build.NoCompiler
 
-    monkeypatch.setattr(pipeline, "compiler", none)
+    monkeypatch.setattr("stoker.codegen.cpp.backend.compiler", none)
     x = torch.randn(4)
     call = compile_captured(torch.fx.symbolic_trace(lambda x: (x.exp() + 1,)), [x])
     torch.testing.assert_close(call(x)[0], x.exp() + 1)
