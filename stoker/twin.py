@@ -62,9 +62,6 @@ class Twinned:
     def __reduce_ex__(self, protocol: Any) -> Any:
         return REVIVE, ((self._stoker_origin.module, self._stoker_origin.settings),)
 
-    def _replicate_for_data_parallel(self) -> Any:
-        return self._stoker_origin.module._replicate_for_data_parallel()
-
     @property
     def __class__(self) -> type:  # type: ignore[override]
         """The module's class. The twin follows when it changes."""
@@ -167,6 +164,7 @@ def _new_class(cls: type) -> type:
         "__doc__": cls.__doc__,
         STANDS_FOR: cls,
         **slots,
+        **{name: _of_the_module(name) for name in ABOUT_THE_CLASS if hasattr(cls, name)},
     }
     bases = (Twinned, cls) if slots else (TwinnedModule, cls)
     metaclass = _metaclass(type(cls))
@@ -181,6 +179,17 @@ def _metaclass(metaclass: type) -> type:
 
 def _slot_names(cls: type) -> list[str]:
     return [name for base in cls.__mro__ for name, d in vars(base).items() if isinstance(d, types.MemberDescriptorType)]
+
+
+ABOUT_THE_CLASS = ("recompile", "_replicate_for_data_parallel")
+"""Methods of torch's that do something with `type(self)`: graph modules write their code into it, replicas are made of it."""
+
+
+def _of_the_module(name: str) -> Callable[..., Any]:
+    def method(twin: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(twin._stoker_origin.module, name)(*args, **kwargs)
+
+    return method
 
 
 def _forwarded(name: str) -> property:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from stoker.capture.policy import TORCH, Policy
+from stoker.capture.policy import GENERATED, TORCH, Policy
 from stoker.capture.static import static_lookup
 from stoker.twin import stands_for
 
@@ -42,7 +42,7 @@ def place_of(code: types.CodeType, function: types.FunctionType, bound: list[Any
         code = forward.__code__ if isinstance(forward, types.FunctionType) else code
     else:
         subject, module = code.co_qualname, function.__module__
-    if code.co_filename.startswith(TORCH):
+    if code.co_filename.startswith((TORCH, GENERATED)):
         return Place(subject, f"{module}.{subject}", False)
     is_users = not Policy().is_library(code.co_filename)
     return Place(subject, f"{code.co_filename}:{code.co_firstlineno}", is_users)

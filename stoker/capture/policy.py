@@ -21,6 +21,8 @@ from stoker.marks import ALLOWED_IN_GRAPH
 TORCH = str(Path(torch.__file__).parent)
 STOKER = str(Path(__file__).parent.parent)
 NUMPY = str(Path(numpy.__file__).parent)
+GENERATED = "<eval_with_key>"
+"""The file name of code that torch.fx generates."""
 STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"]
 
 # Python functions of these modules are operators to a graph: one node each.
@@ -36,12 +38,11 @@ SKIPPED_FILES: tuple[tuple[str, str], ...] = (
     (f"{TORCH}/_dynamo", "PyTorch's own compiler is not compiled"),
     (f"{TORCH}/_inductor", "PyTorch's own compiler is not compiled"),
     (f"{TORCH}/_functorch", "transforms of torch.func run as they are"),
-    (f"{TORCH}/fx", "graphs of torch.fx run as they are"),
+    (f"{TORCH}/fx", "the tools of torch.fx run as they are"),
     (f"{TORCH}/autograd", "autograd's Python side runs as it is"),
     (f"{TORCH}/utils/data", "data loading runs as it is"),
     (f"{TORCH}/optim", "optimizers run as they are"),
     (f"{TORCH}/_", "torch's internals run as they are"),
-    ("<eval_with_key>", "graphs of torch.fx run as they are"),
     ("<frozen importlib", "the import system runs as it is"),
     ("<__array_function__", "numpy runs as it is"),
     (NUMPY, "numpy runs as it is"),
@@ -140,12 +141,13 @@ class Policy:
 
     def is_library(self, filename: str) -> bool:
         """Does the user not care about lines of this file?"""
-        return filename.startswith((STANDARD_LIBRARY, TORCH, STOKER)) or "site-packages" in filename
+        return filename.startswith((STANDARD_LIBRARY, TORCH, STOKER, GENERATED)) or "site-packages" in filename
 
 
 ENTERED_FILES = (
     f"{STOKER}/capture/polyfill",
     f"{TORCH}/__init__.py",
+    f"{TORCH}/fx/graph_module.py",
     f"{TORCH}/_jit_internal.py",
     f"{TORCH}/_tensor.py",
     f"{TORCH}/_utils.py",

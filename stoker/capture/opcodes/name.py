@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import importlib.util
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
@@ -162,7 +163,21 @@ def IMPORT_NAME(m: Machine, f: Frame, i: Instruction) -> None:
 
 
 def imported(m: Machine, name: str) -> Value | None:
+    """A module that is imported. A library's is imported while capturing: what that does is not the program's business."""
+    if name not in sys.modules and _is_in_library(m, name):
+        m.concrete.run(importlib.import_module, name)
     return m.wrap.dictionary(sys.modules, Fixed(sys.modules, "sys.modules")).lookup(m, Constant(name))
+
+
+def _is_in_library(m: Machine, name: str) -> bool:
+    package = sys.modules.get(name.partition(".")[0])
+    if not m.policy.is_library(str(vars(package).get("__file__")) if package is not None else ""):
+        return False
+    try:
+        spec = importlib.util.find_spec(name)
+    except ImportError:
+        return False
+    return spec is not None and spec.origin is not None and m.policy.is_library(spec.origin)
 
 
 def IMPORT_FROM(m: Machine, f: Frame, i: Instruction) -> None:
