@@ -83,7 +83,7 @@ def pure(*reals: Any) -> None:
     _pure_kept.extend(reals)
 
 
-NAMED: dict[str, Any] = {"torch.onnx.is_in_onnx_export": False}
+NAMED: dict[str, Any] = {"torch.onnx.is_in_onnx_export": False, "torch._dynamo.decorators.graph_break": None}
 """Answers of functions in modules that are not worth importing to name them."""
 
 

@@ -41,7 +41,6 @@ SKIPPED_FILES: tuple[tuple[str, str], ...] = (
     (f"{TORCH}/fx", "the tools of torch.fx run as they are"),
     (f"{TORCH}/autograd", "autograd's Python side runs as it is"),
     (f"{TORCH}/utils/data", "data loading runs as it is"),
-    (f"{TORCH}/optim", "optimizers run as they are"),
     (f"{TORCH}/_", "torch's internals run as they are"),
     ("<frozen importlib", "the import system runs as it is"),
     ("<__array_function__", "numpy runs as it is"),
@@ -53,7 +52,12 @@ ROOT_SKIPPED: tuple[tuple[str, str], ...] = (
     ("<frozen ", "the standard library runs as it is"),
     (TORCH + "/", "torch's own Python code runs as it is when called from Python"),
 )
-ROOT_ALLOWED = (f"{TORCH}/nn/modules", STANDARD_LIBRARY + "/site-packages", STANDARD_LIBRARY + "/dist-packages")
+ROOT_ALLOWED = (
+    f"{TORCH}/nn/modules",
+    f"{TORCH}/optim",
+    STANDARD_LIBRARY + "/site-packages",
+    STANDARD_LIBRARY + "/dist-packages",
+)
 
 # What these call from Python is not captured either: modules being imported, another compiler at work.
 ALONE = ("<frozen importlib", f"{TORCH}/_dynamo", f"{TORCH}/_inductor")

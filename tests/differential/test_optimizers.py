@@ -1,0 +1,46 @@
+"""Optimizers' steps are captured, alone and as part of a training step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn, optim
+
+import stoker
+
+MAKERS: dict[str, Callable[[Any], optim.Optimizer]] = {
+    "SGD": lambda p: optim.SGD(p, 0.1),
+    "momentum": lambda p: optim.SGD(p, 0.1, momentum=0.9, nesterov=True, weight_decay=0.01),
+    "Adam": lambda p: optim.Adam(p, 1e-2),
+    "AdamW": lambda p: optim.AdamW(p, 1e-2, amsgrad=True),
+    "RMSprop": lambda p: optim.RMSprop(p, 1e-2),
+    "Adagrad": lambda p: optim.Adagrad(p, 1e-2),
+}
+
+
+def trained(make: Callable[[Any], optim.Optimizer], compile: Callable[[Any], Any]) -> tuple[list[Any], Any]:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    optimizer = make(model.parameters())
+    step = compile(optimizer.step)
+    schedule = optim.lr_scheduler.StepLR(optimizer, 2, 0.5)
+    for _ in range(5):
+        optimizer.zero_grad()
+        model(torch.randn(3, 4)).square().sum().backward()
+        step()
+        schedule.step()
+    return [p.detach() for p in model.parameters()], optimizer.state_dict()
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("backend", ["eager", "stoker"])
+def test_a_step_is_compiled(name: str, backend: str) -> None:
+    stoker.log.clear()
+    mine, state = trained(MAKERS[name], lambda step: stoker.compile(step, backend=backend))
+    theirs, expected = trained(MAKERS[name], lambda step: step)
+    assert stoker.events("captured") and not stoker.events("break")
+    torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(state, expected, rtol=1e-5, atol=1e-6)
