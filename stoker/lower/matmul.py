@@ -1,38 +1,109 @@
-"""Matrix products: library calls, given rows that begin where fast kernels want them.
+"""Matrix products: library calls, given memory whose rows begin where fast kernels want them.
 
 A product whose rows are no multiple of the target's alignment (a vocabulary of 30,522 words in half precision) runs through a slow
-kernel. Where nobody sees how the result lies in memory, its rows are padded; what the program returns is copied from there.
+kernel. Its weight is copied into rows enough to fill the last multiple, which costs little beside the product; the result has
+padded rows, of which readers see the part they want. What the program returns is copied out of padded memory piece by piece, so that
+little more memory is needed than the result itself. Operands that are written for the product get padded rows at once.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-from stoker.loop.view import Tensor
+import torch
+
+from stoker.loop import view
+from stoker.loop.layout import Layout, contiguous
+from stoker.loop.view import Computed, Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.registry import Decline, Result, find, lower
 from stoker.shape.expr import constant
 
-LARGE = 1 << 20
-"""Elements of a result from which padding its rows is worth a copy of it."""
+LARGE = 1 << 22
+"""Elements of a result from which padding is worth its copies."""
+PIECE_BYTES = 1 << 26
+"""Padded memory that holds a part of a result on its way out."""
 PRODUCT = "a matrix product"
+_HALF = (torch.float16, torch.bfloat16)
 
 
 @lower("mm.default", calls=True)
 def mm(builder: Builder, out: Result, a: Tensor, b: Tensor) -> Any:
-    return builder.call(find("mm.default"), (a, b), {}, _padded(builder, out))
+    return _product(builder, out, "mm.default", None, a, b)
 
 
 @lower("addmm.default", calls=True)
 def addmm(builder: Builder, out: Result, bias: Tensor, a: Tensor, b: Tensor, **scales: Any) -> Any:
-    return builder.call(find("addmm.default"), (bias, a, b), scales, _padded(builder, out))
-
-
-def _padded(builder: Builder, out: Result) -> Result:
-    """The result with rows as the target wants them; declines where they are so already."""
-    step = builder.target(out.device).matmul_alignment_bytes // out.dtype.itemsize
-    rows, columns = (size.value for size in out.sizes)
-    if step <= 1 or rows is None or columns is None or columns % step == 0 or rows * columns < LARGE:
+    if scales or len(bias.sizes) != 1:
         raise Decline(PRODUCT)
-    return replace(out, strides=(constant(-(-columns // step) * step), constant(1)))
+    return _product(builder, out, "addmm.default", bias, a, b)
+
+
+def _product(builder: Builder, out: Result, name: str, bias: Tensor | None, a: Tensor, b: Tensor) -> Any:
+    step = builder.target(out.device).matmul_alignment_bytes // out.dtype.itemsize
+    sizes = [size.value for size in (*out.sizes, a.sizes[1])]
+    if step <= 1 or out.dtype not in _HALF or None in sizes:
+        raise Decline(PRODUCT)
+    rows, columns, shared = sizes
+    padded = _up(columns, step)
+    wide = padded != columns and rows * columns >= LARGE and shared % step == 0
+    operands = [a if wide else _with_rows(builder, a, step), b if wide else _with_rows(builder, b, step)]
+    if not wide:
+        if operands == [a, b]:
+            raise Decline(PRODUCT)
+        given = operands if bias is None else [bias, *operands]
+        return builder.call(find(name), given, {}, out)
+    weight = _taller(builder, view.permute(b, (1, 0)), padded)
+    lead = [] if bias is None else [_taller(builder, bias, padded)]
+
+    def call(part: Tensor, count: int) -> Tensor:
+        sizes = (constant(count), constant(padded))
+        full = Result(out.dtype, out.device, sizes, contiguous(sizes))
+        made = builder.call(find(name), [*lead, part, view.permute(weight, (1, 0))], {}, full)
+        return view.narrow(made, 1, constant(0), constant(columns), constant(1))
+
+    return call(a, rows) if builder.used_in_loops else _in_pieces(builder, out, a, rows, padded, call)
+
+
+def _in_pieces(builder: Builder, out: Result, a: Tensor, rows: int, padded: int, call: Any) -> Stored:
+    """The result in dense memory, some rows after the other."""
+    whole = builder.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides))
+    most = max(1, PIECE_BYTES // (padded * out.dtype.itemsize))
+    a = builder.store(a)
+    for start in range(0, rows, most):
+        count = min(most, rows - start)
+        piece = call(_rows(a, start, count), count)
+        builder.write(piece, _stored(_rows(whole, start, count)))
+    return whole
+
+
+def _rows(tensor: Tensor, start: int, count: int) -> Tensor:
+    return view.narrow(tensor, 0, constant(start), constant(count), constant(1))
+
+
+def _stored(tensor: Tensor) -> Stored:
+    assert isinstance(tensor, Stored)
+    return tensor
+
+
+def _taller(builder: Builder, tensor: Tensor, size: int) -> Stored:
+    """The tensor in memory with room for more of its first dimension; what the room holds reaches no reader."""
+    sizes = (constant(size), *tensor.sizes[1:])
+    room = builder.new_buffer(Layout(tensor.dtype, tensor.device, sizes, contiguous(sizes)))
+    builder.write(tensor, _stored(view.narrow(room, 0, constant(0), tensor.sizes[0], constant(1))))
+    return room
+
+
+def _with_rows(builder: Builder, tensor: Tensor, step: int) -> Tensor:
+    """An operand that is yet to be written, in padded rows if its own are not aligned."""
+    size = tensor.sizes[1].value
+    if not isinstance(tensor, Computed) or size is None or size % step == 0 or tensor.strides[1].value != 1:
+        return tensor
+    padded = constant(_up(size, step))
+    stored = builder.new_buffer(Layout(tensor.dtype, tensor.device, tensor.sizes, (padded, constant(1))))
+    builder.write(tensor, stored)
+    return stored
+
+
+def _up(number: int, step: int) -> int:
+    return -(-number // step) * step

@@ -1,0 +1,46 @@
+"""Products whose rows are not aligned: padded for the GPU, equal to eager, under Triton's interpreter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.fx import GraphModule
+
+from stoker.autograd import aot
+from stoker.lower import matmul
+from stoker.pipeline import decompositions
+from tests.stages.interpreted import compile_interpreted
+
+
+def linear(x: Any, w: Any, b: Any) -> Any:
+    return (F.linear(x, w, b),)
+
+
+def loss(x: Any, w: Any, b: Any) -> Any:
+    return (F.linear(x, w).float().log_softmax(-1).sum(),)
+
+
+def gradient(x: Any, w: Any, b: Any) -> Any:
+    return (torch.softmax(F.linear(x, w), -1) @ w,)
+
+
+@pytest.mark.parametrize("program", [linear, loss, gradient], ids=lambda p: p.__name__)
+@pytest.mark.parametrize("rows", [64, 100])
+def test_padded(program: Any, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matmul, "LARGE", 100)
+    monkeypatch.setattr(matmul, "PIECE_BYTES", 40 * 24 * 2)
+    torch.manual_seed(0)
+    inputs = [torch.randn(s).to(torch.bfloat16) for s in ((rows, 16), (21, 16), (21,))]
+    sources: list[str] = []
+
+    def compiler(module: GraphModule, fakes: list[Any]) -> Any:
+        sources.append(str(module.graph))
+        return compile_interpreted(module, fakes)
+
+    compiled = aot(torch.fx.symbolic_trace(program), inputs, forward_compiler=compiler, decompositions=decompositions())
+    for mine, eager in zip(compiled(*inputs), program(*inputs), strict=True):
+        torch.testing.assert_close(mine, eager, rtol=2e-2, atol=2e-2)
+        assert mine.stride() == eager.stride()
