@@ -242,6 +242,13 @@ def profile(name: str, chosen: argparse.Namespace) -> None:
                 kernels.setdefault(event.name, []).append(event.device_time_total / PROFILED / 1e3)
         words = "  ".join(f"{kind} {ms:.2f}" for kind, ms in kinds.items())
         print(f"{name} {who}: wall {wall:.2f}  host {host:.2f}  device {sum(kinds.values()):.2f}  {words}")
+        called = sorted(found.key_averages(), key=lambda e: -e.self_cpu_time_total)[:9]
+        print(
+            "    host: "
+            + "  ".join(
+                f"{e.key[:40]} {e.self_cpu_time_total / PROFILED / 1e3:.2f} ({e.count // PROFILED})" for e in called
+            )
+        )
         for kernel, times in sorted(kernels.items(), key=lambda e: -sum(e[1]))[:14]:
             print(f"    {sum(times):8.3f} ms {len(times) / PROFILED:6.0f}x  {kernel[:110]}")
 

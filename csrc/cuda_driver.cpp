@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <vector>
 
 namespace stoker {
 
@@ -117,6 +118,28 @@ PyObject* load_kernel(PyObject*, PyObject* arguments) {
   if (static_cast<unsigned>(shared_bytes) > PLAIN_SHARED_BYTES)
     check(driver().set_attribute(function, SHARED_BYTES_LIMIT, shared_bytes), "asking for shared memory");
   return PyLong_FromVoidPtr(function);
+  END_HANDLE_TH_ERRORS
+}
+
+PyObject* launch_kernel(PyObject*, PyObject* arguments) {
+  int device;
+  PyObject *function, *words;
+  Launch kernel;
+  uint32_t programs;
+  if (!PyArg_ParseTuple(arguments, "iO!IIIO!:launch_kernel", &device, &PyLong_Type, &function, &kernel.threads,
+                        &kernel.shared_bytes, &programs, &PyTuple_Type, &words))
+    return nullptr;
+  HANDLE_TH_ERRORS
+  kernel.function = PyLong_AsVoidPtr(function);
+  std::vector<uint64_t> values;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(words); ++i)
+    values.push_back(PyLong_AsUnsignedLongLongMask(PyTuple_GET_ITEM(words, i)));
+  if (PyErr_Occurred()) throw python_error();
+  std::vector<void*> parameters;
+  for (uint64_t& value : values) parameters.push_back(&value);
+  enter_device(device);
+  launch(kernel, programs, current_stream(device), parameters.data());
+  Py_RETURN_NONE;
   END_HANDLE_TH_ERRORS
 }
 

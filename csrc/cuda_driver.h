@@ -29,6 +29,9 @@ void launch(const Launch& kernel, uint32_t programs, DeviceStream stream, void**
 // load_kernel(device, binary, name, shared_bytes): the address of a kernel, for plans.
 PyObject* load_kernel(PyObject*, PyObject* arguments);
 
+// launch_kernel(device, function, threads, shared_bytes, programs, words): starts a kernel on torch's current stream.
+PyObject* launch_kernel(PyObject*, PyObject* arguments);
+
 // set_stream_source(function): how to find torch's current stream, a function of a device's number.
 PyObject* set_stream_source(PyObject*, PyObject* function);
 

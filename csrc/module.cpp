@@ -45,6 +45,8 @@ PyMethodDef methods[] = {
     {"shares_storage", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(shares_storage)), METH_FASTCALL,
      "shares_storage(inputs, written): does an input at a written position share its storage with another input?"},
     {"load_kernel", load_kernel, METH_VARARGS, "load_kernel(device, binary, name, shared_bytes): the address of a kernel"},
+    {"launch_kernel", launch_kernel, METH_VARARGS,
+     "launch_kernel(device, function, threads, shared_bytes, programs, words): start a kernel on the current stream"},
     {"set_stream_source", set_stream_source, METH_O, "how to find torch's current stream on a device"},
     {"release_arenas", release_arenas, METH_NOARGS, "free the memory for temporaries that is kept between calls"},
     {"entries", entries, METH_VARARGS, "entries(code, compiler): the compiled versions of a code"},

@@ -73,6 +73,7 @@ void read_launch(PyObject* tuple, Step& step) {
 
 c10::IValue plain_constant(const std::string& kind, PyObject* value) {
   if (kind == "none") return c10::IValue();
+  if (kind == "undefined") return c10::IValue(at::Tensor());
   if (kind == "bool") return c10::IValue(value == Py_True);
   if (kind == "int") return c10::IValue(integer(value));
   if (kind == "float") return c10::IValue(PyFloat_AsDouble(value));

@@ -22,7 +22,7 @@ from torch.fx import GraphModule
 from stoker import _C, log
 from stoker.autograd import aot
 from stoker.codegen.aten import through_aten
-from stoker.codegen.backend import Backend, Built
+from stoker.codegen.backend import Backend, Built, Site
 from stoker.codegen.executor import TooLarge, executor
 from stoker.codegen.generators import NoGenerator, generators
 from stoker.codegen.host import host_program
@@ -213,6 +213,6 @@ def build_kernels(
     found: dict[int, Built] = {}
     for device, backend in backends.items():
         numbers = [n for n, kernel in enumerate(plan.kernels) if kernel.device.type == device]
-        sites = [tuple(layouts[b] for b in first[n]) for n in numbers]
+        sites = [Site(tuple(layouts[b] for b in first[n]), plan.origins[n]) for n in numbers]
         found |= zip(numbers, backend.build([plan.kernels[n] for n in numbers], sites, tune=tune))
     return [found[n] for n in range(len(plan.kernels))]

@@ -53,8 +53,12 @@ class Built:
     source: str
 
 
-Site = tuple[Layout, ...]
-"""The buffers of one call of a kernel."""
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One call of a kernel: its buffers, and the operators it stands for."""
+
+    layouts: tuple[Layout, ...]
+    origins: tuple[str, ...] = ()
 
 
 class Backend(Protocol):

@@ -289,7 +289,7 @@ def _argument(coding: _Encoding, kind: Any, value: Any, layouts: dict[str, Layou
     words = str(kind)
     optional = words.startswith("Optional[")
     if value is None:
-        return "none", None
+        return "undefined" if words == "Tensor" else "none", None
     if optional:
         words = words.removeprefix("Optional[").removesuffix("]")
     if isinstance(value, Stored):

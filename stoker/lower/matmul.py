@@ -41,10 +41,9 @@ def addmm(builder: Builder, out: Result, bias: Tensor, a: Tensor, b: Tensor, **s
 
 def _product(builder: Builder, out: Result, name: str, bias: Tensor | None, a: Tensor, b: Tensor) -> Any:
     step = builder.target(out.device).matmul_alignment_bytes // out.dtype.itemsize
-    sizes = [size.value for size in (*out.sizes, a.sizes[1])]
-    if step <= 1 or out.dtype not in _HALF or None in sizes:
+    rows, columns, shared = (size.value for size in (*out.sizes, a.sizes[1]))
+    if step <= 1 or out.dtype not in _HALF or rows is None or columns is None or shared is None:
         raise Decline(PRODUCT)
-    rows, columns, shared = sizes
     padded = _up(columns, step)
     wide = padded != columns and rows * columns >= LARGE and shared % step == 0
     operands = [a if wide else _with_rows(builder, a, step), b if wide else _with_rows(builder, b, step)]

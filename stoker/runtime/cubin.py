@@ -29,6 +29,7 @@ class TritonFailed(RuntimeError):
 class Job:
     """One source to compile."""
 
+    name: str
     source: str
     signature: tuple[tuple[str, str], ...]
     aligned: tuple[int, ...]
@@ -39,7 +40,15 @@ class Job:
 
     @property
     def key(self) -> str:
-        parts = [self.source, self.signature, self.aligned, self.warps, self.architecture, self.fuse_multiply_add]
+        parts = [
+            self.name,
+            self.source,
+            self.signature,
+            self.aligned,
+            self.warps,
+            self.architecture,
+            self.fuse_multiply_add,
+        ]
         return hashlib.sha256(json.dumps([_versions(), *parts]).encode()).hexdigest()[:32]
 
 
@@ -88,6 +97,7 @@ def _request(job: Job, path: Path) -> dict[str, object]:
     source = path.with_suffix(".py")
     source.write_text(job.source)
     return {
+        "name": job.name,
         "source": str(source),
         "signature": job.signature,
         "aligned": job.aligned,

@@ -1,7 +1,7 @@
 """A process that compiles Triton sources. It imports Triton alone, never torch or the rest of Stoker.
 
 In:  on standard input a JSON object a line: `source` (a path), `signature`, `aligned`, `warps`, `options`, `architecture`, `output` (a
-     path without its ending). It ends when its input does.
+     path without its ending), `name` (of the function). It ends when its input does.
 Out: on standard output a line each: {"output": ...}, with `error` if it failed. A binary lies at output.cubin, what a launch needs to
      know at output.json; both appear by rename, the description last.
 """
@@ -28,7 +28,9 @@ def compile_unit(job: dict[str, Any]) -> None:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     attributes = {(position,): [["tt.divisibility", 16]] for position in job["aligned"]}
-    source = ASTSource(fn=module.kernel, signature=dict(job["signature"]), constexprs={}, attrs=attributes)
+    source = ASTSource(
+        fn=getattr(module, job["name"]), signature=dict(job["signature"]), constexprs={}, attrs=attributes
+    )
     target = GPUTarget("cuda", job["architecture"], 32)
     made = triton.compile(source, target=target, options={"num_warps": job["warps"], **job["options"]})
     output = Path(job["output"])

@@ -36,7 +36,7 @@ class Interpreted:
         pass
 
     def build(self, kernels: Sequence[Kernel], sites: Sequence[Site], *, tune: bool) -> list[Built]:
-        units = [unit_of(k, tiling_of(k, PROCESSORS)) for k in kernels]
+        units = [unit_of(k, tiling_of(k, PROCESSORS), s.origins) for k, s in zip(kernels, sites)]
         self.units += units
         return [Built(None, host_kernel(u), u.source) for u in units]
 

@@ -134,6 +134,6 @@ def test_sources_compile_for_a_gpu(tmp_path: Any, monkeypatch: pytest.MonkeyPatc
     for name, program in PROGRAMS.items():
         size = (33, 40) if name in ("cumulative", "crossing") else (5, 9000)
         _agree(program, [torch.randn(size)], backend)
-    jobs = [Job(u.source, u.signature, u.aligned, u.warps, 90) for u in backend.units]
+    jobs = [Job(u.name, u.source, u.signature, u.aligned, u.warps, 90) for u in backend.units]
     binaries = compile_all(jobs)
     assert len(binaries) == len(jobs) and all(b.content.startswith(b"\x7fELF") for b in binaries)

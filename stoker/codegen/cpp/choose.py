@@ -24,7 +24,7 @@ CLEARLY = 0.97
 
 
 def can_choose(sites: Sequence[Site]) -> bool:
-    return all(layout.reach.is_constant for site in sites for layout in site)
+    return all(layout.reach.is_constant for site in sites for layout in site.layouts)
 
 
 def fastest(sites: Sequence[Site], builds: Sequence[Sequence[int]]) -> list[int]:
@@ -38,7 +38,7 @@ def fastest(sites: Sequence[Site], builds: Sequence[Sequence[int]]) -> list[int]
 
 def _best(site: Site, addresses: Sequence[int]) -> int:
     """Rounds are interleaved, so that a change of the machine's speed meets all builds."""
-    memory = [_filled(layout) for layout in site]
+    memory = [_filled(layout) for layout in site.layouts]
     pointers = (ctypes.c_void_p * len(memory))(*(m.data_ptr() for m in memory))
     kernels = [ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(address) for address in addresses]
     shortest = [float("inf")] * len(kernels)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from stoker.codegen.backend import HostKernel
-from stoker.codegen.triton.unit import ENTRY, Unit
+from stoker.codegen.triton.unit import Unit
 from stoker.loop.op import OUTSIDE
 from stoker.shape.expr import evaluate, symbol
 
@@ -24,7 +24,7 @@ def host_kernel(unit: Unit) -> HostKernel:
         programs = evaluate(unit.programs, {symbol(f"n{i}"): size for i, size in enumerate(sizes)})
         flags = torch.zeros(len(OUTSIDE), dtype=torch.int32, device=buffers[0].device)
         if programs:
-            _function(unit.source)[(programs,)](
+            _function(unit.source, unit.name)[(programs,)](
                 *buffers, *sizes, *([flags] if unit.watches else []), num_warps=unit.warps
             )
         return sum(1 << family for family, bad in enumerate(flags.tolist()) if bad)
@@ -33,7 +33,7 @@ def host_kernel(unit: Unit) -> HostKernel:
 
 
 @functools.cache
-def _function(source: str) -> Any:
+def _function(source: str, entry: str) -> Any:
     """The launchable function of a source, which Triton finds the text of by its file's name."""
     name = f"<stoker kernel {len(_names)}>"
     _names.append(name)
@@ -42,7 +42,7 @@ def _function(source: str) -> Any:
     module.__file__ = name
     module.__spec__ = importlib.util.spec_from_loader(name, loader=None)
     exec(compile(source, name, "exec"), module.__dict__)  # noqa: S102  (our own text)
-    return getattr(module, ENTRY)
+    return getattr(module, entry)
 
 
 _names: list[str] = []

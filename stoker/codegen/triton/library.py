@@ -239,7 +239,7 @@ def logistic(x):
 
 @triton.jit
 def normal_tail(x):
-    return 0.5 * complementary_error_function(tl.abs(x) * 0.70710678118654752440)
+    return 0.5 - 0.5 * error_function(tl.abs(x) * 0.70710678118654752440)
 
 
 @triton.jit

@@ -7,7 +7,7 @@ Out: a `Tiling`. It depends on structure and static sizes alone, so that equal k
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stoker.loop.body import Instruction
 from stoker.loop.index import Dimension, Dimensions, coefficient, count
@@ -31,6 +31,22 @@ class Tiling:
     warps: int = 4
     y: Dimension | None = None
     y_block: int = 1
+
+
+def alternatives(kernel: Kernel, usual: Tiling) -> list[Tiling]:
+    """Other sizes that may be faster, for measuring."""
+    warps = [w for w in (1, 2, 4, 8, 16) if w != usual.warps]
+    found = [replace(usual, warps=w) for w in warps if abs(w.bit_length() - usual.warps.bit_length()) == 1]
+    if usual.y is not None:
+        return [*found, replace(usual, x_block=64, y_block=16), replace(usual, x_block=16, y_block=64)]
+    for factor in (2, 4):
+        found.append(replace(usual, x_block=usual.x_block * factor))
+        found.append(replace(usual, x_block=usual.x_block * factor, warps=min(16, usual.warps * factor)))
+        if usual.x_block >= factor:
+            found.append(replace(usual, x_block=usual.x_block // factor))
+    if not usual.persistent:
+        found += [replace(usual, r_block=usual.r_block * 2), replace(usual, r_block=usual.r_block // 2)]
+    return found
 
 
 def power_of_two(number: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,14 +14,15 @@ from stoker.schedule.kernel import Kernel
 from stoker.shape.expr import Expr
 
 LIBRARY = (Path(__file__).parent / "library.py").read_text()
-ENTRY = "kernel"
-"""The name of the function that is launched."""
+LONGEST_NAME = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
     """A source and how it is to be compiled and launched."""
 
+    name: str
+    """Of the function that is launched: what profilers show."""
     source: str
     signature: tuple[tuple[str, str], ...]
     """Name and type of each parameter, in Triton's words."""
@@ -31,13 +33,15 @@ class Unit:
     watches: bool
 
 
-def unit_of(kernel: Kernel, tiling: Tiling) -> Unit:
-    """The unit of a kernel."""
-    written = emit(ENTRY, kernel, tiling)
+def unit_of(kernel: Kernel, tiling: Tiling, origins: Sequence[str] = ()) -> Unit:
+    """The unit of a kernel that stands for some operators."""
+    name = _name(origins)
+    written = emit(name, kernel, tiling)
     parameters = [(f"a{n}", POINTERS[dtype]) for n, dtype in enumerate(kernel.arguments)]
     parameters += [(f"n{n}", "i64") for n in range(kernel.sizes)]
     parameters += [("flags", "*i32")] if written.watches else []
     return Unit(
+        name,
         f"{_needed(written.text)}\n\n{written.text}",
         tuple(parameters),
         tuple(range(len(kernel.arguments))),
@@ -45,6 +49,12 @@ def unit_of(kernel: Kernel, tiling: Tiling) -> Unit:
         written.programs,
         written.watches,
     )
+
+
+def _name(origins: Sequence[str]) -> str:
+    """The operators' names, once each, in words that Python takes."""
+    short = dict.fromkeys(o.removeprefix("aten.").split(".")[0].strip("_") for o in origins)
+    return "stoker_" + (re.sub(r"\W", "_", "_".join(short)) or "kernel")[:LONGEST_NAME]
 
 
 _FUNCTION = re.compile(r"\n\n\n@triton\.jit\ndef (\w+)\(")

@@ -1,0 +1,101 @@
+"""Single kernels at (8192 x 4096) bfloat16 on a CUDA device: share of the device's copy bandwidth, beside eager.
+
+    python -m bench.gpu_kernels [--tune] [--write FILE]
+
+The least bytes a program must move over its time, against the bytes of a large copy over its time. Times by CUDA events, the median
+of interleaved rounds, on inputs larger than the second-level cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+import stoker
+
+ROWS, COLUMNS = 8192, 4096
+ROUNDS, CALLS = 11, 10
+
+
+def _rotary(x: torch.Tensor, c: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
+    a, b = x.chunk(2, -1)
+    return x * c + torch.cat((-b, a), -1) * s
+
+
+def _gelu_backward(g: torch.Tensor, x: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    d = torch.ops.aten.gelu_backward(g, x + b)
+    return d, d.sum(0)
+
+
+def cases() -> dict[str, tuple[Callable[..., Any], list[torch.Tensor], int]]:
+    """Program, inputs, and the number of times a (8192 x 4096) tensor must be read or written."""
+    x, y = (torch.randn(ROWS, COLUMNS, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    w, b = (torch.randn(COLUMNS, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    c, s = (torch.randn(ROWS, COLUMNS, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    labels = torch.randint(COLUMNS, (ROWS,), device="cuda")
+    return {
+        "copy": (lambda x: x.clone() if not stoker.is_compiling() else x + 0.5, [x], 2),
+        "softmax": (lambda x: torch.softmax(x, -1), [x], 2),
+        "layer norm": (lambda x, w, b: F.layer_norm(x, (COLUMNS,), w, b), [x, w, b], 2),
+        "RMS norm": (lambda x, w: F.rms_norm(x, (COLUMNS,), w), [x, w], 2),
+        "GELU": (lambda x: F.gelu(x), [x], 2),
+        "silu times x": (lambda x, y: F.silu(x) * y, [x, y], 3),
+        "dropout": (lambda x: F.dropout(x, 0.1), [x], 2),
+        "cross entropy": (lambda x, t: F.cross_entropy(x, t), [x, labels], 1),
+        "rotary embedding": (_rotary, [x, c, s], 4),
+        "bias + GELU backward": (_gelu_backward, [y, x, b], 3),
+        "column sum": (lambda x: x.sum(0), [x], 1),
+        "transpose": (lambda x: x.t().contiguous(), [x], 2),
+    }
+
+
+def milliseconds(function: Callable[..., Any], inputs: list[torch.Tensor]) -> float:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    for _ in range(CALLS):
+        function(*inputs)
+    end.record()
+    end.synchronize()
+    return float(start.elapsed_time(end)) / CALLS
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--write")
+    chosen = parser.parse_args()
+    torch.manual_seed(0)
+    rows: dict[str, dict[str, float]] = {}
+    size = ROWS * COLUMNS * 2
+    source = torch.randn(ROWS, COLUMNS, device="cuda", dtype=torch.bfloat16)
+    target = torch.empty_like(source)
+    milliseconds(lambda: target.copy_(source), [])
+    copying = sorted(milliseconds(lambda: target.copy_(source), []) for _ in range(ROUNDS))[ROUNDS // 2]
+    bandwidth = 2 * size / copying
+    print(f"copy: {copying * 1e3:.1f} us, {bandwidth / 1e9:.2f} TB/s")
+    with torch.no_grad():
+        for name, (program, inputs, passes) in cases().items():
+            compiled = stoker.compile(program, options={"autotune": chosen.tune}, fullgraph=True)
+            compiled(*inputs)
+            times: dict[str, list[float]] = {"eager": [], "stoker": []}
+            for _ in range(ROUNDS):
+                times["eager"].append(milliseconds(program, inputs))
+                times["stoker"].append(milliseconds(compiled, inputs))
+            found = {who: sorted(t)[ROUNDS // 2] * 1e3 for who, t in times.items()}
+            share = passes * size / (found["stoker"] / 1e3) / bandwidth
+            rows[name] = found | {"share": share}
+            print(
+                f"{name:22} eager {found['eager']:7.1f} us  stoker {found['stoker']:7.1f} us  {share:5.0%} of the copy"
+            )
+    if chosen.write:
+        Path(chosen.write).write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
