@@ -27,27 +27,33 @@ KERNELS = {
 }
 
 
+def timed(shape: tuple[int, ...], mask: str | None, causal: bool, backend: SDPBackend) -> str:
+    """Microseconds forward, and forward and backward."""
+    q, k, v = (torch.randn(shape, device="cuda", dtype=torch.float16, requires_grad=True) for _ in range(3))
+    bias = None
+    if mask is not None:
+        lead = shape[:2] if mask == "full" else (1, shape[1])
+        bias = torch.randn(*lead, shape[2], shape[2], device="cuda", dtype=torch.float16)
+
+    def both() -> None:
+        F.scaled_dot_product_attention(q, k, v, bias, is_causal=causal).sum().backward()
+
+    def forward() -> None:
+        with torch.no_grad():
+            F.scaled_dot_product_attention(q, k, v, bias, is_causal=causal)
+
+    with sdpa_kernel(backend):
+        for function in (forward, both):
+            milliseconds(function, [])
+        return f"{milliseconds(forward, []) * 1e3:.0f} ({milliseconds(both, []) * 1e3:.0f})"
+
+
 def main() -> None:
-    for name, (shape, mask, causal) in FORMS.items():
-        q, k, v = (torch.randn(shape, device="cuda", dtype=torch.float16, requires_grad=True) for _ in range(3))
-        bias = None
-        if mask is not None:
-            lead = shape[:2] if mask == "full" else (1, shape[1])
-            bias = torch.randn(*lead, shape[2], shape[2], device="cuda", dtype=torch.float16)
+    for name, form in FORMS.items():
         found = []
         for kernel, backend in KERNELS.items():
             try:
-                with sdpa_kernel(backend):
-
-                    def forward(backend=backend):
-                        with torch.no_grad():
-                            return F.scaled_dot_product_attention(q, k, v, bias, is_causal=causal)
-
-                    def both():
-                        F.scaled_dot_product_attention(q, k, v, bias, is_causal=causal).sum().backward()
-
-                    milliseconds(forward, []), milliseconds(both, [])
-                    found.append(f"{kernel} {milliseconds(forward, []) * 1e3:.0f} ({milliseconds(both, []) * 1e3:.0f})")
+                found.append(f"{kernel} {timed(*form, backend)}")
             except RuntimeError as error:
                 found.append(f"{kernel} refused: {str(error).splitlines()[0][:60]}")
         print(f"{name:28} " + "  ".join(found))

@@ -16,7 +16,7 @@ aten = torch.ops.aten
 @pytest.mark.parametrize(
     ("operator", "words"),
     [
-        (aten.mm.default, "matrix product"),
+        (aten.bmm.default, "matrix product"),
         (aten.bernoulli.p, "random numbers"),
         (aten.nonzero.default, "depends on data"),
         (aten.sort.stable, "a sort"),
