@@ -1,19 +1,20 @@
 // FrozenCall: a compiled graph, and values made of weights alone that are kept from call to call.
 //
 // FrozenCall(call, prepare, watched, without): `prepare` makes the kept tensors from the inputs at the watched positions, and
-// runs again when one of these is another tensor, has another version, or looks different: writes through `.data` leave the
-// version as it was, so a few elements of each are compared too. Where weights change too often for that to pay, `without()`
-// gives a compiled graph that keeps nothing, and that one is called from then on.
+// runs again when one of these is another tensor, has another version, or another content: writes through `.data` or NumPy leave
+// the version as it was, so a checksum of each is compared too. Where weights change too often for that to pay, `without()` gives a
+// compiled graph that keeps nothing, and that one is called from then on.
 #include "frozen.h"
 
 #include "object_type.h"
 #include "ref.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
-#include <array>
+#include <algorithm>
 #include <cstring>
 #include <new>
 #include <vector>
@@ -24,7 +25,6 @@ namespace {
 
 PyTypeObject* frozen_type;
 
-constexpr int64_t SAMPLES = 4;
 // Preparing this often, and for more than one call in four, is too often.
 constexpr size_t MOST_PREPARED = 4;
 
@@ -33,21 +33,47 @@ struct Print {
   const c10::TensorImpl* tensor = nullptr;
   const void* data = nullptr;
   uint32_t version = 0;
-  std::array<uint64_t, SAMPLES> samples{};
+  uint64_t checksum = 0;
 
   bool operator==(const Print&) const = default;
 };
 
+// A sum and a sum of sums, as Fletcher's, in lanes that a vector holds: it differs where an element does, or two change places.
+uint64_t checksum_of(const char* data, size_t bytes) {
+  constexpr size_t LANES = 16;
+  uint64_t plain[LANES] = {}, running[LANES] = {};
+  const size_t blocks = bytes / sizeof(plain);
+  for (size_t block = 0; block < blocks; ++block) {
+    uint64_t words[LANES];
+    std::memcpy(words, data + block * sizeof(plain), sizeof(plain));
+    for (size_t lane = 0; lane < LANES; ++lane) running[lane] += plain[lane] += words[lane];
+  }
+  uint64_t rest[LANES] = {};
+  std::memcpy(rest, data + blocks * sizeof(plain), bytes - blocks * sizeof(plain));
+  uint64_t sum = bytes;
+  for (size_t lane = 0; lane < LANES; ++lane)
+    for (const uint64_t part : {plain[lane], running[lane], rest[lane]}) sum = (sum ^ part) * 0x9E3779B97F4A7C15u + (sum >> 29);
+  return sum;
+}
+
+// Of a weight that is large, parts by several threads.
+uint64_t checksum_of(const at::Tensor& tensor) {
+  const auto* data = static_cast<const char*>(tensor.const_data_ptr());
+  const int64_t bytes = tensor.numel() * static_cast<int64_t>(tensor.element_size());
+  constexpr int64_t PART = 1 << 16;
+  std::vector<uint64_t> parts((bytes + PART - 1) / PART);
+  at::parallel_for(0, static_cast<int64_t>(parts.size()), 8, [&](int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; ++i) parts[i] = checksum_of(data + i * PART, std::min(PART, bytes - i * PART));
+  });
+  return checksum_of(reinterpret_cast<const char*>(parts.data()), parts.size() * sizeof(uint64_t));
+}
+
 Print print_of(const at::Tensor& tensor) {
-  Print print{tensor.unsafeGetTensorImpl(), tensor.const_data_ptr(), 0, {}};
+  Print print{tensor.unsafeGetTensorImpl(), tensor.const_data_ptr(), 0, 0};
   const auto& counter = tensor.unsafeGetTensorImpl()->version_counter();
   if (counter.enabled()) print.version = counter.current_version();
-  const int64_t count = tensor.numel();
-  if (!count || !tensor.is_cpu() || !tensor.is_non_overlapping_and_dense()) return print;
-  const size_t item = std::min<size_t>(tensor.element_size(), sizeof(uint64_t));
-  const char* data = static_cast<const char*>(print.data);
-  for (int64_t i = 0; i < SAMPLES; ++i)
-    std::memcpy(&print.samples[i], data + (count - 1) * i / (SAMPLES - 1) * tensor.element_size(), item);
+  if (tensor.numel() && tensor.is_cpu())
+    print.checksum = checksum_of(tensor.is_non_overlapping_and_dense() ? tensor : tensor.contiguous());
   return print;
 }
 

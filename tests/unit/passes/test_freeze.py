@@ -150,3 +150,33 @@ def test_without_packing_no_weight_is_kept_twice() -> None:
             stoker.compile(model, options={"packing": packing})(x)
         (summary,) = (event.data for event in log.events() if event.kind == "compiled")
         assert any("mkldnn" in name for name, *_ in summary.calls) is packing
+
+
+def _row(weight: torch.Tensor) -> None:
+    weight.data[3].add_(100)
+
+
+def _element(weight: torch.Tensor) -> None:
+    weight.data[1, 2, 1, 1] = 7.0
+
+
+def _swapped(weight: torch.Tensor) -> None:
+    weight.data[[0, 5]] = weight.data[[5, 0]]
+
+
+def _by_numpy(weight: torch.Tensor) -> None:
+    weight.detach().numpy()[2, 1] *= -3
+
+
+@pytest.mark.parametrize("write", [_row, _element, _swapped, _by_numpy])
+@pytest.mark.parametrize("freezing", [False, True])
+def test_writes_that_are_not_counted(write: Any, freezing: bool) -> None:
+    torch.manual_seed(0)
+    model, x = torch.nn.Sequential(torch.nn.Conv2d(16, 32, 3), torch.nn.ReLU()), torch.randn(1, 16, 8, 8)
+    compiled = stoker.compile(lambda x: model(x), options={"freezing": freezing})
+    with torch.no_grad():
+        compiled(x)
+        version = model[0].weight._version
+        write(model[0].weight)
+        assert model[0].weight._version == version
+        torch.testing.assert_close(compiled(x), model(x))
