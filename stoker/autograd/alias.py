@@ -70,14 +70,14 @@ class AliasTable:
 
     def alias(self, fake: FakeTensor) -> Alias:
         """The place of a tensor that `knows` holds for."""
-        return fake.alias  # type: ignore[attr-defined, no-any-return]
+        return fake.alias  # type: ignore[attr-defined]  # our attributes on a FakeTensor
 
     def storage(self, memory: FakeStorage) -> Storage | None:
         return self._storages.get(memory)
 
     def add_root(self, fake: FakeTensor, node: Node, input: int | None = None) -> None:
         """A tensor whose memory was not seen before."""
-        alias = Alias(None, None, None, fake.meta, node)  # type: ignore[arg-type]
+        alias = Alias(None, None, None, fake.meta, node)  # type: ignore[arg-type]  # our attributes on a FakeTensor
         alias.storage = Storage(alias, alias, fake, input=input)
         self._storages[fake.memory] = alias.storage
         self.place(fake, alias)
@@ -92,7 +92,7 @@ class AliasTable:
 
     def place(self, fake: FakeTensor, alias: Alias) -> None:
         """From here on `fake` is this place; operators that change metadata in place move a tensor."""
-        fake.alias_table, fake.alias = self, alias  # type: ignore[attr-defined]
+        fake.alias_table, fake.alias = self, alias  # type: ignore[attr-defined]  # our attributes on a FakeTensor
         self._placed.append(fake)
 
     def close(self) -> None:

@@ -169,7 +169,7 @@ def run_boxed(module: GraphModule, inputs: list[Any]) -> Callable[..., Any]:
     module.graph.set_codegen(_Boxed())
     module.recompile()
     forward = run_eagerly(module, inputs)
-    forward.__func__._boxed_call = True  # type: ignore[attr-defined]
+    forward.__func__._boxed_call = True  # type: ignore[attr-defined]  # the name of the convention, on a function
     return forward
 
 

@@ -267,7 +267,7 @@ def _drawn_normal(trace: Trace, func: Any, target: Any, *args: Any, **kwargs: An
 def _empty(trace: Trace, func: Any, *args: Any, **kwargs: Any) -> Any:
     """Under deterministic algorithms, eager fills memory that nobody has written with NaN or the largest number."""
     result = trace.record(func, args, kwargs)
-    if torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory:  # type: ignore[attr-defined]
+    if torch.are_deterministic_algorithms_enabled() and torch.utils.deterministic.fill_uninitialized_memory:  # type: ignore[attr-defined]  # not in the stubs
         dtype = result.dtype
         whole = not dtype.is_floating_point and not dtype.is_complex
         value = True if dtype is torch.bool else torch.iinfo(dtype).max if whole else float("nan")

@@ -44,7 +44,7 @@ def _nodes_behind(node: Any) -> set[Any]:
 
 def _saves(node: Any) -> bool:
     """Has it saved a tensor? One that was written since cannot be shown, but it has."""
-    for name in _names_of_saved(type(node)):  # type: ignore[arg-type]
+    for name in _names_of_saved(type(node)):  # type: ignore[arg-type]  # a node of autograd
         try:
             value = getattr(node, name)
         except RuntimeError:

@@ -51,7 +51,7 @@ class Inputs:
 
     def placed(self, aliases: AliasTable) -> frozenset[int]:
         """The written inputs that the program looked at by place in memory: the graph holds for that place alone."""
-        storages = {i: aliases.storage(self.memories[i]) for i in self.written(aliases) - self.spans}  # type: ignore[arg-type]
+        storages = {i: aliases.storage(self.memories[i]) for i in self.written(aliases) - self.spans}  # type: ignore[arg-type]  # written ones have memory
         return frozenset(i for i, s in storages.items() if s is not None and s.absolute)
 
     def anchored(self, aliases: AliasTable) -> tuple[tuple[int, int], ...]:
@@ -117,7 +117,7 @@ def _enter(mode: FakeMode, entry: Entry) -> tuple[Any, FakeTensor | None]:
     if entry.is_leaf:
         return fake, fake
     with torch.enable_grad():
-        return _Enter.apply(fake), fake  # type: ignore[no-untyped-call]
+        return _Enter.apply(fake), fake
 
 
 def _meta_at_entry(example: torch.Tensor, known: Any) -> Meta:

@@ -95,13 +95,13 @@ def inverse(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> 
 
 def _strided(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
     """Any view: by sizes, strides and offset."""
-    seen, parent = alias.meta, alias.parent.meta  # type: ignore[union-attr]
+    seen, parent = alias.meta, alias.parent.meta  # type: ignore[union-attr]  # a view has a parent
     offset = seen.offset - parent.offset + base.meta["val"].meta.offset
     return emit(aten.as_strided_scatter.default, base, content, seen.sizes, seen.strides, offset)
 
 
 def _shape(node: Node) -> tuple[Any, ...]:
-    return node.meta["val"].meta.sizes  # type: ignore[no-any-return]
+    return node.meta["val"].meta.sizes
 
 
 def _argument(view: View, index: int, name: str, default: Any) -> Any:

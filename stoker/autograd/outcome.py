@@ -45,7 +45,7 @@ class Step:
         else:
             with torch.no_grad():
                 made = self.operator(base, *args, **kwargs)
-        return made if self.index is None else made[self.index]  # type: ignore[no-any-return]
+        return made if self.index is None else made[self.index]
 
 
 def _filled(value: Any, results: Any) -> Any:

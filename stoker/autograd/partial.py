@@ -116,7 +116,7 @@ class PartialBackwards:
         if needed is None or None in sizes:
             return None
         used = tuple(i for i, n in kept.items() if n in needed)
-        module = backward_of(joint, [*(kept[i] for i in used), *sizes], wanted)  # type: ignore[list-item]
+        module = backward_of(joint, [*(kept[i] for i in used), *sizes], wanted)  # type: ignore[list-item]  # kept values have nodes
         module.meta.update(self.parts.backward.meta)
         backward = self.compile(module)
         return backward, bool(getattr(backward, "_boxed_call", False)), used

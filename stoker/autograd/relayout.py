@@ -44,16 +44,16 @@ class ByLayout:
     def __call__(self, arguments: list[Any]) -> Sequence[Any]:
         first = len(arguments) - len(self.parts.tangents)
         given = arguments[first:]
-        expected = [self.joint.tangents[p].meta["val"] for p in self.parts.tangents]  # type: ignore[union-attr]
+        expected = [self.joint.tangents[p].meta["val"] for p in self.parts.tangents]  # type: ignore[union-attr]  # of tangents that are used
         if all(g is None or _lies_as(g, e) for g, e in zip(given, expected)):
-            return self.traced(arguments)  # type: ignore[no-any-return]
+            return self.traced(arguments)
         strides = tuple(tuple(e.stride() if g is None else g.stride()) for g, e in zip(given, expected))
         backward = self._for(strides)
         if backward is not None:
-            return backward(arguments)  # type: ignore[no-any-return]
+            return backward(arguments)
         arguments[first:] = [None if g is None else _copied(g, e) for g, e in zip(given, expected)]
         del given
-        return self.traced(arguments)  # type: ignore[no-any-return]
+        return self.traced(arguments)
 
     def _for(self, strides: Strides) -> Callable[..., Any] | None:
         if strides not in self.others:
@@ -88,7 +88,7 @@ def same_forward(first: Joint, again: Joint) -> dict[Node, Node] | None:
 def _alike(a: Any, b: Any) -> bool:
     if isinstance(a, (list, tuple)):
         return len(a) == len(b) and all(map(_alike, a, b))
-    return not isinstance(a, torch.Tensor) or a.meta is b.meta  # type: ignore[attr-defined]
+    return not isinstance(a, torch.Tensor) or a.meta is b.meta  # type: ignore[attr-defined]  # of tangents that are used
 
 
 def _lies_as(given: torch.Tensor, expected: torch.Tensor) -> bool:

@@ -69,7 +69,7 @@ def training_call(
         kept=tuple(joint.inputs.index(n) if n.op == "placeholder" else -1 for n in parts.kept),
         readers=_readers(training),
         histories=joint.histories,
-        tangents=tuple((p, bool(joint.tangents[p].users), _layout(joint.tangents[p])) for p in parts.tangents),  # type: ignore[union-attr, arg-type]
+        tangents=tuple((p, bool(joint.tangents[p].users), _layout(joint.tangents[p])) for p in parts.tangents),  # type: ignore[union-attr, arg-type]  # of the tangents that are used
         gradients=tuple((i, tuple(ordinals[p] for p in reach)) for i, reach in zip(parts.gradients, parts.reached_by)),
         inputs=_memories(training),
         as_given=as_given,
@@ -83,7 +83,7 @@ def training_call(
 def _readers(training: Training) -> tuple[tuple[int, ...], ...]:
     """For each kept tensor the tangents, by their order, whose way back may read it."""
     joint, parts = training.joint, training.parts
-    late = [descendants([joint.tangents[p]]) for p in parts.tangents]  # type: ignore[list-item]
+    late = [descendants([joint.tangents[p]]) for p in parts.tangents]  # type: ignore[list-item]  # of the tangents that are used
     return tuple(tuple(i for i, way in enumerate(late) if not way.isdisjoint(descendants([n]))) for n in parts.kept)
 
 

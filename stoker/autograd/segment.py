@@ -61,7 +61,7 @@ def _crossing(nodes: Sequence[Node]) -> list[list[Node]]:
         last[node] = max([last.get(node, -1), *reads])
         if is_view(node):
             base = node.args[0]
-            last[base] = max(last.get(base, -1), last[node])  # type: ignore[index, arg-type]
+            last[base] = max(last.get(base, -1), last[node])  # type: ignore[index, arg-type]  # bases are nodes
     passing: list[list[Node]] = [[] for _ in nodes]
     for index, node in enumerate(nodes):
         if node.op == "placeholder" or is_random(node) or is_view(node) or isinstance(node.meta["val"], (list, tuple)):

@@ -59,7 +59,7 @@ class SizeNodes:
             tensor, question, dim = self._places[expr]
             return self._note(self._graph.call_function(question, (tensor, dim)), symint(env, expr))
         if (simpler := env.simplify(expr)) is not expr:
-            return self._of(env, simpler)  # type: ignore[no-any-return]
+            return self._of(env, simpler)
         match expr:
             case FloorDiv(numerator=above, denominator=below):
                 return self._apply(env, expr, operator.floordiv, above, below)
@@ -81,13 +81,13 @@ class SizeNodes:
                 product = self._call(env, operator.mul, product, self._of(env, atom))
             total = self._call(env, operator.add, total, product)
         total.meta["val"] = symint(env, expr)
-        return total  # type: ignore[no-any-return]
+        return total
 
     def _fold(self, env: Any, expr: Expr, function: Any, parts: tuple[Expr, ...]) -> Node:
         made = self._of(env, parts[0])
         for part in parts[1:]:
             made = self._call(env, function, made, self._of(env, part))
-        return made  # type: ignore[no-any-return]
+        return made
 
     def _apply(self, env: Any, expr: Expr, function: Any, *parts: Expr) -> Node:
         return self._call(env, function, *(self._of(env, p) for p in parts))

@@ -36,7 +36,7 @@ _SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 Decompositions = Mapping[Any, Callable[..., Any]]
 
 
-class Trace(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-type]
+class Trace(torch_private.TorchDispatchMode):
     """The recording mode. Active, it takes every operator; `emit` writes nodes by hand."""
 
     def __init__(self, mode: FakeMode, decompositions: Decompositions | None = None) -> None:

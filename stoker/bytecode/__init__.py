@@ -24,11 +24,12 @@ from .decode import decode
 from .effect import stack_effect
 from .encode import EncodeError, encode
 from .flow import live_cells, live_locals, loops, reachable, stack_depth, stack_depths, successors
-from .instruction import Handler, Instruction, Positions
+from .instruction import Code, Handler, Instruction, Positions
 from .text import render
 from .versions import BINARY_OPS, COMPARE_OPS, CONDITIONAL_JUMPS, SUPPORTED, TERMINAL, VERSION, opnames
 
 __all__ = [
+    "Code",
     "BINARY_OPS",
     "COMPARE_OPS",
     "CONDITIONAL_JUMPS",

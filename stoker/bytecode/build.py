@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import CodeType
 
 from .encode import encode
-from .instruction import Instruction
+from .instruction import Code, Instruction
 from .versions import (
     BINARY_OPS,
     COMPARE_OPS,
@@ -25,8 +25,6 @@ from .versions import (
     INTRINSIC_1,
     NULL_BEFORE_CALLABLE,
 )
-
-Code = list[Instruction]
 
 # Loads, stores and deletes of variables and attributes.
 

@@ -54,3 +54,7 @@ class Handler:
     def entry_depth(self) -> int:
         """The stack depth at which the target starts."""
         return self.depth + self.lasti + 1
+
+
+Code = list[Instruction]
+"""A piece of code: pieces are put together with `+`."""

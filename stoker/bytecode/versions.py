@@ -163,7 +163,7 @@ DOCSTRING_FLAG: int = 0x4000000 if VERSION >= (3, 13) else 0  # CO_HAS_DOCSTRING
 
 
 def _caches(name: str, code: int) -> int:
-    entries = opcode._inline_cache_entries  # type: ignore[attr-defined]
+    entries = opcode._inline_cache_entries  # type: ignore[attr-defined]  # not in the stubs
     return entries.get(name, 0) if isinstance(entries, dict) else entries[code]
 
 

@@ -16,6 +16,7 @@ from stoker.capture.static import MISSING, is_data_descriptor, static_lookup
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod, MethodValue
 from stoker.capture.values.instance import ExceptionValue, ObjectValue
+from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import SequenceValue
 from stoker.capture.values.value import Value
 from stoker.errors import Raised
@@ -102,7 +103,9 @@ class Attributes:
         for table in ("_parameters", "_buffers", "_modules"):
             found = value.own_attribute(self.m, table)
             if found is not None:
-                member = found.stored().lookup(self.m, Constant(name))  # type: ignore[attr-defined]
+                members = found.stored()
+                assert isinstance(members, DictValue)
+                member = members.lookup(self.m, Constant(name))
                 if member is not None:
                     return member
         self.m.exceptions.raise_(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")

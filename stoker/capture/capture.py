@@ -18,7 +18,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.fx import GraphModule, Node
 
 from stoker import _C, torch_private
-from stoker.bytecode import assemble, build
+from stoker.bytecode import Code, Positions, assemble, build
 from stoker.capture import builtins as _fills_the_tables  # noqa: F401
 from stoker.capture.autograd_leaves import refuse_reachable_leaves
 from stoker.capture.calls import MAXIMUM_DEPTH
@@ -208,12 +208,12 @@ def _converted(m: Evaluator, node: Node, real: Any) -> Any:
     return convert(real) if convert is not None else real
 
 
-def _load_input(m: Evaluator, e: Emitter, node: Node, source: Source) -> list[Any]:
+def _load_input(m: Evaluator, e: Emitter, node: Node, source: Source) -> Code:
     loaded, convert = _load(e, source), m.record.conversions.get(node)
     return build.call(build.load_const(convert), loaded) if convert is not None else loaded
 
 
-def _load(e: Emitter, source: Source) -> list[Any]:
+def _load(e: Emitter, source: Source) -> Code:
     outer, e.code = e.code, []
     e.load_source(source)
     inner, e.code = e.code, outer
@@ -284,13 +284,13 @@ def _size_relations(m: Evaluator, e: Emitter, guards: list[Guard]) -> SizeRelati
     return m.sizes.relations(slot_of, guards)
 
 
-def _assemble(m: Evaluator, e: Emitter, body: list[Any]) -> types.CodeType:
+def _assemble(m: Evaluator, e: Emitter, body: Code) -> types.CodeType:
     original = m.request.code
     bound = original.co_varnames[: len(m.request.bound)]
     line = original.co_firstlineno
     for instruction in body:
         if instruction.positions is None:
-            instruction.positions = build_position(line)
+            instruction.positions = Positions(line, line)
     code = assemble(
         body,
         name=original.co_name,
@@ -300,9 +300,3 @@ def _assemble(m: Evaluator, e: Emitter, body: list[Any]) -> types.CodeType:
         firstlineno=line,
     )
     return code.replace(co_qualname=original.co_qualname)
-
-
-def build_position(line: int) -> Any:
-    from stoker.bytecode import Positions
-
-    return Positions(line, line, None, None)

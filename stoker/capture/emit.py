@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from torch.fx import Node
+
 from stoker import torch_private
-from stoker.bytecode import Instruction, build
+from stoker.bytecode import Code, Instruction, build
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Null, Value
 from stoker.errors import Break, StepBreak
@@ -19,8 +21,6 @@ from stoker.guard.source import Fixed, Local, Source
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
-
-Code = list[Instruction]
 HEAP_TYPE = 1 << 9
 
 
@@ -33,7 +33,7 @@ class Emitter:
         self.names: dict[int, str] = {}
         self.kept: list[Value] = []
         self.slots: dict[Source, str] = {}
-        self.outputs: dict[int, tuple[str, Any]] = {}
+        self.outputs: dict[int, tuple[str, Node]] = {}
 
     # What values ask for.
 
@@ -98,7 +98,9 @@ class Emitter:
         self.name_top(value)
         fill()
 
-    def call_function(self, function: Any, args: list[Value], kwargs: Mapping[str, Value] | None = None) -> None:
+    def call_function(
+        self, function: Callable[..., Any], args: list[Value], kwargs: Mapping[str, Value] | None = None
+    ) -> None:
         """Push `function(*args, **kwargs)`."""
         self.code += build.call(
             build.load_const(function),
@@ -113,12 +115,12 @@ class Emitter:
         inner, self.code = self.code, outer
         return inner
 
-    def method_call(self, receiver: Value, function: Any, args: list[Value]) -> None:
+    def method_call(self, receiver: Value, function: Callable[..., Any], args: list[Value]) -> None:
         """Run `function(receiver, *args)` for its effect."""
         self.call_function(function, [receiver, *args])
         self.pop()
 
-    def method_call_result(self, receiver: Value, function: Any, args: list[Value]) -> None:
+    def method_call_result(self, receiver: Value, function: Callable[..., Any], args: list[Value]) -> None:
         self.call_function(function, [receiver, *args])
 
     def call_method_on_top(self, name: str, args: list[Value]) -> None:
@@ -147,10 +149,10 @@ class Emitter:
             self.load(value)
             self.code += build.store_deref(name)
 
-    def load_output(self, node: Any) -> None:
+    def load_output(self, node: Node) -> None:
         self.code += build.load_fast(self.output(node))
 
-    def output(self, node: Any) -> str:
+    def output(self, node: Node) -> str:
         found = self.outputs.get(id(node))
         if found is None:
             found = self.outputs[id(node)] = (f"__out_{len(self.outputs)}", node)
@@ -170,7 +172,7 @@ class Emitter:
     def effects(self) -> None:
         """Write back what changed, then make the deferred calls in order."""
         for value in self.m.effects.mutated.values():
-            value.write_back(self)  # type: ignore[attr-defined]
+            value.write_back(self)
         for function, args, kwargs in self.m.effects.deferred:
             self.code += build.call(
                 self.detached(function),

@@ -13,9 +13,9 @@ import sys
 import types
 from dataclasses import dataclass, field
 
-from stoker.bytecode import Handler, Instruction, build
+from stoker.bytecode import Code, Handler, Instruction, build
 from stoker.bytecode.versions import HAS_PRECALL, HAS_TO_BOOL, LOOP_END, NULL_BEFORE_CALLABLE
-from stoker.capture.emit import Code, Emitter
+from stoker.capture.emit import Emitter
 from stoker.capture.evaluator import Evaluator
 from stoker.capture.frame import Frame
 from stoker.capture.resume import (
@@ -113,8 +113,9 @@ def _refuse_frame_readers(instruction: Instruction, operands: list[Value]) -> No
         return
     for value in operands:
         real = getattr(value, "real", None)
-        if any(real is reader for reader in FRAME_READERS):
-            raise SkipFrame(f"{real.__name__}() looks at the frame of the function that calls it")  # type: ignore[union-attr]
+        for reader in FRAME_READERS:
+            if real is reader:
+                raise SkipFrame(f"{reader.__name__}() looks at the frame of the function that calls it")
 
 
 def _refuse_hidden_receiver(frame: Frame) -> None:

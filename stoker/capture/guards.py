@@ -20,6 +20,7 @@ from stoker.guard.guard import (
     Holds,
     Is,
     Length,
+    NotSameAs,
     SameAs,
     SetElements,
     TensorMatch,
@@ -100,14 +101,15 @@ class Guards:
 
     def identity(self, value: Value) -> None:
         if value.source is not None and not isinstance(value.source, Fixed):
-            self.add(value.source, Is(value.real))  # type: ignore[attr-defined]
+            self.add(value.source, Is(value.real))  # type: ignore[attr-defined]  # kinds with an identity keep their object
 
 
 def _argument_key(check: Check) -> Any:
     try:
         argument = check.argument
     except AssertionError:
-        argument = check.other if isinstance(check, SameAs) else check.others  # type: ignore[attr-defined]
+        assert isinstance(check, (SameAs, NotSameAs))
+        argument = check.other if isinstance(check, SameAs) else check.others
     if isinstance(argument, (int, str, float, bytes, bool, type(None), Source)):
         return (type(argument), argument)
     if isinstance(check, (DictKeys, SetElements)):

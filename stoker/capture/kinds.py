@@ -363,8 +363,8 @@ def wrap_instance(m: Machine, real: Any, source: Source) -> Value:
     elif isinstance(real, tuple):
         return wrap_tuple(m, real, source)
     elif isinstance(real, (set, frozenset)):
-        kind = frozenset if isinstance(real, frozenset) else set
-        elements = list(kind.__iter__(real))  # type: ignore[arg-type]
+        kind: Any = frozenset if isinstance(real, frozenset) else set
+        elements = list(kind.__iter__(real))
         if not all(is_plain(element) for element in elements):
             return wrap_opaque(m, real, source, "a set", "holds elements that are not plain data")
         storage = SetValue({e: Constant(e) for e in elements}, kind, source, real)

@@ -222,9 +222,9 @@ class Operators:
             if len(outside) == 2:
                 self.m.guards.add(left.source, NotSameAs((right.source,)))
             elif len(outside) == 1:
-                other = right if outside[0] is left else left
-                if not isinstance(other, Constant):
-                    self.m.guards.add(outside[0].source, IsNot(other.source.value))  # type: ignore[arg-type, union-attr]
+                other, source = (right, left.source) if outside[0] is left else (left, right.source)
+                if not isinstance(other, Constant) and isinstance(other.source, Fixed):
+                    self.m.guards.add(source, IsNot(other.source.value))
         return False
 
     def slice(self, start: Value, stop: Value, step: Value) -> Value:

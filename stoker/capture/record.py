@@ -89,7 +89,7 @@ class GraphRecorder:
         node.meta["example_value"] = result
         value = self.wrap_result(node, result)
         if target in UNIT_INTERVAL and isinstance(value, TensorValue):
-            value.fake.memory.bounds = (0.0, 1.0)  # type: ignore[attr-defined]
+            value.fake.memory.bounds = (0.0, 1.0)  # type: ignore[attr-defined]  # a FakeTensor
         return value
 
     def run_fake(self, kind: str, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
@@ -218,9 +218,9 @@ class GraphRecorder:
             return Constant(text == "!=")
         result = self.call(COMPARE[text], [left, right], {})
         if isinstance(result, TensorValue) and isinstance(left, TensorValue) and isinstance(right, Constant):
-            known = _compare_bounds(text, left.fake.memory.bounds, right.value)  # type: ignore[attr-defined]
+            known = _compare_bounds(text, left.fake.memory.bounds, right.value)  # type: ignore[attr-defined]  # a FakeTensor
             if known is not None:
-                result.fake.memory.bounds = (float(known), known + 1.0)  # type: ignore[attr-defined]
+                result.fake.memory.bounds = (float(known), known + 1.0)  # type: ignore[attr-defined]  # a FakeTensor
         return result
 
     def refuse_foreign(self, *values: Value) -> None:

@@ -12,14 +12,12 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from stoker import _C
-from stoker.bytecode import Instruction, build, encode, reachable, stack_effect
+from stoker.bytecode import Code, Instruction, build, encode, reachable, stack_effect
 from stoker.bytecode.versions import NULL_BEFORE_CALLABLE
 from stoker.capture.frame import DecodedCode, register_program
 from stoker.capture.values.instance import PreviousException
 from stoker.capture.values.value import Null, Value
 from stoker.errors import SkipFrame
-
-Code = list[Instruction]
 
 NULL_MARK = "N"
 VALUE_MARK = "v"

@@ -12,7 +12,7 @@ from stoker.capture.values.value import Arguments, Value
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine, PythonFunction
 
-SINGLE_DISPATCH = functools.singledispatch(lambda value: value).dispatch.__code__  # type: ignore[attr-defined]
+SINGLE_DISPATCH = functools.singledispatch(lambda value: value).dispatch.__code__
 
 
 def dispatch_by_class(m: Machine, function: PythonFunction, args: Arguments) -> Value:

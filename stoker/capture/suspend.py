@@ -13,9 +13,10 @@ import inspect
 import types
 from typing import TYPE_CHECKING, Any
 
-from stoker.bytecode import Instruction, build, encode, reachable
+from stoker.bytecode import Code, Instruction, build, encode, reachable
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import cell_of
+from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Null, Value
 from stoker.errors import Break
@@ -59,11 +60,14 @@ def _emit_pending(e: Emitter, frame: Frame) -> None:
     args = [frame.locals[name] for name in code.co_varnames[:count]]
     kwargs = {name: frame.locals[name] for name in code.co_varnames[count:slot]}
     if code.co_flags & inspect.CO_VARARGS:
-        args += frame.locals[code.co_varnames[slot]].raw_elements()  # type: ignore[attr-defined]
+        variadic = frame.locals[code.co_varnames[slot]]
+        assert isinstance(variadic, TupleValue)
+        args += variadic.raw_elements()
         slot += 1
     if code.co_flags & inspect.CO_VARKEYWORDS:
         rest = frame.locals[code.co_varnames[slot]]
-        kwargs |= {key.constant(): value for key, value in rest._entries.values()}  # type: ignore[attr-defined]
+        assert isinstance(rest, DictValue)
+        kwargs |= {key.constant(): value for key, value in rest._entries.values()}
     function = _function(e, frame, code, code.co_freevars)
     named = {name: e.detached(value) for name, value in kwargs.items()}
     e.code += build.call(function, *(e.detached(value) for value in args), kwargs=named or None)
@@ -123,6 +127,3 @@ def _suspended_code(frame: Frame, live: tuple[str, ...]) -> types.CodeType:
         co_freevars=freevars,
         co_flags=original.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
     )
-
-
-Code = list[Instruction]

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from stoker.bytecode import Instruction
+from stoker.bytecode import Code, Instruction
 
-Code = list[Instruction]
 TEMPORARY = ("__out_", "__stoker_v_", "__kept_")
 
 

@@ -63,8 +63,8 @@ def _hash_by(*fields: str):
                 object.__setattr__(self, "_hash", found)
             return found
 
-        cls.__eq__ = __eq__  # type: ignore[assignment, method-assign]
-        cls.__hash__ = __hash__  # type: ignore[assignment, method-assign]
+        cls.__eq__ = __eq__  # type: ignore[assignment, method-assign]  # given to each class
+        cls.__hash__ = __hash__  # type: ignore[assignment, method-assign]  # given to each class
         return cls
 
     return decorate

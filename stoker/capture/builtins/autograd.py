@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 
-@handles(torch.autograd.Function.apply.__func__)  # type: ignore[attr-defined]
+@handles(torch.autograd.Function.apply.__func__)  # type: ignore[attr-defined]  # a classmethod
 def apply(m: Machine, cls: Value, *args: Value) -> Value:
     assert isinstance(cls, ClassValue)
     rehearse(m, cls, list(args))
@@ -38,10 +38,10 @@ def _node_of(cls: type) -> Any:
     if found is None:
 
         def found(*args: Any) -> Any:
-            return cls.apply(*args)  # type: ignore[attr-defined]
+            return cls.apply(*args)  # type: ignore[attr-defined]  # a subclass of Function
 
         found.__name__ = found.__qualname__ = f"{cls.__name__}_apply"
-        cls._stoker_apply = staticmethod(found)  # type: ignore[attr-defined]
+        cls._stoker_apply = staticmethod(found)  # type: ignore[attr-defined]  # kept on the class
         return found
     return found.__func__
 

@@ -53,7 +53,7 @@ def _copied(m: Machine, value: Value, special: str, part, known: Memo) -> Value:
         case ListValue():
             made = ListValue([])
             register(made)
-            made._elements.extend(part(e) for e in value.elements(m))  # type: ignore[attr-defined]
+            made._elements.extend(part(e) for e in value.elements(m))
         case TupleValue():
             parts = [part(e) for e in value.elements(m)]
             unchanged = all(new is old for new, old in zip(parts, value.elements(m)))
@@ -62,7 +62,7 @@ def _copied(m: Machine, value: Value, special: str, part, known: Memo) -> Value:
             made = DictValue(cls=value.cls, default_factory=value.default_factory)
             register(made)
             for key, entry in value.pairs(m):
-                made.store(m, part(key), part(entry))  # type: ignore[attr-defined]
+                made.store(m, part(key), part(entry))
         case SetValue():
             made = (
                 value.copied()

@@ -83,7 +83,7 @@ def build_class(m: Machine, body: Value, name: Value, *bases: Value, **kwargs: V
         if m.current is m.root:
             raise definition_break()
         return UnmadeClass(str(name.constant()))
-    function = types.FunctionType(body.code, body.globals.real, body.name)  # type: ignore[arg-type]
+    function = types.FunctionType(body.code, body.globals.real, body.name)  # type: ignore[arg-type]  # `_may_run` has seen that they exist
     made = m.concrete.run(builtins.__build_class__, function, name.constant(), *real_bases)
     value = MadeClass(made, m.step)
     m.made_classes[made] = m.step

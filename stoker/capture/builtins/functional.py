@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 NONE = Constant(None)
 ENTERED = {
     functools.reduce: folding.reduce,
-    _collections._count_elements: counting.count_elements,  # type: ignore[attr-defined]
+    _collections._count_elements: counting.count_elements,
     operator.countOf: counting.count_of,
     operator.indexOf: counting.index_of,
 }

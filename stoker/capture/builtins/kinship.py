@@ -90,7 +90,7 @@ def _satisfies(m: Machine, value: Value, protocol: type) -> bool:
 def protocol_members(protocol: type) -> list[str]:
     """The names that a Protocol asks for. From 3.12 on, the class keeps them."""
     kept: Any = vars(protocol).get("__protocol_attrs__")
-    return sorted(kept if kept is not None else typing._get_protocol_attrs(protocol))  # type: ignore[attr-defined]
+    return sorted(kept if kept is not None else typing._get_protocol_attrs(protocol))  # type: ignore[attr-defined]  # of the standard library, not in its stubs
 
 
 def _has_member(m: Machine, value: Value, protocol: type, name: str) -> bool:

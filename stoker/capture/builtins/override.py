@@ -73,7 +73,7 @@ _switch(torch_private.DisableTorchFunctionSubclass)
 _switch(torch_private.DisableTorchFunction)
 
 
-@handles(torch.Tensor.__torch_function__.__func__)  # type: ignore[attr-defined]
+@handles(torch.Tensor.__torch_function__.__func__)  # type: ignore[attr-defined]  # a classmethod
 def base_behaviour(
     m: Machine, cls: Value, func: Value, types: Value, args: Value | None = None, kwargs: Value | None = None
 ) -> Value:
@@ -82,8 +82,8 @@ def base_behaviour(
     if not all(issubclass(cls.real, m.concrete.constant(t, "types")) for t in types.items_list(m)):
         return Constant(NotImplemented)
     given = args.items_list(m) if args is not None else []
-    none = kwargs is None or (isinstance(kwargs, Constant) and kwargs.value is None)
-    named = {} if none else {k.constant(): v for k, v in pairs_of(m, kwargs)}  # type: ignore[arg-type]
+    given_named = None if isinstance(kwargs, Constant) and kwargs.value is None else kwargs
+    named = {k.constant(): v for k, v in pairs_of(m, given_named)} if given_named is not None else {}
     count = len(m.record.tensor_of_fake)
     m.overrides.subclasses_off += 1
     try:

@@ -366,7 +366,8 @@ def dir_(m: Machine, *args: Value) -> Value:
         if not value.has_changed(m):
             return m.wrap.constant(m.guards.ask(value.source, value.real, dir, "has the same attributes"))
     if isinstance(value, InstanceValue) and value.real is None:
-        names = [key.constant() for key in value.attributes(m).keys(m)]  # type: ignore[union-attr]
+        attributes = value.attributes(m)
+        names = [key.constant() for key in attributes.keys(m)] if attributes is not None else []
         return ListValue([Constant(name) for name in sorted({*dir(value.cls), *names})])
     value.unsupported("dir()")
     return None

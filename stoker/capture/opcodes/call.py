@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from stoker.bytecode import Instruction
 from stoker.bytecode.versions import NULL_BEFORE_CALLABLE
 from stoker.capture.frame import Frame
-from stoker.capture.values.function import FunctionValue
+from stoker.capture.values.function import CellValue, FunctionValue
 from stoker.capture.values.mapping import pairs_of
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Null, Value
@@ -60,7 +60,7 @@ def CALL_FUNCTION_EX(m: Machine, f: Frame, i: Instruction) -> None:
 def MAKE_FUNCTION(m: Machine, f: Frame, i: Instruction) -> None:
     code = m.concrete.constant(f.pop(), "a function definition")
     flags = i.value or 0
-    closure = f.pop().items_list(m) if flags & 8 else []
+    closure = _cells(m, f.pop()) if flags & 8 else []
     annotations = f.pop() if flags & 4 else None
     keyword_defaults = {k.constant(): v for k, v in pairs_of(m, f.pop())} if flags & 2 else {}
     defaults = f.pop().items_list(m) if flags & 1 else []
@@ -70,10 +70,14 @@ def MAKE_FUNCTION(m: Machine, f: Frame, i: Instruction) -> None:
             f.globals,
             defaults=defaults,
             keyword_defaults=keyword_defaults,
-            closure=closure,  # type: ignore[arg-type]
+            closure=closure,
             annotations=annotations,
         )
     )
+
+
+def _cells(m: Machine, closure: Value) -> list[CellValue]:
+    return [cell for cell in closure.items_list(m) if isinstance(cell, CellValue)]
 
 
 def SET_FUNCTION_ATTRIBUTE(m: Machine, f: Frame, i: Instruction) -> None:
@@ -81,7 +85,7 @@ def SET_FUNCTION_ATTRIBUTE(m: Machine, f: Frame, i: Instruction) -> None:
     assert isinstance(function, FunctionValue)
     match i.value:
         case 8:
-            function._closure = value.items_list(m)  # type: ignore[assignment]
+            function._closure = _cells(m, value)
         case 4:
             function.annotations = value
         case 2:

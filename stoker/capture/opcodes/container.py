@@ -82,12 +82,12 @@ def LIST_TO_TUPLE(m: Machine, f: Frame, i: Instruction) -> None:
 
 def LIST_APPEND(m: Machine, f: Frame, i: Instruction) -> None:
     value = f.pop()
-    f.stack[-i.value].stored().method_append(m, value)  # type: ignore[attr-defined]  # a list, by the opcode
+    f.stack[-i.value].stored().method_append(m, value)
 
 
 def SET_ADD(m: Machine, f: Frame, i: Instruction) -> None:
     value = f.pop()
-    f.stack[-i.value].method_add(m, value)  # type: ignore[attr-defined]
+    f.stack[-i.value].method_add(m, value)
 
 
 def MAP_ADD(m: Machine, f: Frame, i: Instruction) -> None:
@@ -100,19 +100,19 @@ def LIST_EXTEND(m: Machine, f: Frame, i: Instruction) -> None:
     cls = items.python_type()
     if not any(hasattr(cls, name) for name in ("__iter__", "__getitem__")):
         m.exceptions.raise_(TypeError, f"Value after * must be an iterable, not {cls.__name__}")
-    f.stack[-i.value].method_extend(m, items)  # type: ignore[attr-defined]
+    f.stack[-i.value].method_extend(m, items)
 
 
 def SET_UPDATE(m: Machine, f: Frame, i: Instruction) -> None:
     items = f.pop()
-    f.stack[-i.value].method_update(m, items)  # type: ignore[attr-defined]
+    f.stack[-i.value].method_update(m, items)
 
 
 def DICT_UPDATE(m: Machine, f: Frame, i: Instruction) -> None:
     other = f.pop()
     if not hasattr(other.python_type(), "keys"):
         m.exceptions.raise_(TypeError, f"'{other.python_type().__name__}' object is not a mapping")
-    f.stack[-i.value].method_update(m, other)  # type: ignore[attr-defined]
+    f.stack[-i.value].method_update(m, other)
 
 
 def DICT_MERGE(m: Machine, f: Frame, i: Instruction) -> None:

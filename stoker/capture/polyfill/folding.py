@@ -42,4 +42,4 @@ class Ranked:
     def __ge__(self, other: Any) -> bool:
         return self.compare(self.obj, other.obj) >= 0
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # how Python says unhashable

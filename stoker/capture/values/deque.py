@@ -78,7 +78,7 @@ class DequeValue(ListValue):
             self.method_appendleft(m, item)
         return Constant(None)
 
-    def method_pop(self, m: Machine) -> Value:  # type: ignore[override]
+    def method_pop(self, m: Machine) -> Value:  # type: ignore[override]  # a deque's own parameters, not a list's
         return self._pop(m, -1)
 
     def method_popleft(self, m: Machine) -> Value:
@@ -104,7 +104,7 @@ class DequeValue(ListValue):
 
     method___copy__ = method_copy
 
-    def method_sort(self, m: Machine, *args: Value, **kwargs: Value) -> Value:  # type: ignore[override]
+    def method_sort(self, m: Machine, *args: Value, **kwargs: Value) -> Value:  # type: ignore[override]  # a deque's own parameters, not a list's
         m.exceptions.raise_(AttributeError, "'collections.deque' object has no attribute 'sort'")
 
     def hash_key(self, m: Machine) -> Any:

@@ -118,7 +118,8 @@ def wrap_cell(m: Machine, real: types.CellType, source: Source, root_name: str |
     if known is not None:
         if isinstance(source, FunctionCell) and isinstance(known[0].source, FunctionCell):
             m.wrap.reached_again(known[0], real, source)
-        return known[0]  # type: ignore[return-value]
+        assert isinstance(known[0], CellValue)
+        return known[0]
     place = CellContents(source) if root_name is None else source
     try:
         contents: Value | None = Lazy(real.cell_contents, place)
@@ -159,7 +160,7 @@ class FunctionValue(ObjectValue):
         if self.real is not None and self.real.__defaults__ is not None and not self._defaults:
             assert self.source is not None
             wrapped = m.wrap.at(self.real.__defaults__, FunctionDefaults(self.source))
-            self._defaults = wrapped.items_list(m) if isinstance(wrapped, Constant) else wrapped.raw_elements()  # type: ignore[attr-defined]
+            self._defaults = wrapped.raw_elements() if isinstance(wrapped, TupleValue) else wrapped.items_list(m)
         return self._defaults
 
     def keyword_default(self, m: Machine, name: str) -> Value | None:
@@ -168,7 +169,8 @@ class FunctionValue(ObjectValue):
                 return None
             assert self.source is not None
             table = m.wrap.at(self.real.__kwdefaults__, FunctionKeywordDefaults(self.source))
-            return table.lookup(m, Constant(name))  # type: ignore[attr-defined]
+            assert isinstance(table, DictValue)
+            return table.lookup(m, Constant(name))
         return self._keyword_defaults.get(name)
 
     def closure(self, m: Machine) -> list[CellValue]:
@@ -188,8 +190,9 @@ class FunctionValue(ObjectValue):
             case "__annotations__" if self.real is None:
                 return self.annotations_dict(m)
             case "__kwdefaults__" if self.real is None:
-                table = {k: (Constant(k), v) for k, v in self._keyword_defaults.items()}
-                return DictValue(table) if table else Constant(None)  # type: ignore[arg-type]
+                if not self._keyword_defaults:
+                    return Constant(None)
+                return DictValue({k: (Constant(k), v) for k, v in self._keyword_defaults.items()})
             case "__module__" if self.real is None:
                 return self.globals.lookup(m, Constant("__name__"))
             case "__type_params__" if self.real is None:

@@ -304,7 +304,8 @@ class ExceptionValue(InstanceValue):
         if name in ("__cause__", "__context__", "__traceback__", "__suppress_context__"):
             return self.links.get(name) or self.real_link(m, name)
         if name in ("value", "code") and issubclass(self.cls, (StopIteration, SystemExit)):
-            args = self.storage.raw_elements()  # type: ignore[union-attr]
+            assert isinstance(self.storage, TupleValue)
+            args = self.storage.raw_elements()
             return args[0] if args else Constant(None)
         return super().own_attribute(m, name)
 
@@ -316,7 +317,8 @@ class ExceptionValue(InstanceValue):
         return Constant(False if name == "__suppress_context__" else None)
 
     def describe(self) -> str:
-        args = ", ".join(a.describe() for a in self.storage.raw_elements())  # type: ignore[union-attr]
+        assert isinstance(self.storage, TupleValue)
+        args = ", ".join(argument.describe() for argument in self.storage.raw_elements())
         return f"{self.cls.__name__}({args})"
 
 

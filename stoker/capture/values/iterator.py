@@ -180,7 +180,7 @@ class PolyfilledIterator(IteratorValue):
     ) -> None:
         assert isinstance(generator, GeneratorValue)
         self.maker, self.generator, self.args, self.keywords = maker, generator, args, keywords or {}
-        self.kind = kind or maker  # type: ignore[assignment]
+        self.kind = kind or maker  # type: ignore[assignment]  # iterators are made by calling their class
 
     def next(self, m: Machine) -> Value:
         return self.generator.next(m)

@@ -100,4 +100,5 @@ class ModuleValue(InstanceValue):
             if table is None or table.truth(m):
                 return False
         namespace = m.wrap.globals(vars(torch.nn.modules.module))
-        return not any(namespace.lookup(m, Constant(name)).truth(m) for name in GLOBAL_HOOK_TABLES)  # type: ignore[union-attr]
+        tables = (namespace.lookup(m, Constant(name)) for name in GLOBAL_HOOK_TABLES)
+        return not any(table is not None and table.truth(m) for table in tables)

@@ -32,7 +32,7 @@ def take_out(tensor: torch.Tensor) -> torch.Tensor:
 
 def put_into(tensor: torch.Tensor, cls: type) -> torch.Tensor:
     with torch.enable_grad():
-        return tensor.as_subclass(cls)  # type: ignore[arg-type]
+        return tensor.as_subclass(cls)
 
 
 def plainly(tensor: torch.Tensor, name: str) -> Any:

@@ -168,7 +168,7 @@ class TensorValue(Value):
         found = self.overridden(m, "__bool__")
         if found is not None:
             return found.truth(m)
-        known = self.fake.memory.bounds  # type: ignore[attr-defined]
+        known = self.fake.memory.bounds  # type: ignore[attr-defined]  # a FakeTensor
         if known is not None and self.fake.dtype is torch.bool and self.fake.numel() == 1:
             return bool(known[0])
         raise Break(

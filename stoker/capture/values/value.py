@@ -137,6 +137,10 @@ class Value:
         """A hashable stand-in with the equality of the object, for use as a dictionary key."""
         self.unsupported("hashing")
 
+    def write_back(self, e: Emitter) -> None:
+        """Write what the captured code changed of an object that existed before the call."""
+        self.unsupported("writing back")
+
     def emit(self, e: Emitter) -> None:
         """Push the object in the replacement code. Only for values without a source."""
         self.unsupported("rebuilding")

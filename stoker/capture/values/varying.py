@@ -25,7 +25,7 @@ class VaryingFloat(Constant):
         self.m, self.real, self.source = m, real, source
 
     @property
-    def value(self) -> float:  # type: ignore[override]
+    def value(self) -> float:  # type: ignore[override]  # a property in place of an attribute
         assert self.source is not None
         self.m.guards.add(self.source, Equals(self.real))
         return self.real
