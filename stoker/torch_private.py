@@ -7,7 +7,8 @@ tests ran on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -187,6 +188,15 @@ function_modes = torch.overrides._get_current_function_mode_stack
 def function_transform_active() -> bool:
     """Is a transform of torch.func (vmap, grad, ...) running. 2.11, 2.13: `torch._C._functorch`."""
     return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+@contextlib.contextmanager
+def above_autograd() -> Iterator[None]:
+    """Inside a kernel, which is called below autograd: operators are differentiable again. 2.11, 2.13."""
+    with contextlib.ExitStack() as stack:
+        for key in (DispatchKey.ADInplaceOrView, DispatchKey.AutogradCPU, DispatchKey.AutogradOther):
+            stack.enter_context(torch._C._SetExcludeDispatchKeyGuard(key, False))
+        yield
 
 
 def script_tracer_active() -> bool:

@@ -9,6 +9,7 @@ import torch
 from torch.fx import GraphModule
 from torch.fx.node import map_arg
 
+from stoker.fake.recurrent import whole
 from stoker.fake.tensor import data_dependent
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def _run_checked(captured: GraphModule, node: Any, args: Any, kwargs: Any) -> An
 def _run(captured: GraphModule, node: Any, args: Any, kwargs: Any) -> Any:
     match node.op:
         case "call_function":
-            return node.target(*args, **kwargs)
+            return (whole(node.target, args, kwargs) or node.target)(*args, **kwargs)
         case "call_method":
             return getattr(args[0], node.target)(*args[1:], **kwargs)
         case "get_attr":

@@ -29,6 +29,7 @@ from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Arguments, Keywords, Lazy, Value
 from stoker.errors import Break
 from stoker.fake import DataDependent, FakeMode
+from stoker.fake.recurrent import whole
 from stoker.guard.source import Source
 from stoker.shape import ShapeEnv
 
@@ -97,7 +98,7 @@ class GraphRecorder:
             with self.fake_mode:
                 if kind == "call_method":
                     return getattr(args[0], target)(*args[1:], **kwargs)
-                return target(*args, **kwargs)
+                return (whole(target, args, kwargs) or target)(*args, **kwargs)
         except DataDependent as error:
             raise Break(
                 f"`{_name(target)}`", f"its result depends on data: {error}", "keep it outside the compiled function"

@@ -43,7 +43,7 @@ _REASONS: dict[str, str] = {
     "places computed from data, which ATen's kernel reads in vectors": "grid_sampler_*",
     "bags whose lengths depend on data": "_embedding_bag* segment_reduce _segment_reduce_backward",
     "rows that meet are added by the library's kernel": "embedding_dense_backward",
-    "a recurrence": "_ctc_loss _ctc_loss_backward lstm* gru* rnn* _thnn_* mkldnn_rnn_layer*",
+    "a recurrence": "recurrent* _ctc_loss _ctc_loss_backward lstm* gru* rnn* _thnn_* mkldnn_rnn_layer*",
     "distances of all pairs": "_cdist_* _pdist_*",
     "elements at the border collect sums of different lengths": "reflection_pad*_backward replication_pad*_backward",
     "it counts into places that data chooses": "histc bincount histogram* _histogramdd* nonzero_static",

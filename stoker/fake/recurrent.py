@@ -1,0 +1,148 @@
+"""`torch.gru`, `torch.lstm` and their kin as one operator each, for any length of the sequence.
+
+In:  a call of one of them, on fake tensors.
+Out: `whole(function, args, kwargs)`: a function to call in its place, which is one operator and its gradient another; None where the
+     call must go its own way.
+
+Eager's functions are composite: seen from below they are hundreds of small operators, more with each time step, and their C++ asks
+for plain numbers. `stoker::recurrent` runs eager's function; `stoker::recurrent_backward` runs it again under autograd, and back.
+Layers with dropout between them draw random numbers and stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from stoker import torch_private
+from stoker.fake.meta import Meta, contiguous_strides, meta_of
+from stoker.fake.rule import RULES
+from stoker.fake.tensor import FakeTensor
+
+KINDS: dict[Any, str] = {getattr(torch, name): name for name in ("gru", "lstm", "rnn_tanh", "rnn_relu")}
+_SETTINGS = "bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first"
+_TENSORS = "str kind, Tensor input, Tensor[] states, Tensor[] weights"
+
+_library = torch.library.Library("stoker", "FRAGMENT")
+_library.define(f"recurrent({_TENSORS}, {_SETTINGS}) -> Tensor[]")
+_library.define(f"recurrent_backward({_TENSORS}, {_SETTINGS}, Tensor[] gradients, int[] of, bool[] wanted) -> Tensor[]")
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What is not a tensor of a call: its kind, how many tensors are states, and the settings."""
+
+    kind: str
+    states: int
+    settings: tuple[Any, ...]
+
+    def run(self, operator: Any, tensors: Sequence[torch.Tensor], *more: Any) -> Any:
+        given, states, weights = tensors[0], tensors[1 : 1 + self.states], tensors[1 + self.states :]
+        return operator(self.kind, given, list(states), list(weights), *self.settings, *more)
+
+
+def whole(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
+    """What to call in place of `function(*args, **kwargs)`, with the same arguments and results."""
+    kind = KINDS.get(function) if isinstance(function, _BUILTIN) else None
+    if kind is None or kwargs or len(args) != 9 or not _is_plain(kind, args):
+        return None
+
+    def call(given: Any, states: Any, weights: Any, *settings: Any) -> Any:
+        flat = list(states) if kind == "lstm" else [states]
+        return tuple(_Recurrent.apply(_Call(kind, len(flat), settings), given, *flat, *weights))  # type: ignore[no-untyped-call]
+
+    return call
+
+
+_BUILTIN = type(torch.gru)
+
+
+def _is_plain(kind: str, args: Sequence[Any]) -> bool:
+    """Floating-point tensors on the CPU, as a sequence that is not packed, and no dropout."""
+    given, states, weights, _, layers, dropout, train, _, _ = args
+    flat = list(states) if isinstance(states, (list, tuple)) else [states]
+    if (kind == "lstm") != isinstance(states, (list, tuple)) or not isinstance(weights, (list, tuple)):
+        return False
+    tensors = [given, *flat, *weights]
+    if (
+        not all(isinstance(t, FakeTensor) and t.meta.device.type == "cpu" for t in tensors)
+        or len(given.meta.sizes) != 3
+    ):
+        return False
+    if torch.is_autocast_enabled("cpu") or (train and dropout and layers > 1):
+        return False
+    return given.meta.dtype in (torch.float32, torch.float64) and len({t.meta.dtype for t in tensors}) == 1
+
+
+class _Recurrent(torch.autograd.Function):
+    """The operator, with its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, call: _Call, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        ctx.call = call
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*tensors)
+        return tuple(call.run(torch.ops.stoker.recurrent.default, tensors))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[Any, ...]:
+        wanted = list(ctx.needs_input_grad[1:])
+        came = [i for i, g in enumerate(gradients) if g is not None]
+        given = [gradients[i] for i in came]
+        operator = torch.ops.stoker.recurrent_backward.default
+        found = iter(ctx.call.run(operator, ctx.saved_tensors, given, came, wanted))
+        return None, *(next(found) if want else None for want in wanted)
+
+
+def _results(kind: str, given: Any, states: Any, weights: Any, *settings: Any) -> list[torch.Tensor]:
+    """Eager's function; each result in memory of its own, as `_recurrent_metas` says."""
+    function = getattr(torch, kind)
+    found = function(given, tuple(states) if kind == "lstm" else states[0], weights, *settings)
+    output, *last = found
+    if settings[-1]:
+        return [output.transpose(0, 1).contiguous().transpose(0, 1), *(t.contiguous() for t in last)]
+    return [t.contiguous() for t in found]
+
+
+def _recurrent(kind: str, given: Any, states: Any, weights: Any, *settings: Any) -> list[torch.Tensor]:
+    return [t.detach() for t in _results(kind, given, states, weights, *settings)]
+
+
+def _recurrent_backward(kind: str, given: Any, states: Any, weights: Any, *rest: Any) -> list[torch.Tensor]:
+    *settings, gradients, came, wanted = rest
+    with torch.inference_mode(False), torch.enable_grad(), torch_private.above_autograd():
+        flat = [t.detach().requires_grad_(want) for t, want in zip([given, *states, *weights], wanted)]
+        count = 1 + len(states)
+        results = _results(kind, flat[0], flat[1:count], flat[count:], *settings)
+        leaves = [t for t in flat if t.requires_grad]
+        found = torch.autograd.grad([results[i] for i in came], leaves, gradients, allow_unused=True)
+    return [(torch.zeros_like(leaf) if g is None else g).contiguous() for leaf, g in zip(leaves, found)]
+
+
+_library.impl("recurrent", _recurrent, "CPU")
+_library.impl("recurrent_backward", _recurrent_backward, "CPU")
+
+
+def _recurrent_metas(kind: str, given: Any, states: Any, weights: Any, *settings: Any) -> list[Meta]:
+    bidirectional, batch_first = settings[-2:]
+    m = given.meta
+    batch, length = (m.sizes[0], m.sizes[1]) if batch_first else (m.sizes[1], m.sizes[0])
+    features = states[0].meta.sizes[-1] * (2 if bidirectional else 1)
+    strides = contiguous_strides((length, batch, features))
+    if batch_first:
+        output = meta_of(m.dtype, (batch, length, features), (strides[1], strides[0], 1), m.device)
+    else:
+        output = meta_of(m.dtype, (length, batch, features), strides, m.device)
+    return [output, *(meta_of(m.dtype, s.meta.sizes, None, m.device) for s in states)]
+
+
+def _backward_metas(kind: str, given: Any, states: Any, weights: Any, *rest: Any) -> list[Meta]:
+    tensors = (t for t, want in zip([given, *states, *weights], rest[-1]) if want)
+    return [meta_of(t.meta.dtype, t.meta.sizes, None, t.meta.device) for t in tensors]
+
+
+RULES[torch.ops.stoker.recurrent.default] = _recurrent_metas
+RULES[torch.ops.stoker.recurrent_backward.default] = _backward_metas

@@ -1,0 +1,96 @@
+"""Recurrent layers are one operator, whatever the length of the sequence: values, layouts and gradients are eager's."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+import stoker
+
+LAYERS: dict[str, Callable[..., nn.Module]] = {
+    "gru": nn.GRU,
+    "lstm": nn.LSTM,
+    "tanh": nn.RNN,
+    "relu": lambda *sizes, **settings: nn.RNN(*sizes, nonlinearity="relu", **settings),
+    "projected": lambda *sizes, **settings: nn.LSTM(*sizes, proj_size=3, **settings),
+}
+
+
+def _step(f: Callable[..., Any], model: nn.Module, x: torch.Tensor) -> list[torch.Tensor]:
+    model.zero_grad()
+    leaf = x.clone().requires_grad_(torch.is_grad_enabled())
+    output, last = f(leaf)
+    results = [output, *(last if isinstance(last, tuple) else (last,))]
+    if not torch.is_grad_enabled():
+        return results
+    (output.pow(2).sum() + results[1].sin().sum()).backward()
+    return [*(r.detach() for r in results), leaf.grad, *(p.grad for p in model.parameters())]  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
+def test_layers(name: str, grad: bool) -> None:
+    for batch_first, both in itertools.product((False, True), (False, True)):
+        torch.manual_seed(0)
+        model = LAYERS[name](5, 4, num_layers=2, batch_first=batch_first, bidirectional=both)
+        compiled = stoker.compile(model)
+        stoker.log.clear()
+        for length in (7, 8, 9, 10):
+            x = torch.randn(*((3, length, 5) if batch_first else (length, 3, 5)))
+            with torch.set_grad_enabled(grad):
+                got, want = _step(compiled, model, x), _step(model, model, x)
+            torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
+            assert [t.stride() for t in got[:3]] == [t.stride() for t in want[:3]]
+        assert len(stoker.events("recompile")) == 1 and not stoker.events("break")
+
+
+def test_a_state_that_is_given_and_one_that_is_used() -> None:
+    model, x, h = nn.GRU(5, 4), torch.randn(6, 2, 5, requires_grad=True), torch.randn(1, 2, 4, requires_grad=True)
+
+    def gradients(f: Callable[..., Any]) -> Any:
+        return torch.autograd.grad(f(x, h)[1].sum(), [x, h, model.weight_ih_l0])
+
+    torch.testing.assert_close(gradients(stoker.compile(model)), gradients(model))
+
+
+def test_gradients_of_gradients() -> None:
+    model, x = nn.GRU(5, 4), torch.randn(6, 2, 5, requires_grad=True)
+
+    def second(f: Callable[..., Any]) -> Any:
+        (g,) = torch.autograd.grad(f(x)[0].pow(3).sum(), x, create_graph=True)
+        return torch.autograd.grad(g.pow(2).sum(), model.weight_hh_l0)
+
+    torch.testing.assert_close(second(stoker.compile(model)), second(model))
+
+
+def test_what_goes_its_own_way() -> None:
+    x = torch.randn(6, 2, 5)
+    packed_model = nn.GRU(5, 4)
+
+    def packed(x):
+        return pad_packed_sequence(packed_model(pack_padded_sequence(x, [6, 4]))[0])[0]
+
+    torch.testing.assert_close(stoker.compile(packed)(x), packed(x))
+    model = nn.LSTM(5, 4, num_layers=2, dropout=0.5)
+    torch.manual_seed(3)
+    want = model(x)[0]
+    torch.manual_seed(3)
+    torch.testing.assert_close(stoker.compile(model)(x)[0], want)
+
+
+def test_a_graph_for_other_back_ends_has_the_function() -> None:
+    seen = []
+
+    def look(graph_module, inputs):
+        seen.extend(n.target for n in graph_module.graph.nodes)
+        return graph_module.forward
+
+    stoker.compile(nn.GRU(5, 4), backend=look)(torch.randn(6, 2, 5))
+    assert torch.gru in seen
