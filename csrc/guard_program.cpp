@@ -62,6 +62,14 @@ PyObject* closure_cell(PyObject* function, Py_ssize_t index) {
 
 PyObject* cell_contents(PyObject* cell) { return cell && PyCell_Check(cell) ? PyCell_GET(cell) : nullptr; }
 
+// What a list or tuple holds, also one of a subclass with a __getitem__ of its own.
+PyObject* element(PyObject* sequence, PyObject* number) {
+  const Py_ssize_t size = PySequence_Fast_GET_SIZE(sequence);
+  Py_ssize_t index = PyLong_Check(number) ? PyLong_AsSsize_t(number) : size;
+  if (index < 0) index += size;
+  return 0 <= index && index < size ? PySequence_Fast_GET_ITEM(sequence, index) : nullptr;
+}
+
 PyObject* keep(Ref& owned, PyObject* fresh) {
   owned = Ref::steal(fresh);
   return fresh;
@@ -93,7 +101,8 @@ PyObject* fetch(Node& node, PyObject* parent, const Context& context, Ref& owned
     case Accessor::TUPLE_ITEM:
       return PyTuple_Check(parent) && index < PyTuple_GET_SIZE(parent) ? PyTuple_GET_ITEM(parent, index) : nullptr;
     case Accessor::ITEM:
-      return keep(owned, PyObject_GetItem(parent, node.argument));
+      return PyList_Check(parent) || PyTuple_Check(parent) ? element(parent, node.argument)
+                                                           : keep(owned, PyObject_GetItem(parent, node.argument));
     case Accessor::TYPE:
       return reinterpret_cast<PyObject*>(Py_TYPE(parent));
     case Accessor::CELL:
@@ -183,7 +192,8 @@ bool same_constant(PyObject* a, PyObject* b) {
 }
 
 bool has_length(PyObject* object, Py_ssize_t length, const Context& context) {
-  if (PyList_CheckExact(object) || PyTuple_CheckExact(object)) return Py_SIZE(object) == length;
+  // Of subclasses, what they hold: a __len__ of their own is called by the program, not by its guards.
+  if (PyList_Check(object) || PyTuple_Check(object)) return Py_SIZE(object) == length;
   // OrderedDict and most subclasses inherit the length of dict.
   if (PyDict_Check(object) && Py_TYPE(object)->tp_as_mapping->mp_length == PyDict_Type.tp_as_mapping->mp_length)
     return PyDict_GET_SIZE(object) == length;

@@ -26,7 +26,7 @@ from stoker.capture.values.function import BuiltinValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
 from stoker.capture.values.iterator import GeneratorValue
 from stoker.capture.values.module import ModuleValue
-from stoker.capture.values.sequence import TupleValue
+from stoker.capture.values.sequence import TupleValue, is_plain_tuple
 from stoker.capture.values.subclass import into_class, is_captured_class
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Arguments, Exhausted, Keywords, Value
@@ -285,7 +285,8 @@ class Calls:
                 f"construction of {cls.__qualname__}", "its base class is written in C and not known to capture"
             )
         if isinstance(storage, TupleValue):
-            return storage
+            plain = is_plain_tuple(cls)  # type: ignore[arg-type]
+            return storage if plain else InstanceValue(cls, storage=TupleValue(storage.elements(self.m)))
         return InstanceValue(cls, storage=storage)
 
     def new_tensor(self, cls: type, args: Arguments, kwargs: Keywords) -> Value:

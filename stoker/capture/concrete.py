@@ -53,6 +53,8 @@ class Concrete:
 
     def index(self, key: Value) -> Any:
         """An int or a slice of ints, for indexing a Python sequence."""
+        if isinstance(key, InstanceValue) and isinstance(key.storage, Constant) and isinstance(key.storage.value, int):
+            return key.storage.value  # as CPython: an int is an index, whatever its class says
         if isinstance(key, InstanceValue):
             found = key.special(self.m, "__index__")
             return self.constant(found, "indexing") if found is not None else key.unsupported("indexing")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import enum
 import functools
+import gc
 import inspect
 import operator
 import threading
@@ -40,7 +41,7 @@ from stoker.capture.values.module import ModuleValue, PythonModule
 from stoker.capture.values.opaque import OpaqueValue
 from stoker.capture.values.proxy import ProxyValue
 from stoker.capture.values.reference import ReferenceValue
-from stoker.capture.values.sequence import ListValue, TupleValue
+from stoker.capture.values.sequence import ListValue, TupleValue, is_plain_tuple
 from stoker.capture.values.sets import SetValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.subclass import SubclassValue, is_captured_class, take_out
@@ -197,9 +198,11 @@ def wrap_opaque(m: Machine, real: Any, source: Source, construct: str, reason: s
 
 def wrap_tuple(m: Machine, real: tuple, source: Source) -> Value:
     m.guards.add_unless_fixed(source, TypeIs(type(real)))
-    m.guards.add(source, Length(len(real)))
-    elements: list[Value] = [Lazy(tuple.__getitem__(real, i), Item(source, i)) for i in range(len(real))]
-    return TupleValue(elements, type(real), source)
+    m.guards.add(source, Length(tuple.__len__(real)))
+    elements: list[Value] = [Lazy(e, Item(source, i)) for i, e in enumerate(tuple.__iter__(real))]
+    if is_plain_tuple(type(real)):
+        return TupleValue(elements, type(real), source)
+    return InstanceValue(type(real), real, source, TupleValue(elements))
 
 
 def wrap_list(m: Machine, real: list, source: Source) -> Value:
@@ -214,6 +217,9 @@ def wrap_dictionary(m: Machine, real: dict, source: Source) -> Value:
 
 def wrap_proxy(m: Machine, real: types.MappingProxyType, source: Source) -> Value:
     """A read-only view of a dictionary that is out of reach: its keys are guarded by asking it."""
+    (mapping,) = gc.get_referents(real)
+    if type(mapping) not in DICTS:
+        return wrap_opaque(m, real, source, "a mapping proxy", f"is a view of a {type(mapping).__qualname__}")
     m.guards.add_unless_fixed(source, TypeIs(types.MappingProxyType))
     keys = list(real)
     if not isinstance(source, Fixed):
@@ -349,6 +355,16 @@ def wrap_thread_local(m: Machine, real: Any, source: Source) -> Value:
     return wrap_opaque(m, real, source, "a threading.local", "has other attributes in each thread")
 
 
+# The number or text that an instance of a subclass holds, whatever its class makes of it.
+HELD_BY: dict[type, Any] = {
+    int: int.__int__,
+    float: float.__float__,
+    complex: complex.__complex__,
+    str: str.__str__,
+    bytes: bytes.__bytes__,
+}
+
+
 def wrap_instance(m: Machine, real: Any, source: Source) -> Value:
     cls = type(real)
     m.guards.add_unless_fixed(source, TypeIs(cls))
@@ -369,9 +385,9 @@ def wrap_instance(m: Machine, real: Any, source: Source) -> Value:
             return wrap_opaque(m, real, source, "a set", "holds elements that are not plain data")
         storage = SetValue({e: Constant(e) for e in elements}, kind, source, real)
         m.guards.add(source, SetElements(tuple(elements)))
-    elif isinstance(real, (int, float, str, bytes)):
-        m.guards.add(source, Holds(lambda now, was=real: now == was, f"== {real!r}"))
-        storage = Constant(next(b for b in (int, float, str, bytes) if isinstance(real, b)).__call__(real))
+    elif isinstance(real, tuple(HELD_BY)):
+        held = HELD_BY[next(base for base in HELD_BY if isinstance(real, base))]
+        storage = Constant(m.guards.ask(source, real, held, f"holds {held(real)!r}"))
     return InstanceValue(cls, real, source, storage)
 
 

@@ -16,7 +16,7 @@ import torch
 from stoker.capture.python_operators import BINARY, COMPARE, SPECIAL_BINARY, SPECIAL_COMPARE, SWAPPED
 from stoker.capture.static import MISSING
 from stoker.capture.values.classes import ClassValue, SuperValue
-from stoker.capture.values.constant import Constant, is_numpy_scalar
+from stoker.capture.values.constant import Constant, is_numpy_scalar, is_plain
 from stoker.capture.values.context import ScopeValue
 from stoker.capture.values.function import BuiltinValue, FunctionValue, MethodValue
 from stoker.capture.values.instance import InstanceValue
@@ -48,7 +48,8 @@ class Operators:
             if found is not None:
                 return found
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
-            if not any(isinstance(v, InstanceValue) and self.defines(v, plain) for v in (left, right)):
+            asked = [v for v in (left, right) if isinstance(v, InstanceValue) and self.defines(v, plain)]
+            if not asked or (asked == [right] and isinstance(right.stored(), Constant)):  # a tensor takes any number
                 return self.m.record.binary(text, left, right)
         folded = self.fold(BINARY[text], left, right)
         if folded is not None:
@@ -338,9 +339,9 @@ class HashedKey:
         return self.hash
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, HashedKey):
-            return NotImplemented
-        return other.value is self.value or self.m.operators.equal(self.value, other.value)
+        if isinstance(other, HashedKey):
+            return other.value is self.value or self.m.operators.equal(self.value, other.value)
+        return is_plain(other) and self.m.operators.equal(Constant(other), self.value)
 
 
 def _is_not_implemented(value: Value) -> bool:

@@ -163,12 +163,17 @@ class GraphRecorder:
                 return {key.constant(): self.to_fake(part) for key, part in value.pairs(self.m)}
             case Lazy():
                 return self.to_fake(self.m.wrap.force(value))
-            case InstanceValue(storage=(SequenceValue() | Constant()) as storage):
+            case InstanceValue(storage=(SequenceValue() | Constant()) as storage) if not self.is_overridden(value.cls):
                 return self.to_fake(storage)
             case ObjectValue(real=real) if real is not None and not isinstance(real, types.FunctionType):
                 return real
         value.unsupported("an argument of a tensor operation")
         return None
+
+    def is_overridden(self, cls: type) -> bool:
+        """Does a subclass of a sequence show other elements than it holds?"""
+        found = [self.m.attributes.class_lookup(cls, name) for name in ("__len__", "__getitem__", "__iter__")]
+        return any(isinstance(raw, types.FunctionType) for raw in found)
 
     def to_node(self, value: Value) -> Any:
         """The argument as the graph holds it."""

@@ -6,6 +6,8 @@ written back as a whole.
 
 from __future__ import annotations
 
+import functools
+import types
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -292,6 +294,21 @@ class TupleValue(SequenceValue):
         else:
             e.refuse_made_class(self.cls)
             e.call_function(tuple.__new__, [m_class(self.cls), TupleValue(self._elements)])
+
+
+SPECIAL = tuple(
+    name
+    for name in vars(tuple)
+    if name not in ("__new__", "__repr__", "__doc__", "__getnewargs__", "__class_getitem__")
+)
+
+
+@functools.cache
+def is_plain_tuple(cls: Any) -> bool:
+    """Does an instance hold its elements and nothing else, and do nothing with them but what a tuple does?"""
+    bases = cls.__mro__[: cls.__mro__.index(tuple)]
+    written = any(isinstance(vars(base).get(name), types.FunctionType) for base in bases for name in SPECIAL)
+    return not cls.__dictoffset__ and not written
 
 
 def m_class(cls: type) -> Value:

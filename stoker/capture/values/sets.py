@@ -115,7 +115,9 @@ class SetValue(Value):
             constants = tuple(constant_of(value) for value in entries.values())
             made = UNKNOWN if UNKNOWN in constants else Recipe(cls, (constants,) if constants else ())
         self.start: Any = made
-        self.layout: Any = real if real is not None else None if made is UNKNOWN else build(made)
+        self.layout: Any = None if made is UNKNOWN else build(made)
+        if real is not None:
+            self.layout = dict.fromkeys(cls.__iter__(real))  # type: ignore[attr-defined]  # of a subclass, what it holds
 
     def python_type(self) -> type:
         return self.cls
@@ -136,7 +138,7 @@ class SetValue(Value):
     def constant(self) -> Any:
         if self.cls is not frozenset or self.layout is None:
             raise NotConstant("set")
-        return self.layout
+        return self.layout if isinstance(self.layout, frozenset) else frozenset(self.layout)
 
     def length(self, m: Machine) -> Value:
         return Constant(len(self._entries))
