@@ -59,6 +59,33 @@ def layer_norm_backward(
     return dx, dw, db
 
 
+@decompose("_fused_rms_norm.default")
+def rms_norm(x: Tensor, shape: Any, weight: Any, eps: float | None) -> tuple[Tensor, Tensor]:
+    dims = list(range(x.dim() - len(shape), x.dim()))
+    wide = _wide(x)
+    eps = torch.finfo(wide.dtype).eps if eps is None else eps
+    scale = torch.rsqrt(torch.mean(wide * wide, dims, True) + eps)
+    out = wide * scale if weight is None else wide * scale * weight
+    return out.to(x.dtype).contiguous(), scale
+
+
+@decompose("_fused_rms_norm_backward.default")
+def rms_norm_backward(
+    gradient: Tensor, x: Tensor, shape: Any, rstd: Tensor, weight: Any, mask: list[bool]
+) -> tuple[Any, Any]:
+    inner = list(range(x.dim() - len(shape), x.dim()))
+    outer = list(range(x.dim() - len(shape)))
+    upstream, rstd = _wide(gradient), _wide(rstd)
+    normal = _wide(x) * rstd
+    dx = dw = None
+    if mask[0]:
+        scaled = upstream * weight if weight is not None else upstream
+        dx = (rstd * (scaled - normal * torch.mean(scaled * normal, inner, True))).to(x.dtype)
+    if mask[1] and weight is not None:
+        dw = (torch.sum(upstream * normal, outer) if outer else upstream * normal).to(weight.dtype)
+    return dx, dw
+
+
 def _per_channel(value: Tensor, rank: int) -> Tensor:
     """A vector of channels, shaped to broadcast over [batch, channel, ...]."""
     return value.view([1, -1] + [1] * (rank - 2))

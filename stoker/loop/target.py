@@ -41,6 +41,8 @@ class Target:
     private: Private
     inline_cost: int
     """Computing this many additions twice is cheaper than storing and loading an element."""
+    inline_reads: int
+    """A value that several read is computed again only if it is made of at most so many buffers."""
     largest_cost: int
     largest_reads: int
     """A body beyond these is stored."""

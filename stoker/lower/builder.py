@@ -46,6 +46,8 @@ class Builder:
         """The fake arguments of the operator being lowered, for type promotion."""
         self.used_in_loops = False
         """Is every use of the operator's result by an operator with a lowering?"""
+        self.returned = False
+        """Does the graph give back the operator's result, or a view of it?"""
         self.unread: frozenset[int] = frozenset()
         """Which of the operator's results nobody reads, if it has several."""
         self._stored: dict[int, tuple[Computed, Stored]] = {}

@@ -45,7 +45,9 @@ from stoker.lower import (  # noqa: F401  (they fill the table)
     window,
 )
 from stoker.lower.builder import Builder
+from stoker.lower.extern import EXACT
 from stoker.lower.registry import CALLS, LOWERINGS, Decline, Result, find
+from stoker.passes.simplify import VIEWS
 from stoker.shape.expr import Expr, Symbol, free_symbols
 from stoker.shape.symnode import expr_of, size_of
 
@@ -159,6 +161,7 @@ class _Lowering:
         builder.origin = target.__name__ if target is run_on_copies else str(target)
         builder.operands = torch.fx.node.map_arg(node.args, lambda n: n.meta["val"])
         builder.used_in_loops = all(u.target in LOWERINGS and u.target not in CALLS for u in node.users)
+        builder.returned = _is_returned(node)
         read = {user.args[1] for user in node.users if user.target is operator.getitem and user.users}
         builder.unread = frozenset(range(len(out))) - read if isinstance(out, list) else frozenset()
         function = LOWERINGS.get(target)
@@ -175,8 +178,19 @@ class _Lowering:
             return builder.call(target, [self._as_in_eager(a) for a in arguments], keywords, out)
         if not isinstance(target, torch._ops.OpOverload):
             raise CannotLower(f"{target} is not an ATen operator")
+        if node.target in EXACT:
+            arguments = [self._laid_out(a, n) for a, n in zip(arguments, node.args)]
         shares = any(r.alias_info is not None for r in target._schema.returns)
         return builder.call(target, arguments, keywords, out, aliases=shares)
+
+    def _laid_out(self, value: Any, given: Any) -> Any:
+        """An argument with eager's own strides, for an operator whose kernels refuse others."""
+        fake = given.meta["val"] if isinstance(given, GraphNode) else None
+        if not isinstance(value, (Stored, Computed)) or not isinstance(fake, FakeTensor):
+            return value
+        wanted = result_of(fake, self.targets)
+        same = all(s is t or n.value == 1 for n, s, t in zip(wanted.sizes, value.strides, wanted.strides))
+        return value if same else self._with_strides(value, wanted)
 
     def _as_in_eager(self, value: Any) -> Any:
         """An argument of an operator that we know nothing of: it may depend on how a tensor lies in memory."""
@@ -191,7 +205,8 @@ class _Lowering:
             return value
         target = self.builder.target(value.device)
         large = value.cost > target.largest_cost or len(value.reads) > target.largest_reads
-        if large or (len(node.users) > 1 and value.cost > target.inline_cost and value.reads):
+        costly = value.cost > target.inline_cost or len(value.reads) > target.inline_reads
+        if large or (len(node.users) > 1 and costly and value.reads):
             return self.builder.store(value)
         return value
 
@@ -229,6 +244,11 @@ class _Lowering:
         shown = self.builder.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides, False))
         self.builder.write(value, shown)
         return shown
+
+
+def _is_returned(node: GraphNode) -> bool:
+    """Is it, or a view of it, something that the graph gives back?"""
+    return any(user.op == "output" or (user.target in VIEWS and _is_returned(user)) for user in node.users)
 
 
 def _plain(value: Any) -> Any:

@@ -19,6 +19,14 @@ embedding_dense_backward.default
 """
 LIBRARY = frozenset(operator for name in _NAMES.split() if (operator := find(name)) is not None)
 
+EXACT = frozenset(
+    operator
+    for kind in ("flash", "efficient", "cudnn")
+    for suffix in ("", "_backward")
+    if (operator := find(f"_scaled_dot_product_{kind}_attention{suffix}.default")) is not None
+)
+"""Operators that are given eager's own strides, in inference too: their kernels refuse others when they run."""
+
 UNKNOWN = "it has no lowering"
 
 _REASONS: dict[str, str] = {

@@ -206,6 +206,12 @@ def _written_between(start: Node, end: Node) -> bool:
     return False
 
 
+_WRITING_OPERATORS = frozenset(
+    ["iadd", "iand", "iconcat", "ifloordiv", "ilshift", "imatmul", "imod", "imul", "ior", "ipow", "irshift", "isub", "itruediv", "ixor", "setitem", "delitem"]
+)
+"""Of Python's operators as functions."""
+
+
 def only_reads(node: Node) -> bool:
     """A function or method of torch or Python's operators that does not write, by its name and options."""
     if _in_place(node) or node.kwargs.get("out") is not None or node.kwargs.get("inplace") or node.op == "call_module":
@@ -216,12 +222,9 @@ def only_reads(node: Node) -> bool:
         return not torch_private.schema_of(node.target).is_mutable
     name, home = getattr(node.target, "__name__", ""), getattr(node.target, "__module__", None) or "torch"
     in_place = len(node.args) > 3 and node.target in (F.dropout,) and node.args[3]
-    return (
-        home.split(".")[0] in ("torch", "_operator", "math")
-        and not name.endswith("_")
-        and name != "setitem"
-        and not in_place
-    )
+    if home == "_operator":
+        return name not in _WRITING_OPERATORS
+    return home.split(".")[0] in ("torch", "math") and not name.endswith("_") and not in_place
 
 
 def _is_finite(mask: Node) -> bool:

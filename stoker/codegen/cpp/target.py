@@ -27,6 +27,7 @@ CPU = Target(
     processors=cores(),
     private=_fits_stack,
     inline_cost=12,
+    inline_reads=1 << 16,
     largest_cost=600,
     largest_reads=24,
     one_pass_bytes=1 << 22,

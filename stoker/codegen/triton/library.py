@@ -239,7 +239,18 @@ def logistic(x):
 
 @triton.jit
 def normal_tail(x):
-    return 0.5 - 0.5 * error_function(tl.abs(x) * 0.70710678118654752440)
+    """The normal distribution below -|x|, to 2e-7: two to the power of a polynomial, 0 past 6."""
+    t = tl.abs(x)
+    if x.dtype == tl.float64:
+        return 0.5 * complementary_error_function(t * 0.70710678118654752440)
+    q = t * 1.3109115570841823e-07 + 2.8794491299777292e-05
+    q = q * t - 0.000726579106412828
+    q = q * t + 0.00791677925735712
+    q = q * t - 0.053130991756916046
+    q = q * t - 0.4589895009994507
+    q = q * t - 1.1511322259902954
+    q = q * t - 0.999999463558197
+    return tl.where(t > 6.0, 0.0, tl.exp2(q))
 
 
 @triton.jit

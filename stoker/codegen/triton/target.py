@@ -25,6 +25,7 @@ def cuda_target(architecture: int, processors: int, device: str = "cuda") -> Tar
         processors=processors,
         private=_in_registers,
         inline_cost=40,
+        inline_reads=1,
         largest_cost=600,
         largest_reads=24,
         one_pass_bytes=0,

@@ -95,8 +95,8 @@ def _persistent(kernel: Kernel, points: int, processors: int) -> Tiling:
 
 def _looped(kernel: Kernel, points: int, processors: int) -> Tiling:
     if _columns(kernel):
-        x = min(32, power_of_two(points))
-        return Tiling(x, 4096 // x if x >= 16 else 256, persistent=False, warps=8)
+        x = min(COLUMN_TILE, power_of_two(points))
+        return Tiling(x, max(16, 4096 // x), persistent=False, warps=8)
     return Tiling(1, 4096 if points < processors * 8 else 2048, persistent=False, warps=8)
 
 
@@ -119,7 +119,7 @@ def _votes(lines: Sequence[Instruction], loop: Dimension) -> int:
     return sum(s is not None and s.value == 1 for s in strides)
 
 
-COLUMN_TILE = 32
+COLUMN_TILE = 128
 """Neighbouring results that one program makes when their memory is side by side."""
 PROGRAMS_EACH = 4
 """Programs for each multiprocessor below which a reduction is made in pieces."""
