@@ -207,7 +207,24 @@ def _written_between(start: Node, end: Node) -> bool:
 
 
 _WRITING_OPERATORS = frozenset(
-    ["iadd", "iand", "iconcat", "ifloordiv", "ilshift", "imatmul", "imod", "imul", "ior", "ipow", "irshift", "isub", "itruediv", "ixor", "setitem", "delitem"]
+    [
+        "iadd",
+        "iand",
+        "iconcat",
+        "ifloordiv",
+        "ilshift",
+        "imatmul",
+        "imod",
+        "imul",
+        "ior",
+        "ipow",
+        "irshift",
+        "isub",
+        "itruediv",
+        "ixor",
+        "setitem",
+        "delitem",
+    ]
 )
 """Of Python's operators as functions."""
 
