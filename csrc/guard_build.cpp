@@ -154,7 +154,7 @@ bool read_argument(Node& node) {
     case Accessor::SIZE:
       node.number = PyLong_AsSsize_t(node.argument);
       if (PyErr_Occurred()) return false;
-      return node.number >= 0 || invalid("an accessor's index is negative");
+      return node.number >= 0 || node.accessor == Accessor::SIZE || invalid("an accessor's index is negative");
     case Accessor::GLOBAL:
     case Accessor::DICT_ITEM:
       node.number = PyObject_Hash(node.argument);

@@ -179,8 +179,9 @@ class Execution {
     }
     for (const auto& [slot, tensor] : program_.constants) hold(slot, tensor);
     for (const Symbol& symbol : program_.symbols) {
-      if (symbol.dimension >= 0) {
-        numbers_[symbol.number] = slots_[program_.inputs[symbol.argument]].tensor.size(symbol.dimension);
+      if (symbol.dimension != -1) {
+        const at::Tensor& tensor = slots_[program_.inputs[symbol.argument]].tensor;
+        numbers_[symbol.number] = symbol.dimension >= 0 ? tensor.size(symbol.dimension) : tensor.stride(-2 - symbol.dimension);
         continue;
       }
       int overflow;

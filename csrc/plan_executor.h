@@ -81,7 +81,7 @@ constexpr uint32_t NOTHING = UINT32_MAX;
 
 struct Symbol {
   uint32_t number, argument;
-  int32_t dimension;  // -1: the argument is the number
+  int32_t dimension;  // whose size it is; -1: the argument is the number; -2 - d: the stride of dimension d
 };
 
 // Temporaries of one device: a block of memory, and where each slot lies in it.

@@ -17,7 +17,7 @@ from torch.fx import Node
 
 from stoker.guard.guard import Guard
 from stoker.guard.program import SizeRelations
-from stoker.guard.source import Size, Source
+from stoker.guard.source import Size, Source, Stride
 from stoker.shape import Eq, Expr, Ge, ShapeEnv, Symbol, constant, program
 from stoker.shape.condition import condition_text
 from stoker.shape.expr import FloorDiv, Max, Min, Mod
@@ -35,18 +35,16 @@ class History:
     """What has been seen at each source: sizes, or DYNAMIC where they differed."""
 
     shapes: dict[str, list[Any]] = field(default_factory=dict)
+    strides: dict[str, list[Any]] = field(default_factory=dict)
     numbers: dict[str, Any] = field(default_factory=dict)
 
     def see_shape(self, source: Source, sizes: tuple[int, ...]) -> list[bool]:
         """Record the sizes; tell which dimensions have been seen to change."""
-        seen = self.shapes.get(source.text)
-        if seen is None or len(seen) != len(sizes):
-            self.shapes[source.text] = seen = list(sizes)
-        else:
-            for index, size in enumerate(sizes):
-                if seen[index] is not DYNAMIC and seen[index] != size:
-                    seen[index] = DYNAMIC
-        return [size is DYNAMIC for size in seen]
+        return _see(self.shapes, source, sizes)
+
+    def see_strides(self, source: Source, strides: tuple[int, ...]) -> list[bool]:
+        """Record the strides; tell which have been seen to change."""
+        return _see(self.strides, source, strides)
 
     def see_number(self, source: Source, value: float) -> bool:
         """Record an int or a float; tell whether it has been seen to change."""
@@ -54,6 +52,17 @@ class History:
         if seen is not DYNAMIC and seen != value:
             self.numbers[source.text] = seen = DYNAMIC
         return seen is DYNAMIC
+
+
+def _see(table: dict[str, list[Any]], source: Source, numbers: tuple[int, ...]) -> list[bool]:
+    seen = table.get(source.text)
+    if seen is None or len(seen) != len(numbers):
+        table[source.text] = seen = list(numbers)
+    else:
+        for index, number in enumerate(numbers):
+            if seen[index] is not DYNAMIC and seen[index] != number:
+                seen[index] = DYNAMIC
+    return [number is DYNAMIC for number in seen]
 
 
 class Sizes:
@@ -81,19 +90,32 @@ class Sizes:
         sizes, strides = tuple(real.shape), tuple(real.stride()) if real.layout is torch.strided else ()
         changed = self.history.see_shape(source, sizes)
         wanted = [self.is_dynamic(real, dim, size, changed[dim]) for dim, size in enumerate(sizes)]
-        if not any(wanted):
+        varying = self.varying_strides(real, source, strides)
+        if not any(wanted) and not any(varying):
             return None, None, sizes, strides
         symbols: list[Expr] = [
             self.env.new_symbol(size, Size(source, dim)) if wanted[dim] else constant(size)
             for dim, size in enumerate(sizes)
         ]
-        stride_exprs = _symbolic_strides(symbols, sizes, strides)
+        stride_exprs = [
+            self.env.new_symbol(strides[dim], Stride(source, dim)) if e.is_constant and varying[dim] else e
+            for dim, e in enumerate(_symbolic_strides(symbols, sizes, strides))
+        ]
         fake_sizes = [symint(self.env, s) for s in symbols]
         fake_strides = [symint(self.env, s) for s in stride_exprs]
         size_spec = tuple(-1 if want else size for want, size in zip(wanted, sizes))
         stride_spec = tuple(stride if e.is_constant else -1 for stride, e in zip(strides, stride_exprs))
-        self.strides += [(source, dim, e) for dim, e in enumerate(stride_exprs) if not e.is_constant]
+        self.strides += [
+            (source, dim, e) for dim, e in enumerate(stride_exprs) if not e.is_constant and not _is_own(self.env, e)
+        ]
         return fake_sizes, fake_strides, size_spec, stride_spec
+
+    def varying_strides(self, real: torch.Tensor, source: Source, strides: tuple[int, ...]) -> list[bool]:
+        """Which strides have changed from call to call, as those of a window into a buffer that grows. 0 and 1 stay numbers."""
+        changed = self.history.see_strides(source, strides)
+        if self.dynamic is False or isinstance(real, torch.nn.Parameter):
+            return [False] * len(strides)
+        return [c and s > 1 for c, s in zip(changed, strides)]
 
     def is_dynamic(self, real: torch.Tensor, dim: int, size: int, changed: bool) -> bool:
         if dim in getattr(real, "_dynamo_static_indices", ()):
@@ -161,7 +183,7 @@ class Sizes:
         index = dict(self.env.symbol_index)
         bindings = [_binding(slot_of, self.env.origins[symbol][0]) for symbol in self.env.symbols]
         conditions = [guard.condition for guard in self.env.guards]
-        conditions += [Ge(s, 2) for s in self.env.symbols if isinstance(self.env.origins[s][0], Size)]
+        conditions += [Ge(s, 2) for s in self.env.symbols if isinstance(self.env.origins[s][0], (Size, Stride))]
         for source, dim, expression in self.strides:
             stride = self.env.new_symbol(self.env.size_hint(expression), None, minimum=0)
             index[stride] = len(bindings)
@@ -192,7 +214,14 @@ LARGEST = 2**62
 def _binding(slot_of: Callable[[Source], int], origin: Source) -> tuple[int, int | None]:
     if isinstance(origin, Size):
         return slot_of(origin.base), origin.dimension
+    if isinstance(origin, Stride):
+        return slot_of(origin.base), ~origin.dimension
     return slot_of(origin), None
+
+
+def _is_own(env: ShapeEnv, stride: Expr) -> bool:
+    """Is it a symbol for this very stride, not a relation to sizes that a guard must hold?"""
+    return isinstance(stride, Symbol) and isinstance(env.origins[stride][0], Stride)
 
 
 def _emit(m: Machine, target: Any, args: tuple) -> Any:

@@ -15,6 +15,7 @@ import torch
 from stoker import _C
 from stoker.codegen.backend import Built, Launch, Native
 from stoker.loop.layout import Layout
+from stoker.loop.node import Source
 from stoker.loop.view import Stored
 from stoker.runtime.device import index_flags
 from stoker.schedule.memory import Arena
@@ -163,10 +164,7 @@ def executor(plan: Plan, layouts: dict[str, Layout], kernels: Sequence[Built], o
 def encode(plan: Plan, layouts: dict[str, Layout], kernels: Sequence[Built]) -> tuple[Any, ...]:
     """The description that `_C.Plan` takes."""
     coding = _Encoding(plan, kernels)
-    symbols = tuple(
-        (coding.numbers.symbol(name), source.argument, -1 if source.dimension is None else source.dimension)
-        for name, source in plan.symbols
-    )
+    symbols = tuple((coding.numbers.symbol(name), source.argument, _dimension(source)) for name, source in plan.symbols)
     inputs = tuple(coding.slot(name) for name in plan.inputs)
     constants = tuple((coding.slot(name), value.detach()) for name, value in plan.constants)
     arenas = tuple(_arena(coding, arena) for arena in plan.arenas)
@@ -192,6 +190,13 @@ def _launching(plan: Plan, kernels: Sequence[Built]) -> tuple[int, int]:
         raise TooLarge("kernels of one graph are on several devices")
     watched = any(isinstance(b.launchable, Launch) and b.launchable.watches for b in kernels)
     return found.pop() if found else -1, index_flags().data_ptr() if watched else 0
+
+
+def _dimension(source: Source) -> int:
+    """A dimension whose size is read; from -2 down one whose stride is; -1 for a number."""
+    if source.dimension is None:
+        return -1
+    return -2 - source.dimension if source.stride else source.dimension
 
 
 def _count_in_kernels(coding: _Encoding) -> None:

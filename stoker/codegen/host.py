@@ -38,8 +38,7 @@ def host_program(plan: Plan, kernels: Sequence[HostKernel]) -> Callable[..., tup
     def call(*inputs: Any) -> tuple[Any, ...]:
         sizes: dict[Symbol, int] = {}
         for name, source in plan.symbols:
-            given = inputs[source.argument]
-            sizes[name] = int(given) if source.dimension is None else given.shape[source.dimension]
+            sizes[name] = source.read(inputs)
         memory: dict[str, torch.Tensor] = {n: v.detach() for n, v in zip(plan.inputs, inputs) if n is not None}
         memory |= {name: value.detach() for name, value in plan.constants}
         memory |= _temporaries(plan, sizes)

@@ -357,6 +357,24 @@ class Size(Source):
         return self.dimension
 
 
+@_hash_by("base", "dimension")
+@dataclass(frozen=True, eq=False, repr=False)
+class Stride(Source):
+    """One stride of a tensor, as an int."""
+
+    base: Source
+    dimension: int
+    accessor = "SIZE"
+
+    @property
+    def text(self) -> str:
+        return f"{self.base.text}.stride({self.dimension})"
+
+    @property
+    def argument(self) -> int:
+        return ~self.dimension
+
+
 @_hash_by("base", "descriptor")
 @dataclass(frozen=True, eq=False, repr=False)
 class Slot(Source):
@@ -432,6 +450,8 @@ def _follow(source: Source, at: CallPoint) -> Any:
             return found.__func__
         case Size(dimension=dimension):
             return found.shape[dimension]
+        case Stride(dimension=dimension):
+            return found.stride(dimension)
         case Slot(descriptor=descriptor):
             return descriptor.__get__(found)
     raise AssertionError(source)

@@ -39,11 +39,7 @@ def interpret(program: Program, inputs: Sequence[Any]) -> tuple[Any, ...]:
 
 def bind(program: Program, inputs: Sequence[Any]) -> dict[Symbol, int]:
     """The values of size symbols on these inputs."""
-    values: dict[Symbol, int] = {}
-    for name, source in program.symbols.items():
-        given = inputs[source.argument]
-        values[name] = int(given) if source.dimension is None else given.shape[source.dimension]
-    return values
+    return {name: source.read(inputs) for name, source in program.symbols.items()}
 
 
 def fetch(value: Any, memory: Memory, sizes: Mapping[Symbol, int]) -> Any:

@@ -6,6 +6,7 @@ made for concatenation, whose parts have one each, and one that later nodes comb
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,10 +57,17 @@ Node = Loops | Extern
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where to read a size symbol when the program is called: a dimension of an input, or an integer input."""
+    """Where to read a symbol when the program is called: the size of an input's dimension or its stride, or an integer input."""
 
     argument: int
     dimension: int | None
+    stride: bool = False
+
+    def read(self, inputs: Sequence[Any]) -> int:
+        given = inputs[self.argument]
+        if self.dimension is None:
+            return int(given)
+        return int(given.stride(self.dimension) if self.stride else given.shape[self.dimension])
 
 
 @dataclass(slots=True)

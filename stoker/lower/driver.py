@@ -113,6 +113,8 @@ class _Lowering:
             stored = self.outside(name, value)
             for dimension, size in enumerate(value.meta.sizes):
                 self.know(size, Source(position, dimension))
+            for dimension, stride in enumerate(value.meta.strides):
+                self.know(stride, Source(position, dimension, stride=True))
             return stored
         if not isinstance(value, (int, float, bool, torch.SymInt)) and node.users:
             raise CannotLower(f"an input is a {type(value).__name__}, which plans do not take")

@@ -35,6 +35,7 @@ from stoker.guard.source import (
     Size,
     Slot,
     Source,
+    Stride,
     TypeOf,
     follow,
     root_of,
@@ -93,6 +94,7 @@ FOUND: dict[Source, tuple[str, Any]] = {
     MethodFunction(method): ("method.__func__", Thing.method),
     Referent(reference): ("reference()", THING),
     Size(DictItem(InstanceDict(thing), "weight"), 1): ("thing.weight.shape[1]", 5),
+    Stride(DictItem(InstanceDict(thing), "weight"), 0): ("thing.weight.stride(0)", 5),
     Slot(DictItem(InstanceDict(thing), "slotted"), Slotted.field): ("thing.slotted.field", 7),
 }
 
@@ -110,7 +112,7 @@ def test_follow(source: Source) -> None:
     found = follow(source, AT)
     assert source.text == text
     assert found is expected or found == expected
-    if not isinstance(source, Size):  # sizes are read from tensors by the programs of the shape engine
+    if not isinstance(source, (Size, Stride)):  # sizes are read from tensors by the programs of the shape engine
         (slot,) = fetched(source)
         assert slot is found or slot == found
 
