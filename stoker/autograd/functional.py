@@ -26,6 +26,7 @@ from stoker.fake import FakeTensor
 from stoker.fake.foreign import tensors_in
 from stoker.fake.meta import Meta, is_dense, memory_order
 from stoker.fake.write import functional_form
+from stoker.nest import map_leaves
 
 if TYPE_CHECKING:
     from stoker.autograd.trace import Trace
@@ -138,11 +139,12 @@ def run_on_copies(func: Any, written: tuple[int, ...], *args: Any, **kwargs: Any
 
 def _copy(value: Any) -> Any:
     """A copy that lies in memory as the original does, gaps included."""
-    if isinstance(value, (list, tuple)):
-        return [_copy(v) for v in value]
-    return aten.empty_strided.default(
-        value.size(), value.stride(), dtype=value.dtype, layout=value.layout, device=value.device
-    ).copy_(value)
+    return map_leaves(
+        lambda t: aten.empty_strided.default(
+            t.size(), t.stride(), dtype=t.dtype, layout=t.layout, device=t.device
+        ).copy_(t),
+        value,
+    )
 
 
 def _by_copies(

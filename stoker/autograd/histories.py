@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from stoker.nest import leaves
+
 Histories = tuple[tuple[int, ...], ...]
 """Sets of results, by their position among those that require a gradient."""
 
@@ -49,7 +51,7 @@ def _saves(node: Any) -> bool:
             value = getattr(node, name)
         except RuntimeError:
             return True
-        if isinstance(value, torch.Tensor) or isinstance(value, (list, tuple)) and _holds_tensor(value):
+        if any(isinstance(leaf, torch.Tensor) for leaf in leaves(value)):
             return True
     return False
 
@@ -57,7 +59,3 @@ def _saves(node: Any) -> bool:
 @functools.cache
 def _names_of_saved(kind: type) -> tuple[str, ...]:
     return tuple(name for name in dir(kind) if name.startswith("_saved_") or name == "saved_tensors")
-
-
-def _holds_tensor(values: Sequence[Any]) -> bool:
-    return any(isinstance(v, torch.Tensor) for v in values)

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from stoker.nest import map_leaves
+
 
 @dataclass(frozen=True, slots=True)
 class Given:
@@ -49,11 +51,7 @@ class Step:
 
 
 def _filled(value: Any, results: Any) -> Any:
-    if isinstance(value, GraphResult):
-        return results[value.position]
-    if isinstance(value, (list, tuple)):
-        return [_filled(v, results) for v in value]
-    return value
+    return map_leaves(lambda leaf: results[leaf.position] if isinstance(leaf, GraphResult) else leaf, value)
 
 
 @dataclass(frozen=True, slots=True)

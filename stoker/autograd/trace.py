@@ -28,6 +28,7 @@ from stoker.autograd.refusal import CannotTrace
 from stoker.autograd.sizes import SizeNodes
 from stoker.fake import DataDependent, FakeMode, FakeStorage, FakeTensor, NoMetaRule
 from stoker.fake.tensor import make_fake
+from stoker.nest import leaves, map_leaves
 
 aten = torch.ops.aten
 _COMPOSITE = torch_private.DispatchKey.CompositeImplicitAutograd
@@ -191,27 +192,24 @@ class Trace(torch_private.TorchDispatchMode):
 
     def to_fakes(self, value: Any) -> Any:
         """Arguments with every real tensor replaced by its fake, known to the trace."""
-        if isinstance(value, torch.Tensor):
-            self.read(value)
-            return self.mode.as_fake(value)
-        if type(value) in (list, tuple):
-            return type(value)(self.to_fakes(v) for v in value)
-        if type(value) is dict:
-            return {k: self.to_fakes(v) for k, v in value.items()}
-        return value
+        return map_leaves(self._to_fake, value)
+
+    def _to_fake(self, leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        self.read(leaf)
+        return self.mode.as_fake(leaf)
 
     def to_nodes(self, value: Any) -> Any:
         """Arguments as the graph holds them."""
-        if isinstance(value, torch.Tensor):
-            return self.read(value)
-        if isinstance(value, _SYMBOLIC):
-            return self.sizes.node(value)
-        if isinstance(value, (list, tuple)):
-            parts = [self.to_nodes(v) for v in value]
-            return tuple(parts) if isinstance(value, tuple) else parts
-        if type(value) is dict:
-            return {k: self.to_nodes(v) for k, v in value.items()}
-        return self.objects.get(_identity(value), value) if self.objects else value
+        return map_leaves(self._to_node, value)
+
+    def _to_node(self, leaf: Any) -> Any:
+        if isinstance(leaf, torch.Tensor):
+            return self.read(leaf)
+        if isinstance(leaf, _SYMBOLIC):
+            return self.sizes.node(leaf)
+        return self.objects.get(_identity(leaf), leaf) if self.objects else leaf
 
 
 _QUESTIONS = frozenset(
@@ -243,26 +241,15 @@ def _is_composite(func: Any, device_type: str) -> bool:
 
 
 def _device_type(args: Any) -> str:
-    for value in args:
-        if isinstance(value, torch.Tensor):
-            return value.device.type
-        if isinstance(value, (list, tuple)) and (found := _device_type(value)):
-            return found
-    return ""
+    return next((leaf.device.type for leaf in leaves(args) if isinstance(leaf, torch.Tensor)), "")
 
 
 def _snapshot(value: Any) -> Any:
-    if isinstance(value, FakeTensor):
-        return make_fake(value.meta, value.memory)
-    if isinstance(value, (list, tuple)):
-        return type(value)(_snapshot(v) for v in value)
-    return value
+    return map_leaves(lambda v: make_fake(v.meta, v.memory) if isinstance(v, FakeTensor) else v, value)
 
 
 def _holds_tensor(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return any(_holds_tensor(v) for v in value)
-    return isinstance(value, torch.Tensor)
+    return any(isinstance(leaf, torch.Tensor) for leaf in leaves(value))
 
 
 def _identity(value: Any) -> int:

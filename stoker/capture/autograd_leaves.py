@@ -7,12 +7,13 @@ graph can reach it: it is no output, and each output that needs a gradient needs
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch.fx import Node
 
 from stoker.errors import Break, StepBreak
+from stoker.nest import leaves
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -37,13 +38,7 @@ def refuse_reachable_leaves(m: Machine, outputs: Iterable[Node]) -> None:
 
 
 def _needs_grad(node: Node) -> bool:
-    return _any_grad(node.meta.get("example_value"))
-
-
-def _any_grad(value: Any) -> bool:
-    if isinstance(value, torch.Tensor):
-        return value.requires_grad
-    return isinstance(value, (list, tuple)) and any(_any_grad(part) for part in value)
+    return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves(node.meta.get("example_value")))
 
 
 def _leads_to_input(m: Machine, node: Node) -> bool:

@@ -18,6 +18,7 @@ from stoker import torch_private
 from stoker.fake.meta import Meta, is_contiguous, meta_of, product
 from stoker.fake.rule import NoMetaRule, ViewOf
 from stoker.fake.tensor import FakeTensor, data_dependent, make_fake
+from stoker.nest import leaves, map_leaves
 from stoker.shape.env import DataDependent
 
 _LARGEST_TRIAL_ELEMENTS = 1 << 20
@@ -26,20 +27,12 @@ _COMPOSITE = torch_private.DispatchKey.CompositeImplicitAutograd
 
 def map_tensors(function: Callable[[Any], Any], value: Any) -> Any:
     """`value` with `function` applied to each tensor in it."""
-    if isinstance(value, torch.Tensor):
-        return function(value)
-    if type(value) in (list, tuple):
-        return type(value)(map_tensors(function, v) for v in value)
-    if type(value) is dict:
-        return {k: map_tensors(function, v) for k, v in value.items()}
-    return value
+    return map_leaves(lambda leaf: function(leaf) if isinstance(leaf, torch.Tensor) else leaf, value)
 
 
 def tensors_in(value: Any) -> list[FakeTensor]:
     """The fake tensors in nested arguments, in order."""
-    found: list[FakeTensor] = []
-    map_tensors(found.append, value)
-    return found
+    return [leaf for leaf in leaves(value) if isinstance(leaf, torch.Tensor)]  # type: ignore[misc]  # all are fakes here
 
 
 def eager_complains(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -25,6 +25,7 @@ from stoker.fake.meta import Meta
 from stoker.fake.rule import IMPURE, RULES, Decline, ViewOf
 from stoker.fake.tensor import FakeStorage, FakeTensor, make_fake
 from stoker.fake.write import functional_form, is_out_form, write_in_place, write_out
+from stoker.nest import leaves
 
 STATIC_MEMO: dict[Any, Any] = {}
 """Results that mention no symbol: true in every mode of this process."""
@@ -99,17 +100,7 @@ def _describe(mode: Any, values: Any, key: list[Any], tensors: list[FakeTensor])
 
 
 def _fakes(mode: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[FakeTensor]:
-    found: list[FakeTensor] = []
-
-    def visit(value: Any) -> None:
-        if isinstance(value, torch.Tensor):
-            found.append(mode.as_fake(value))
-        elif isinstance(value, (list, tuple)):
-            for item in value:
-                visit(item)
-
-    visit([args, list(kwargs.values())])
-    return found
+    return [mode.as_fake(leaf) for leaf in leaves([args, kwargs]) if isinstance(leaf, torch.Tensor)]
 
 
 Recipe = Callable[[Any, Any, list[FakeTensor]], Any]
@@ -168,15 +159,8 @@ def _made(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], t
         for position, argument in enumerate(schema.arguments)
         if argument.alias_info is not None and argument.alias_info.is_write
     ]
-    found = {id(mode.as_fake(t)) for t in _tensors(written)}
+    found = {id(mode.as_fake(t)) for t in leaves(written) if isinstance(t, torch.Tensor)}
     return _writing(recipe, tuple(i for i, t in enumerate(tensors) if id(t) in found))
-
-
-def _tensors(values: Any) -> list[torch.Tensor]:
-    parts = (
-        [v] if isinstance(v, torch.Tensor) else _tensors(v) if isinstance(v, (list, tuple)) else [] for v in values
-    )
-    return [t for part in parts for t in part]
 
 
 def _position(tensor: FakeTensor, tensors: list[FakeTensor]) -> int:

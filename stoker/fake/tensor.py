@@ -16,6 +16,7 @@ import torch
 
 from stoker import torch_private
 from stoker.fake.meta import Meta
+from stoker.nest import leaves
 from stoker.shape.env import DataDependent
 
 if TYPE_CHECKING:
@@ -100,12 +101,7 @@ def data_dependent(what: str) -> Exception:
 
 
 def _mode_among(values: Any) -> FakeMode | None:
-    for value in values:
-        if isinstance(value, FakeTensor):
-            return value.memory.mode
-        if isinstance(value, (list, tuple)) and (found := _mode_among(value)) is not None:
-            return found
-    return None
+    return next((leaf.memory.mode for leaf in leaves(values) if isinstance(leaf, FakeTensor)), None)
 
 
 def make_fake(meta: Meta, memory: FakeStorage, requires_grad: bool = False) -> FakeTensor:
