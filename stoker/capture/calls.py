@@ -285,7 +285,7 @@ class Calls:
                 f"construction of {cls.__qualname__}", "its base class is written in C and not known to capture"
             )
         if isinstance(storage, TupleValue):
-            plain = is_plain_tuple(cls)  # type: ignore[arg-type]
+            plain = is_plain_tuple(cls)  # type: ignore[arg-type]  # cached by class
             return storage if plain else InstanceValue(cls, storage=TupleValue(storage.elements(self.m)))
         return InstanceValue(cls, storage=storage)
 
