@@ -56,12 +56,17 @@ class Target:
     """Buffers a kernel reads beyond which nothing is fused into it."""
     alignment_bytes: int
     """Where buffers in an arena begin."""
+    largest_in_arena: int | None = None
+    """Bytes of a temporary that has a place in the arena, which is held for a whole call; a larger one is allocated and freed. None:
+    all have."""
     longest_scan: int | None = None
     """Elements of a row that running reductions can walk; None if there is no limit."""
     combines: frozenset[str] = frozenset({"add", "mul", "max", "min"})
     """How a store may combine with what is in memory."""
     combined_dtypes: frozenset[torch.dtype] = LOOP_DTYPES
     """Types of memory that may be combined with."""
+    wide_losses: bool = False
+    """Are losses of half precision summed in float32, as eager sums them there?"""
     wide_scans: bool = True
     """Are running sums kept in a wider type, as eager keeps them?"""
     split: Split | None = None

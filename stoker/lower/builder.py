@@ -50,6 +50,8 @@ class Builder:
         """Does the graph give back the operator's result, or a view of it?"""
         self.unread: frozenset[int] = frozenset()
         """Which of the operator's results nobody reads, if it has several."""
+        self.padded: dict[Tensor, Stored] = {}
+        """Operands of products that were written again with padded rows."""
         self._stored: dict[int, tuple[Computed, Stored]] = {}
         self._count = 0
 

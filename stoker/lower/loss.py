@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from stoker.loop.handler import ops
 from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.index import counted_from_0
-from stoker.lower.operand import number, require_supported
+from stoker.lower.operand import compute_dtype, elementwise, number, require_supported
 from stoker.lower.reduce import reduced
 from stoker.lower.registry import Decline, Result, lower
 
@@ -24,10 +25,11 @@ def nll_loss_forward(
 ) -> list[Tensor]:
     """The loss, and the sum of the weights of all labels that are not ignored."""
     require_supported(x.dtype)
-    if x.dtype not in (torch.float32, torch.float64):
+    wide = compute_dtype(x.dtype)
+    if wide is not x.dtype and not builder.target(x.device).wide_losses:
         raise Decline("sums of half precision are rounded as the library's")
     classes = 1 if len(x.sizes) > 1 else 0
-    one = Result(x.dtype, x.device, target.sizes, target.strides)
+    one = Result(wide, x.device, target.sizes, target.strides)
     inputs = [t for t in (x, target, weight) if t is not None]
 
     def weight_at(at: Index) -> tuple[Any, Any]:
@@ -36,20 +38,27 @@ def nll_loss_forward(
         ignored = ops.eq(label, ops.constant(ignore_index, torch.int64))
         safe = ops.where(ignored, ops.constant(0, torch.int64), label)
         place = counted_from_0(safe, x.sizes[classes], "target")
-        value = ops.constant(1.0, x.dtype) if weight is None else weight.at((place,))
-        return place, ops.where(ignored, ops.constant(0.0, x.dtype), value)
+        value = ops.constant(1.0, wide) if weight is None else ops.to_dtype(weight.at((place,)), wide)
+        return place, ops.where(ignored, ops.constant(0.0, wide), value)
 
     def loss_at(at: Index) -> Any:
         place, share = weight_at(at)
         picked = x.at((*at[:classes], place, *at[classes:]) if at else (place,))
-        return ops.mul(ops.neg(picked), share)
+        return ops.mul(ops.neg(ops.to_dtype(picked, wide)), share)
 
     loss = builder.compute(one, loss_at, inputs, cost=6)
     if reduction == NONE and len(x.sizes) > 1:
-        return [loss, builder.compute(out[1], lambda at: number(0.0, x.dtype))]
+        return [
+            elementwise(builder, out[0], [loss], lambda v: v),
+            builder.compute(out[1], lambda at: number(0.0, x.dtype)),
+        ]
     shares = builder.compute(one, lambda at: weight_at(at)[1], inputs[1:], cost=4)
-    total = reduced(builder, out[1], shares, None, False, "sum", lambda v: v)
-    losses = reduced(builder, out[0], loss, None, False, "sum", lambda v: v)
-    if reduction != MEAN:
+    sums = [replace(r, dtype=wide) for r in out]
+    total = reduced(builder, sums[1], shares, None, False, "sum", lambda v: v)
+    losses = reduced(builder, sums[0], loss, None, False, "sum", lambda v: v)
+    if reduction == MEAN:
+        summed = losses
+        losses = builder.compute(sums[0], lambda at: ops.div(summed.at(at), total.at(at)), [summed, total], cost=4)
+    if wide is x.dtype:
         return [losses, total]
-    return [builder.compute(out[0], lambda at: ops.div(losses.at(at), total.at(at)), [losses, total], cost=4), total]
+    return [elementwise(builder, r, [s], lambda v: v) for r, s in zip(out, (losses, total))]

@@ -14,7 +14,7 @@ import torch
 
 from stoker.loop import view
 from stoker.loop.layout import Layout, contiguous
-from stoker.loop.view import Computed, Stored, Tensor
+from stoker.loop.view import Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.registry import Decline, Result, find, lower
 from stoker.shape.expr import constant
@@ -94,14 +94,19 @@ def _taller(builder: Builder, tensor: Tensor, size: int) -> Stored:
 
 
 def _with_rows(builder: Builder, tensor: Tensor, step: int) -> Tensor:
-    """An operand that is yet to be written, in padded rows if its own are not aligned."""
-    size = tensor.sizes[1].value
-    if not isinstance(tensor, Computed) or size is None or size % step == 0 or tensor.strides[1].value != 1:
+    """An operand in padded rows, if its own are not aligned and it is large, or yet to be written."""
+    if tensor.strides[0].value == 1 and tensor.strides[1].value != 1:
+        return view.permute(_with_rows(builder, view.permute(tensor, (1, 0)), step), (1, 0))
+    rows, size, length = tensor.sizes[0].value, tensor.sizes[1].value, tensor.strides[0].value
+    if rows is None or size is None or length is None or length % step == 0 or tensor.strides[1].value != 1:
         return tensor
-    padded = constant(_up(size, step))
-    stored = builder.new_buffer(Layout(tensor.dtype, tensor.device, tensor.sizes, (padded, constant(1))))
-    builder.write(tensor, stored)
-    return stored
+    if isinstance(tensor, Stored) and rows * size < LARGE:
+        return tensor
+    if tensor not in builder.padded:
+        layout = Layout(tensor.dtype, tensor.device, tensor.sizes, (constant(_up(size, step)), constant(1)))
+        builder.padded[tensor] = builder.new_buffer(layout)
+        builder.write(tensor, builder.padded[tensor])
+    return builder.padded[tensor]
 
 
 def _up(number: int, step: int) -> int:

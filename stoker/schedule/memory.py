@@ -79,7 +79,9 @@ def place(
     own = {r for s in steps if isinstance(s, Library) for r in s.results if r is not None}
     apart = outside | outputs | own | lives.sharing
     temporary = [
-        Life(n, f, lives.last[n], _bytes(layouts[n], targets)) for n, f in lives.first.items() if n not in apart
+        Life(n, f, lives.last[n], _bytes(layouts[n], targets))
+        for n, f in lives.first.items()
+        if n not in apart and _belongs_in_arena(layouts[n], targets)
     ]
     devices = dict.fromkeys(layouts[life.buffer].device for life in temporary)
     arenas = [_arranged([t for t in temporary if layouts[t.buffer].device == d], layouts, d) for d in devices]
@@ -157,6 +159,11 @@ def _bytes(layout: Layout, targets: Targets) -> Expr:
     """A buffer's size, rounded up."""
     size, step = layout.reach * layout.dtype.itemsize, targets[layout.device.type].alignment_bytes
     return (size + (step - 1)) // step * step
+
+
+def _belongs_in_arena(layout: Layout, targets: Targets) -> bool:
+    limit, size = targets[layout.device.type].largest_in_arena, (layout.reach * layout.dtype.itemsize).value
+    return limit is None or size is None or size <= limit
 
 
 def _arranged(lives: list[Life], layouts: dict[str, Layout], device: torch.device) -> Arena:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from stoker import _C
+from stoker import _C, log
 from stoker.codegen.backend import Built, Launch, Site
 from stoker.loop.layout import Layout
 from stoker.runtime.device import index_flags
@@ -37,7 +37,11 @@ def fastest(site: Site, builds: Sequence[Built]) -> Built:
         for built, found in zip(builds, times):
             found.append(milliseconds(built, memory))
     best = min(range(len(builds)), key=lambda n: min(times[n]))
-    return builds[best] if min(times[best]) < CLEARLY * min(times[0]) else builds[0]
+    if min(times[best]) >= CLEARLY * min(times[0]):
+        return builds[0]
+    words = f"{min(times[0]) * 1e3:.1f} us as usual, {min(times[best]) * 1e3:.1f} us in other tiles"
+    log.record(log.Event("tuned", ", ".join(site.origins), "", words, builds[best].source))
+    return builds[best]
 
 
 def milliseconds(built: Built, memory: Sequence[torch.Tensor]) -> float:

@@ -14,7 +14,7 @@ from stoker.loop.target import Target
 
 
 def _in_registers(outer: Dimensions, inner: Dimensions, across: Sequence[Instruction], item_bytes: int) -> bool:
-    return persistent(inner)
+    return persistent(outer, inner, across)
 
 
 def cuda_target(architecture: int, processors: int, device: str = "cuda") -> Target:
@@ -33,9 +33,11 @@ def cuda_target(architecture: int, processors: int, device: str = "cuda") -> Tar
         largest_body=500,
         most_buffers=40,
         alignment_bytes=128,
+        largest_in_arena=1 << 22,
         longest_scan=4096,
         combines=frozenset({"add"}),
         combined_dtypes=frozenset({torch.int32, torch.int64, torch.float32, torch.float64}),
+        wide_losses=True,
         wide_scans=False,
         split=functools.partial(pieces, processors=processors),
         matmul_alignment_bytes=16,

@@ -16,6 +16,8 @@ from stoker.shape.expr import Expr, free_symbols
 
 LONGEST_ROW = 8192
 """Elements of the inner loops up to which a program holds all of them in registers (a persistent reduction)."""
+LONGEST_COLUMN = 64
+"""The same where neighbouring results lie side by side: a tile is as wide as memory is read at once."""
 TYPICAL_COUNT = 1 << 20
 """Outer points that a symbolic size counts as."""
 
@@ -54,10 +56,13 @@ def power_of_two(number: int) -> int:
     return 1 << max(number - 1, 0).bit_length()
 
 
-def persistent(inner: Dimensions) -> bool:
-    """Do the inner loops fit one tile?"""
+def persistent(outer: Dimensions, inner: Dimensions, across: Sequence[Instruction]) -> bool:
+    """Are all inner points in one tile? A running reduction needs them there; columns side by side want wide tiles instead."""
     elements = count(inner).value
-    return elements is not None and elements <= LONGEST_ROW
+    if elements is None or elements > LONGEST_ROW:
+        return False
+    upright = elements > LONGEST_COLUMN and columns(outer, inner, across)
+    return not upright or any(i.op == "scan" for i in across)
 
 
 def tiling_of(kernel: Kernel, processors: int) -> Tiling:
@@ -66,7 +71,7 @@ def tiling_of(kernel: Kernel, processors: int) -> Tiling:
     points = TYPICAL_COUNT if points is None else points
     if not kernel.inner:
         return _pointwise(kernel, points, processors)
-    if persistent(kernel.inner):
+    if persistent(kernel.outer, kernel.inner, [i for p in kernel.phases if p.across for _, i in p.lines]):
         return _persistent(kernel, points, processors)
     return _looped(kernel, points, processors)
 
@@ -96,7 +101,7 @@ def _persistent(kernel: Kernel, points: int, processors: int) -> Tiling:
 def _looped(kernel: Kernel, points: int, processors: int) -> Tiling:
     if _columns(kernel):
         x = min(COLUMN_TILE, power_of_two(points))
-        return Tiling(x, max(16, 4096 // x), persistent=False, warps=8)
+        return Tiling(x, max(16, 8192 // x), persistent=False, warps=8)
     return Tiling(1, 4096 if points < processors * 8 else 2048, persistent=False, warps=8)
 
 
@@ -131,7 +136,7 @@ def pieces(outer: Dimensions, inner: Dimensions, body: Sequence[Instruction], *,
     if points is None or row is None or not points:
         return 1
     upright = columns(outer, inner, body)
-    programs, shortest = (-(-points // COLUMN_TILE), 64) if upright else (points, 4096)
+    programs, shortest = (-(-points // COLUMN_TILE), 64) if upright else (points, 1024)
     wanted = processors * PROGRAMS_EACH
     if programs * 2 > wanted or row < 2 * shortest:
         return 1
