@@ -73,11 +73,7 @@ class Operators:
             found = attempt()
             if found is not None:
                 return found
-        if plain == "+" and issubclass(lt, (list, tuple, str, bytes)):
-            self.m.exceptions.raise_(TypeError, concatenation_words(lt, rt))
-        self.m.exceptions.raise_(
-            TypeError, f"unsupported operand type(s) for {text}: '{lt.__name__}' and '{rt.__name__}'"
-        )
+        self.m.exceptions.raise_(TypeError, refusal(text, lt, rt))
         return None
 
     def overridden(self, text: str, left: Value, right: Value) -> Value | None:
@@ -317,11 +313,21 @@ def _is_unique(value: Any) -> bool:
     return isinstance(value, int) and value in SMALL_INTEGERS
 
 
-def concatenation_words(left: type, right: type) -> str:
-    base = next(kind for kind in (list, tuple, str, bytes) if issubclass(left, kind))
-    if base is bytes:
-        return f"can't concat {right.__name__} to bytes"
-    return f'can only concatenate {base.__name__} (not "{right.__name__}") to {base.__name__}'
+SEQUENCES = (list, tuple, str, bytes)
+
+
+def refusal(text: str, left: type, right: type) -> str:
+    """CPython's words for operands of which neither knows the operator."""
+    base = next((kind for kind in SEQUENCES if issubclass(left, kind)), None)
+    if text in ("+", "+=") and base is not None:
+        if base is bytes:
+            return f"can't concat {right.__name__} to bytes"
+        return f'can only concatenate {base.__name__} (not "{right.__name__}") to {base.__name__}'
+    has_slots = text == "*=" and any(hasattr(left, name) for name in ("__len__", "__contains__", "__getitem__"))
+    if text in ("*", "*=") and (base is not None or issubclass(right, SEQUENCES) and not has_slots):
+        return f"can't multiply sequence by non-int of type '{(right if base is not None else left).__name__}'"
+    shown = "** or pow()" if text == "**" else text
+    return f"unsupported operand type(s) for {shown}: '{left.__name__}' and '{right.__name__}'"
 
 
 SELF_MATCHING = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)

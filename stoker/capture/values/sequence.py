@@ -150,7 +150,7 @@ class ListValue(SequenceValue):
         if operator == "+=" and not reflected:
             self.method_extend(m, other)
             return self
-        if operator in ("*", "*="):
+        if operator in ("*", "*=") and hasattr(other.python_type(), "__index__"):
             count = m.concrete.integer(other)
             if operator == "*=":
                 m.effects.will_mutate(self)
@@ -271,7 +271,7 @@ class TupleValue(SequenceValue):
             left, right = (other, self) if reflected else (self, other)
             size = torch.Size if torch.Size in (self.cls, other.cls) else tuple
             return TupleValue([*left.elements(m), *right.elements(m)], size)
-        if operator in ("*", "*="):
+        if operator in ("*", "*=") and hasattr(other.python_type(), "__index__"):
             return self.like(self.elements(m) * m.concrete.integer(other))
         return None
 
