@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.fx._lazy_graph_module
 from torch.autograd import Variable
+from torch.optim.optimizer import _get_value
 from torch.utils._device import DeviceContext as _DeviceContext
 from torch.utils._python_dispatch import TorchDispatchMode as _TorchDispatchMode
 
@@ -74,6 +75,12 @@ def fake_kernel_context(get: Callable[[], object]) -> AbstractContextManager[obj
 is_scripting = torch.jit.is_scripting
 is_tracing = torch.jit.is_tracing
 script_annotate = torch.jit.annotate
+
+optimizer_value = _get_value
+"""Reads an optimizer's step count as a Python number; to compilers it gives the tensor, in float32. 2.13."""
+
+foreach_addcdiv_ = torch._foreach_addcdiv_
+"""`addcdiv_` of each of several tensors. 2.13."""
 
 ScriptFunction = torch.jit.ScriptFunction
 SCRIPT_ORIGINAL = "_torchdynamo_inline"

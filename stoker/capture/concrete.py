@@ -6,12 +6,14 @@ Out: the objects. Symbolic numbers become the ones seen, under a guard; what is 
 
 from __future__ import annotations
 
+import collections
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from stoker.capture.text import Shown
 from stoker.capture.values.constant import Constant, is_numpy_scalar
+from stoker.capture.values.deque import DequeValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import ListValue, TupleValue
@@ -82,13 +84,21 @@ class Concrete:
         if isinstance(value, SymbolicValue):
             return value.specialize(self.m)
         match value:
+            case DequeValue():
+                elements = [self.plain(element, what) for element in value.elements(self.m)]
+                return collections.deque(elements, value.maxlen)
             case ListValue():
                 return [self.plain(element, what) for element in value.elements(self.m)]
             case DictValue():
                 pairs = {self.plain(k, what): self.plain(v, what) for k, v in value.pairs(self.m)}
-                return pairs if value.cls is dict else value.cls(pairs)
+                if value.default_factory is not None:
+                    return collections.defaultdict(self.plain(value.default_factory, what), pairs)
+                made: Any = value.python_type()
+                return pairs if made is dict else made(pairs)
             case TupleValue() if value.cls is tuple:
                 return tuple(self.plain(element, what) for element in value.elements(self.m))
+            case SetValue() if value.shown() is not None:
+                return value.shown()
             case SetValue():
                 return value.cls(self.plain(element, what) for element in value.elements(self.m))
             case InstanceValue():

@@ -221,9 +221,8 @@ def wrap_proxy(m: Machine, real: types.MappingProxyType, source: Source) -> Valu
     if type(mapping) not in DICTS:
         return wrap_opaque(m, real, source, "a mapping proxy", f"is a view of a {type(mapping).__qualname__}")
     m.guards.add_unless_fixed(source, TypeIs(types.MappingProxyType))
-    keys = list(real)
     if not isinstance(source, Fixed):
-        m.guards.add(source, Holds(lambda now: list(now) == keys, f"has the keys {keys}"))
+        m.guards.ask(source, real, list, "has the same keys")
     entries: dict[Any, tuple[Value, Value]] = {}
     for key, value in real.items():
         place = fixed_source(value) if isinstance(source, Fixed) else Item(source, key)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import enum
+import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.instance import InstanceValue
+from stoker.capture.values.instance import InstanceValue, ObjectValue
 from stoker.capture.values.value import Value
+from stoker.capture.values.varying import VaryingFloat
+from stoker.guard.source import Fixed
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -29,6 +34,9 @@ class Text:
             found = value.special(self.m, "__format__", Constant(spec))
             if found is not None:
                 return found
+        found = self.told(value, lambda now: format(now, spec))
+        if found is not None:
+            return found
         return Constant(self.m.concrete.run(format, self.m.concrete.plain(value, "formatting"), spec))
 
     def convert(self, value: Value, conversion: int) -> Value:
@@ -37,7 +45,19 @@ class Text:
             found = value.special(self.m, "__str__" if conversion == 1 else "__repr__")
             if found is not None:
                 return found
+        found = self.told(value, function)
+        if found is not None:
+            return found
         return Constant(self.m.concrete.run(function, self.m.concrete.plain(value, "formatting")))
+
+    def told(self, value: Value, show: Callable[[Any], str]) -> Value | None:
+        """The text of an object whose names may change: a class, a module, a member of an enumeration. None for other kinds."""
+        real = value.value if isinstance(value, Constant) and not isinstance(value, VaryingFloat) else None
+        if isinstance(value, ObjectValue) and isinstance(value.real, (type, types.ModuleType)):
+            real = value.real
+        if not isinstance(real, (type, types.ModuleType, enum.Enum)):
+            return None
+        return Constant(self.m.guards.ask(Fixed(real, value.describe()), real, show, "shows as before"))
 
     def join(self, parts: list[Value]) -> Value:
         return Constant("".join(self.m.concrete.constant(part, "an f-string") for part in parts))

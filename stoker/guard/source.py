@@ -427,7 +427,7 @@ def _follow(source: Source, at: CallPoint) -> Any:
         case InstanceDict():
             return found.__dict__
         case DictItem(key=key):
-            return dict.__getitem__(found, key)
+            return _item(found, key)
         case DictKey(index=index):
             return list(dict.keys(found) if isinstance(found, dict) else found)[index]
         case Item(index=index):
@@ -455,6 +455,13 @@ def _follow(source: Source, at: CallPoint) -> Any:
         case Slot(descriptor=descriptor):
             return descriptor.__get__(found)
     raise AssertionError(source)
+
+
+def _item(found: Any, key: Any) -> Any:
+    """`dict.__getitem__` would call `__missing__`, which may add the key."""
+    if not dict.__contains__(found, key):
+        raise KeyError(key)
+    return dict.get(found, key)
 
 
 def _element(found: Any, index: int) -> Any:

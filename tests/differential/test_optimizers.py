@@ -18,6 +18,8 @@ MAKERS: dict[str, Callable[[Any], optim.Optimizer]] = {
     "AdamW": lambda p: optim.AdamW(p, 1e-2, amsgrad=True),
     "RMSprop": lambda p: optim.RMSprop(p, 1e-2),
     "Adagrad": lambda p: optim.Adagrad(p, 1e-2),
+    "Adam, for each": lambda p: optim.Adam(p, 1e-2, foreach=True),
+    "NAdam": lambda p: optim.NAdam(p, 1e-2),
 }
 
 

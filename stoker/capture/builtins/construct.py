@@ -81,7 +81,7 @@ def str_(m: Machine, value: Value = Constant("")) -> Value:  # noqa: B008
         found = value.special(m, "__str__")
         if found is not None:
             return found
-    return Constant(m.concrete.run(str, m.concrete.plain(value, "str()")))
+    return m.text.convert(value, 1)
 
 
 @handles(bytes)

@@ -10,10 +10,16 @@ import torch
 
 from stoker import torch_private
 from stoker.capture.handlers import handles
-from stoker.capture.values.instance import InstanceValue, ObjectValue
+from stoker.capture.values.classes import ClassValue
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.deque import DequeValue
+from stoker.capture.values.function import BuiltinValue, FunctionValue
+from stoker.capture.values.instance import ExceptionValue, InstanceValue, ObjectValue
 from stoker.capture.values.mapping import DictValue
+from stoker.capture.values.proxy import ProxyValue
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.sets import SetValue, set_of
+from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 
@@ -50,6 +56,10 @@ def _copied(m: Machine, value: Value, special: str, part, known: Memo) -> Value:
         case TensorValue():
             made = _copied_tensor(m, value, special)
             register(made)
+        case DequeValue():
+            made = DequeValue([], value.maxlen)
+            register(made)
+            made._elements.extend(part(e) for e in value.elements(m))
         case ListValue():
             made = ListValue([])
             register(made)
@@ -58,6 +68,8 @@ def _copied(m: Machine, value: Value, special: str, part, known: Memo) -> Value:
             parts = [part(e) for e in value.elements(m)]
             unchanged = all(new is old for new, old in zip(parts, value.elements(m)))
             made = value if unchanged else TupleValue(parts, value.cls)
+        case ProxyValue():
+            value.unsupported(special)
         case DictValue():
             made = DictValue(cls=value.cls, default_factory=value.default_factory)
             register(made)
@@ -70,10 +82,14 @@ def _copied(m: Machine, value: Value, special: str, part, known: Memo) -> Value:
                 else set_of(m, ListValue([part(e) for e in value.elements(m)]), value.cls)
             )
             made = value if value.cls is frozenset and special == "__copy__" else made
+        case ExceptionValue():
+            value.unsupported(f"{special} of an exception")
         case InstanceValue():
             return _copied_instance(m, value, special, part, register)
-        case _:
+        case Constant() | SymbolicValue() | FunctionValue() | ClassValue() | BuiltinValue():
             return value
+        case _:
+            value.unsupported(special)
     return made
 
 

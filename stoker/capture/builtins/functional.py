@@ -17,6 +17,7 @@ from stoker.capture.values.getter import GetterValue
 from stoker.capture.values.value import Value
 
 if TYPE_CHECKING:
+    from stoker.capture.emit import Emitter
     from stoker.capture.machine import Machine
 
 NONE = Constant(None)
@@ -38,7 +39,20 @@ for _original, _polyfill in ENTERED.items():
 
 @handles(functools.cmp_to_key)
 def cmp_to_key(m: Machine, mycmp: Value) -> Value:
-    return PartialValue(m.wrap.object(folding.Ranked), [mycmp], {})
+    return KeyMaker(m.wrap.object(folding.Ranked), [mycmp], {})
+
+
+class KeyMaker(PartialValue):
+    """What `cmp_to_key(compare)` gives. Capture enters its comparisons; what leaves captured code is CPython's."""
+
+    def python_type(self) -> type:
+        return type(functools.cmp_to_key(int))
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        self.unsupported(f"attribute {name!r}")
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(functools.cmp_to_key, self.args)
 
 
 def _getter(kind: type) -> None:

@@ -230,16 +230,20 @@ def signature(m: Machine, function: Value) -> Value:
     if real is None:
         raise Break("inspect.signature()", f"{function.describe()} was made by the captured code")
     found = m.concrete.run(inspect.signature, real)
+    place = function.source if function.source is not None else Fixed(real, "the function")
+    m.guards.ask(place, real, lambda now: str(inspect.signature(now)), "has the same signature")
     return m.wrap.at(found, Fixed(found, "signature", snapshot=True))
 
 
 @handles(types.MappingProxyType)
 def mapping_proxy(m: Machine, mapping: Value) -> Value:
-    return mapping
+    raise Break("types.MappingProxyType()", "a view of a mapping is not made inside graphs")
 
 
 @handles(super)
 def super_(m: Machine, *args: Value) -> Value:
+    if len(args) == 1:
+        raise Break("super() of one argument", "an unbound super object is not captured")
     if args:
         return m.operators.super_of(args[0], args[1])
     frame = m.current
@@ -332,7 +336,7 @@ def repr_(m: Machine, value: Value) -> Value:
         found = value.special(m, "__repr__")
         if found is not None:
             return found
-    return Constant(m.concrete.run(repr, m.concrete.plain(value, "repr()")))
+    return m.text.convert(value, 2)
 
 
 @handles(globals)
@@ -340,10 +344,13 @@ def globals_(m: Machine) -> Value:
     return m.current.globals
 
 
-@handles(locals, vars)
+@handles(vars)
 def vars_(m: Machine, *args: Value) -> Value:
-    if args:
-        return args[0].attribute(m, "__dict__")
+    return args[0].attribute(m, "__dict__") if args else locals_(m)
+
+
+@handles(locals)
+def locals_(m: Machine) -> Value:
     frame = m.current
     code = frame.program.origin.code
     found = {name: m.wrap.force(frame.locals[name]) for name in code.co_varnames if name in frame.locals}
@@ -401,7 +408,7 @@ def _extreme(m: Machine, text: str, name: str, args: list[Value], kwargs: dict[s
     key = kwargs.get("key")
     by_key = key is not None and not (isinstance(key, Constant) and key.value is None)
     if (
-        all(isinstance(v, (SymbolicValue, Constant)) for v in values)
+        all(isinstance(v, (SymbolicValue, Constant)) and v.python_type() is int for v in values)
         and any(isinstance(v, SymbolicValue) for v in values)
         and not by_key
     ):

@@ -216,26 +216,19 @@ def sym_float(m: Machine, a: Value) -> Value:
     return m.wrap.number(m.concrete.run(torch.sym_float, m.concrete.number(a)))
 
 
-def _scaled_in_place(name: str, combine: Callable[..., Any], scale: str) -> None:
-    """`addcdiv_(a, b, value=v)` and its like, whose factor is a number to eager. A tensor in its place, as torch's optimizers
-    pass to compilers, is read by eager; here it stays data."""
-
-    @tensor_special(name)
-    def method(m: Machine, receiver: TensorValue, /, *args: Value, **kwargs: Value) -> Value:
-        factor = kwargs.get(scale)
-        if not isinstance(factor, TensorValue):
-            return m.record.method(receiver, name, list(args), kwargs)
-        product = m.record.call(torch.mul, [combine(m, *args), factor], {})
-        return m.record.method(receiver, "add_", [product], {})
-
-
-_scaled_in_place("addcdiv_", lambda m, a, b: m.record.call(torch.div, [a, b], {}), "value")
-_scaled_in_place("addcmul_", lambda m, a, b: m.record.call(torch.mul, [a, b], {}), "value")
-_scaled_in_place("add_", lambda m, a: a, "alpha")
-_scaled_in_place("sub_", lambda m, a: m.record.call(torch.neg, [a], {}), "alpha")
-
-
-@tensor_special("item", "tolist", "__int__", "__float__", "__index__", "__complex__")
+@tensor_special(
+    "__str__",
+    "__repr__",
+    "__format__",
+    "__reduce__",
+    "__reduce_ex__",
+    "item",
+    "tolist",
+    "__int__",
+    "__float__",
+    "__index__",
+    "__complex__",
+)
 def reads_data(m: Machine, value: TensorValue, *args: Value, **kwargs: Value) -> Value:
     raise Break(
         "reading a tensor's data",

@@ -48,9 +48,8 @@ class ClassValue(ObjectValue):
             case "__name__" | "__qualname__" | "__module__" | "__doc__" | "__abstractmethods__":
                 return m.wrap.constant(self.told(m, name))
             case "__dict__":
-                return m.wrap.object(
-                    m.guards.ask(self.place(), cls, lambda now: dict(vars(now)), "has the same namespace")
-                )
+                found = m.guards.ask(self.place(), cls, lambda now: dict(vars(now)), "has the same namespace")
+                return m.wrap.object(types.MappingProxyType(found))
         meta = m.attributes.class_lookup(type(cls), name)
         if isinstance(meta, property):
             return m.attributes.bind(meta, self, type(cls))

@@ -293,6 +293,10 @@ class MethodValue(Value):
             return self.receiver
         if name == "__func__":
             return self.function
+        if name == "__class__":
+            return m.wrap.object(types.MethodType)
+        if name != "__doc__" and (name in vars(types.MethodType) or name in vars(object)):
+            return m.attributes.bound_builtin(self, name)
         return self.function.attribute(m, name)
 
     def compare(self, m: Machine, operator: str, other: Value) -> Value | None:

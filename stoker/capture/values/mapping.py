@@ -364,7 +364,8 @@ class DictView(Value):
         return m.attributes.builtin(self, name)
 
     def emit(self, e: Emitter) -> None:
-        e.method_call_result(self.mapping, getattr(self.mapping.cls, self.what), [])
+        cls = self.mapping.python_type()
+        e.method_call_result(self.mapping, getattr(cls, self.what), [])
 
 
 class ViewIterator(Value):

@@ -34,5 +34,8 @@ class ProxyValue(DictValue):
             m.exceptions.raise_(TypeError, "'|=' is not supported by mappingproxy; use '|' instead")
         return super().binary(m, operator, other, reflected)
 
+    def method_copy(self, m: Machine) -> Value:
+        return DictValue(dict(self.load_all(m)))
+
     def emit(self, e: Emitter) -> None:
         self.unsupported("rebuilding")

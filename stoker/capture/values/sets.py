@@ -39,8 +39,18 @@ class Recipe:
     steps: tuple[tuple[str, tuple[Any, ...]], ...] = ()
 
 
+@dataclass(frozen=True)
+class Given:
+    """A set from outside, as it is found: only itself has its order after an operation."""
+
+    found: Any
+    value: SetValue
+
+
 def build(recipe: Any) -> Any:
     """Follow a recipe; what is not one is itself."""
+    if isinstance(recipe, Given):
+        return recipe.found
     if not isinstance(recipe, Recipe):
         return recipe
     made = recipe.function(*map(build, recipe.parts))
@@ -82,9 +92,9 @@ def constant_of(value: Value) -> Any:
 
 def operand(m: Machine, value: Value) -> Operand:
     """Any iterable as an operand of a set's method."""
-    value = value.stored()
-    if isinstance(value, SetValue):
-        return Operand(dict(value._entries), value.recipe(), value.copied())
+    held = value.stored()
+    if isinstance(held, SetValue):
+        return Operand(dict(held._entries), held.recipe(), held.copied())
     kind = value.python_type()
     real = constant_of(value) if isinstance(value, Constant) else UNKNOWN
     elements = value.items_list(m)
@@ -127,7 +137,7 @@ class SetValue(Value):
         if self.layout is None:
             return UNKNOWN
         if self.real is not None:
-            return Recipe(self.cls, (tuple(self.layout),))
+            return Given(self.real, self) if type(self.real) is self.cls else Recipe(self.cls, (tuple(self.layout),))
         steps = [(name, tuple(part.recipe for part in parts)) for name, parts in self.steps]
         return Recipe(self.start.function, self.start.parts, (*self.start.steps, *steps))
 
@@ -277,8 +287,14 @@ class SetValue(Value):
         if recipe is UNKNOWN:
             e.call_function(self.cls, [TupleValue(list(self._entries.values()))])
         else:
-            e.call_function(build, [Constant(recipe)])
+            given: list[Value] = []
+            recipe = _without_givens(recipe, given)
+            e.call_function(build_from if given else build, [Constant(recipe), *given])
         e.name_top(self)
+
+    def shown(self) -> Any:
+        """A set that prints as this one; None if its order is not known."""
+        return self.real if self.real is not None and not self.steps else self.layout
 
     def fill(self, e: Emitter) -> None:
         """Of an instance of a subclass that the captured code made."""
@@ -289,6 +305,37 @@ class SetValue(Value):
         """The same changes again, so that the order becomes eager's."""
         for name, parts in self.steps:
             e.method_call(self, getattr(set, name), [part.value for part in parts])
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    number: int
+
+
+def _without_givens(recipe: Any, given: list[Value]) -> Any:
+    """The recipe with numbers in the places of outside sets, which are collected. One that was changed is made anew."""
+    if isinstance(recipe, Given):
+        if recipe.value.steps:
+            return Recipe(type(recipe.found), (tuple(recipe.found),))
+        given.append(recipe.value)
+        return _Parameter(len(given) - 1)
+    if not isinstance(recipe, Recipe):
+        return recipe
+    parts = tuple(_without_givens(part, given) for part in recipe.parts)
+    steps = tuple((name, tuple(_without_givens(part, given) for part in operands)) for name, operands in recipe.steps)
+    return Recipe(recipe.function, parts, steps)
+
+
+def build_from(recipe: Any, *given: Any) -> Any:
+    """Follow a recipe with the outside sets that it is about."""
+    if isinstance(recipe, _Parameter):
+        return given[recipe.number]
+    if not isinstance(recipe, Recipe):
+        return recipe
+    made = recipe.function(*(build_from(part, *given) for part in recipe.parts))
+    for name, parts in recipe.steps:
+        getattr(made, name)(*(build_from(part, *given) for part in parts))
+    return made
 
 
 IN_PLACE = {"|": "__ior__", "&": "__iand__", "-": "__isub__", "^": "__ixor__"}
