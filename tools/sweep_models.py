@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from rich.console import Console
+from rich.progress import track
 
 from bench.torchvision_stub import stub_torchvision
 
@@ -210,7 +212,8 @@ def sweep(names: list[str], judged: Any, jobs: int) -> dict[str, Any]:
     """The results of many models, some at once, each in a process of its own."""
     with multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=1) as pool:
         results = {}
-        for name, answer in [(name, pool.apply_async(judged, (name,))) for name in names]:
+        waiting = [(name, pool.apply_async(judged, (name,))) for name in names]
+        for name, answer in track(waiting, "models", console=Console(stderr=True)):
             results[name] = answer.get()
             print(name, json.dumps(results[name])[:300], flush=True)
     return results

@@ -25,6 +25,8 @@ from typing import Any
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")  # bfloat16 products by AMX are not repeatable in eager itself
 
 import torch
+from rich.console import Console
+from rich.progress import track
 from torch.testing._internal import common_methods_invocations as opinfo
 
 ROOT = Path(__file__).parents[1]
@@ -216,9 +218,8 @@ def operators(dtype: torch.dtype) -> Iterable[tuple[str, Any]]:
 
 def sweep(dtype: torch.dtype, samples: int, only: str | None, options: dict[str, Any], exact: bool) -> dict[str, Any]:
     rows: dict[str, Any] = {}
-    for name, op in operators(dtype):
-        if only and op.name != only:
-            continue
+    chosen = [(name, op) for name, op in operators(dtype) if not only or op.name == only]
+    for name, op in track(chosen, str(dtype), console=Console(stderr=True)):
         rows[name] = sweep_one(op, dtype, samples, options, exact)
         if verdict(rows[name]) not in ("pass", "skip"):
             print(f"{name}: { ({k: v for k, v in rows[name].items() if k not in ('', 'skip')}) }", flush=True)

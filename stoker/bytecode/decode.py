@@ -23,7 +23,7 @@ from .versions import (
     FORM_OF_CODE,
     FORMS,
     SPLITS,
-    Operand,
+    OperandKind,
     stack_slots,
 )
 
@@ -53,22 +53,22 @@ def decode(code: CodeType) -> list[Instruction]:
         _, name, operand, flag_bits, caches, sign = form
         value: object = None
         flag = 0
-        if operand is Operand.NONE:
+        if operand is OperandKind.NONE:
             pass
-        elif operand is Operand.NUMBER:
+        elif operand is OperandKind.NUMBER:
             value = argument
-        elif operand is Operand.LOCAL:
+        elif operand is OperandKind.LOCAL:
             value = argument if name in SPLITS else slots[argument]
             if argument in cell_slots and name == "LOAD_FAST":
                 name = "LOAD_CLOSURE"
-        elif operand is Operand.CELL:
+        elif operand is OperandKind.CELL:
             value = slots[argument]
-        elif operand is Operand.CONSTANT:
+        elif operand is OperandKind.CONSTANT:
             value = constants[argument]
-        elif operand is Operand.NAME:
+        elif operand is OperandKind.NAME:
             value = names[argument >> flag_bits]
             flag = argument & (1 << flag_bits) - 1
-        elif operand is Operand.COMPARISON:
+        elif operand is OperandKind.COMPARISON:
             value = COMPARE_OPS[argument >> COMPARE_SHIFT]
             flag = int(COMPARE_SHIFT == 5 and bool(argument & COMPARE_TO_BOOL))
         instruction = Instruction(name, value, flag, positions[unit], None, 2 * unit)

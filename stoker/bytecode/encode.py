@@ -37,8 +37,8 @@ from .versions import (
     FORWARD,
     INVERTED,
     SKIPPED_AT_LOOP_END,
-    Form,
-    Operand,
+    OpcodeForm,
+    OperandKind,
     stack_slots,
 )
 
@@ -119,9 +119,9 @@ class _Operands:
         for constant in changes.get("co_consts", template.co_consts)[:1]:
             self._constant(constant)
 
-    def resolve(self, lines: list[Instruction], index: dict[Instruction, int]) -> tuple[list[Form], list[int]]:
+    def resolve(self, lines: list[Instruction], index: dict[Instruction, int]) -> tuple[list[OpcodeForm], list[int]]:
         """The real opcode and the operand of each instruction. Jumps get theirs when distances are known."""
-        forms: list[Form] = []
+        forms: list[OpcodeForm] = []
         arguments: list[int] = []
         slotted: list[int] = []
         names = self.names
@@ -133,16 +133,16 @@ class _Operands:
                 argument = 0
             else:
                 operand, bits = form.operand, form.flag_bits
-                if operand is Operand.NONE:
+                if operand is OperandKind.NONE:
                     argument = 0
-                elif operand is Operand.LOCAL or operand is Operand.CELL:
+                elif operand is OperandKind.LOCAL or operand is OperandKind.CELL:
                     slotted.append(place)
                     argument = 0
-                elif operand is Operand.CONSTANT:
+                elif operand is OperandKind.CONSTANT:
                     argument = self._constant(value)
-                elif operand is Operand.NAME:
+                elif operand is OperandKind.NAME:
                     argument = names.setdefault(value, len(names)) << bits | instruction.flag
-                elif operand is Operand.COMPARISON:
+                elif operand is OperandKind.COMPARISON:
                     argument = _comparison(value, instruction.flag)
                 elif instruction.name == "COPY_FREE_VARS":
                     argument = len(self.freevars)
@@ -189,13 +189,15 @@ class _Operands:
         return place
 
 
-_FORM_OF_NAME: dict[str, Form] = {form.name: form for form in FORMS.values() if form.operand is not Operand.JUMP}
+_FORM_OF_NAME: dict[str, OpcodeForm] = {
+    form.name: form for form in FORMS.values() if form.operand is not OperandKind.JUMP
+}
 if CLOSURE_IS_FAST:
     _FORM_OF_NAME["LOAD_CLOSURE"] = FORMS["LOAD_FAST"]
-_USES_CELL = frozenset({"LOAD_CLOSURE"} | {form.name for form in FORMS.values() if form.operand is Operand.CELL})
+_USES_CELL = frozenset({"LOAD_CLOSURE"} | {form.name for form in FORMS.values() if form.operand is OperandKind.CELL})
 
 
-def _jump_form(instruction: Instruction, place: int, index: dict[Instruction, int]) -> Form:
+def _jump_form(instruction: Instruction, place: int, index: dict[Instruction, int]) -> OpcodeForm:
     if instruction.name not in FORWARD:
         raise EncodeError(f"{instruction.name} is not an opcode of this Python")
     if instruction.value not in index:
@@ -231,7 +233,7 @@ def _constant_key(constant: Any) -> object:
 
 
 def _settle(
-    lines: list[Instruction], index: dict[Instruction, int], forms: list[Form], arguments: list[int]
+    lines: list[Instruction], index: dict[Instruction, int], forms: list[OpcodeForm], arguments: list[int]
 ) -> list[int]:
     """Fill in the distances of jumps and return the code units of each instruction.
 
@@ -257,7 +259,7 @@ def _extensions(argument: int) -> int:
     return 0 if argument < 256 else 1 if argument < 1 << 16 else 2 if argument < 1 << 24 else 3
 
 
-def _write(forms: list[Form], arguments: list[int], sizes: list[int]) -> bytes:
+def _write(forms: list[OpcodeForm], arguments: list[int], sizes: list[int]) -> bytes:
     raw = bytearray()
     for form, argument, size in zip(forms, arguments, sizes):
         for extension in range(size - 1 - form.caches, 0, -1):

@@ -23,7 +23,7 @@ SUPPORTED: tuple[Version, ...] = ((3, 11), (3, 12), (3, 13))
 VERSION: Version = sys.version_info[:2]
 
 
-class Operand(Enum):
+class OperandKind(Enum):
     """What an operand stands for."""
 
     NONE = "none"
@@ -36,12 +36,12 @@ class Operand(Enum):
     COMPARISON = "comparison"
 
 
-class Form(NamedTuple):
+class OpcodeForm(NamedTuple):
     """How one real opcode is laid out in the bytes."""
 
     code: int
     name: str  # as decode yields it
-    operand: Operand
+    operand: OperandKind
     flag_bits: int  # low bits of the operand that are not part of the index
     caches: int  # code units of inline cache that follow
     sign: int  # of a jump: +1 forward, -1 backward, 0 for the rest
@@ -167,23 +167,23 @@ def _caches(name: str, code: int) -> int:
     return entries.get(name, 0) if isinstance(entries, dict) else entries[code]
 
 
-def _operand(code: int) -> Operand:
+def _operand(code: int) -> OperandKind:
     kinds = {
-        Operand.CONSTANT: opcode.hasconst,
-        Operand.NAME: opcode.hasname,
-        Operand.LOCAL: opcode.haslocal,
-        Operand.CELL: opcode.hasfree,
-        Operand.JUMP: opcode.hasjrel,
-        Operand.COMPARISON: opcode.hascompare,
+        OperandKind.CONSTANT: opcode.hasconst,
+        OperandKind.NAME: opcode.hasname,
+        OperandKind.LOCAL: opcode.haslocal,
+        OperandKind.CELL: opcode.hasfree,
+        OperandKind.JUMP: opcode.hasjrel,
+        OperandKind.COMPARISON: opcode.hascompare,
     }
     for operand, codes in kinds.items():
         if code in codes:
             return operand
     has_argument = code in opcode.hasarg if hasattr(opcode, "hasarg") else code >= opcode.HAVE_ARGUMENT
-    return Operand.NUMBER if has_argument else Operand.NONE
+    return OperandKind.NUMBER if has_argument else OperandKind.NONE
 
 
-def _forms() -> dict[str, Form]:
+def _forms() -> dict[str, OpcodeForm]:
     """Every real opcode of this interpreter that may stand in a code object, by its real name."""
     neutral = {real: name for name, real in FORWARD.items() if name != "JUMP_BACKWARD_NO_INTERRUPT"}
     neutral |= {real: name for name, real in BACKWARD.items()}
@@ -192,14 +192,14 @@ def _forms() -> dict[str, Form]:
         if code > 255 or real.startswith("INSTRUMENTED_") or real in INTERNAL:
             continue
         operand = _operand(code)
-        sign = (-1 if "BACKWARD" in real else 1) if operand is Operand.JUMP else 0
+        sign = (-1 if "BACKWARD" in real else 1) if operand is OperandKind.JUMP else 0
         name = neutral.get(real, real)
-        forms[real] = Form(code, name, operand, _FLAG_BITS.get(real, 0), _caches(real, code), sign)
+        forms[real] = OpcodeForm(code, name, operand, _FLAG_BITS.get(real, 0), _caches(real, code), sign)
     return forms
 
 
-FORMS: dict[str, Form] = _forms()
-FORM_OF_CODE: list[Form | None] = [None] * 256
+FORMS: dict[str, OpcodeForm] = _forms()
+FORM_OF_CODE: list[OpcodeForm | None] = [None] * 256
 for _form in FORMS.values():
     FORM_OF_CODE[_form.code] = _form
 

@@ -6,7 +6,7 @@ import opcode
 import pytest
 
 from stoker.bytecode import Instruction, stack_effect
-from stoker.bytecode.versions import FORMS, SPLITS, VERSION, Operand
+from stoker.bytecode.versions import FORMS, SPLITS, VERSION, OperandKind
 
 # Where `dis` counts otherwise, and why ours is right at the instruction.
 DIFFERENT = {"RETURN_GENERATOR"}  # dis up to 3.12 starts a generator one deep instead
@@ -22,9 +22,9 @@ def by_dis(name: str, argument: int | None, jump: bool) -> int:
 @pytest.mark.parametrize("real", REAL)
 def test_as_dis(real):
     form = FORMS[real]
-    if form.operand is Operand.NONE:
+    if form.operand is OperandKind.NONE:
         assert stack_effect(Instruction(form.name)) == by_dis(real, None, False)
-    elif form.operand is Operand.JUMP:
+    elif form.operand is OperandKind.JUMP:
         for jump in (False, True):
             assert stack_effect(Instruction(form.name), jump=jump) == by_dis(real, 1, jump)
     elif form.flag_bits:

@@ -38,7 +38,7 @@ def test_forms_yield_exactly_opnames():
 
 
 def test_every_jump_has_a_form():
-    jumps = {form.name for form in versions.FORMS.values() if form.operand is versions.Operand.JUMP}
+    jumps = {form.name for form in versions.FORMS.values() if form.operand is versions.OperandKind.JUMP}
     assert jumps == set(versions.FORWARD)
     for table in (versions.FORWARD, versions.BACKWARD):
         assert set(table.values()) <= set(opcode.opmap)
