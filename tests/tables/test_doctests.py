@@ -19,6 +19,7 @@ from tools.figures import ROOT, modules
 KNOWN = modules()
 WITH_EXAMPLES = [name for name, module in KNOWN.items() if ">>> " in module.path.read_text()]
 DOCUMENTS = [p for p in sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]) if ">>> " in p.read_text()]
+WHOLE = ("stoker.capture", "stoker.capture.values", "stoker.autograd", "stoker.guard")  # whose order names each module
 PACKAGES = [module for module in KNOWN.values() if module.is_package]
 
 
@@ -48,4 +49,13 @@ def test_every_package_opens_its_chapter(package) -> None:  # type: ignore[no-un
     assert words, "a package says what it is for"
     order = words.partition("Reading order")[2]
     children = {path.stem for path in package.path.parent.iterdir()}
+    named = set(re.findall(r"\w+", order))
     assert [name for name in re.findall(r"`(\w+)`", order) if name not in children] == []
+    if package.name in WHOLE:
+        assert {name for name in children if not name.startswith("_")} - named == set(), "it names each module"
+
+
+def test_the_layout_has_a_place_for_everything() -> None:
+    page = (ROOT / "docs" / "layout.md").read_text()
+    there = [path for path in (ROOT / "stoker").iterdir() if not path.name.startswith("_")]
+    assert [p.name for p in there if (f"{p.name}/" if p.is_dir() else p.name) not in page] == []
