@@ -6,8 +6,11 @@ vectors (`tile.h`). So each side reads and writes whole cache lines. A value tha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import torch
 
 from stoker.codegen.cpp.operation import TYPES
 from stoker.codegen.cpp.shape import crosses, crossing
@@ -88,12 +91,14 @@ def _through_arrays(emitter: Any, tiled: _Tiled) -> None:
     loop, last = tiled.loop.symbol, tiled.last.symbol
     place = (loop - _first(loop)) * TILE + last - _first(last)
     crossing_lines = [(n, i) for n, i in tiled.lines if tiled.crosses(i)]
+    tile_of = _tiles(crossing_lines)
     for n, i in crossing_lines:
-        out.line(f"alignas(64) {TYPES[i.dtype]} tile{n}[{TILE * TILE}];")
+        if tile_of[n] == n:
+            out.line(f"alignas(64) {TYPES[i.dtype]} tile{n}[{TILE * TILE}];")
         if i.op == "load":
             _turn_in(emitter, tiled, i, "transpose_tile", f"tile{n}", str(TILE))
     inside = {n: replace(i, data=(f"tile{n}", place, *i.data[2:])) for n, i in crossing_lines}
-    phase = Phase(False, tuple((n, inside.get(n, i)) for n, i in tiled.lines))
+    phase = Phase(False, tuple((n, inside.get(n, i)) for n, i in tiled.lines if tile_of.get(n, n) == n))
     with out.block(emitter.head(tiled.loop, f"{text(loop)}_first", f"{text(loop)}_end")):
         emitter.simd(True)
         with out.block(emitter.head(tiled.last, f"{text(last)}_first", f"{text(last)}_end")):
@@ -102,7 +107,13 @@ def _through_arrays(emitter: Any, tiled: _Tiled) -> None:
         if i.op == "store":
             step = emitter.expr(coefficient(i.data[1], last))
             counts = f"{_count(loop)}, {_count(last)}"
-            out.line(f"transpose_away(tile{n}, {TILE}, {_start(emitter, tiled, i)}, {step}, {counts});")
+            out.line(f"transpose_away(tile{tile_of[n]}, {TILE}, {_start(emitter, tiled, i)}, {step}, {counts});")
+
+
+def _tiles(lines: Sequence[Line]) -> dict[int, int]:
+    """Which line's array each line uses: a value that is stored to several places is turned out of one."""
+    first: dict[tuple[int, torch.dtype], int] = {}
+    return {n: first.setdefault((i.arguments[0], i.dtype), n) if i.op == "store" else n for n, i in lines}
 
 
 def _turn_in(emitter: Any, tiled: _Tiled, load: Instruction, how: str, target: str, step: str) -> None:

@@ -95,6 +95,12 @@ inline int64_t floor_mod(int64_t a, int64_t b) {
   return r + ((r != 0) & ((r < 0) != (b < 0)) ? b : 0);
 }
 
+// A number that the compiler does not know.
+inline int64_t unknown(int64_t n) {
+  asm("" : "+r"(n));
+  return n;
+}
+
 // Integer division as eager does it. Lowerings see to it that nothing is divided by 0; indices that are computed for places
 // outside of a tensor may be.
 template <class T>

@@ -20,7 +20,7 @@ import torch
 from stoker.codegen.cpp.ahead import AHEAD, requests
 from stoker.codegen.cpp.cost import cost
 from stoker.codegen.cpp.crosswise import emit_crosswise
-from stoker.codegen.cpp.expression import expression
+from stoker.codegen.cpp.expression import declared, expression
 from stoker.codegen.cpp.moments import (
     PIECE,
     Measured,
@@ -131,7 +131,7 @@ class _Emitter:
                 case Shape.WHOLE:
                     self.whole()
             out.line(f"return {' | '.join(f'(outside{code} ? {code} : 0)' for code in self.watches) or '0'};")
-        return out.text()
+        return declared(out.text())
 
     def work(self) -> Expr:
         """Additions in all, roughly."""

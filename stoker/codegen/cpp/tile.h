@@ -51,9 +51,9 @@ inline void transpose_square(const T* from, int64_t from_step, T* to, int64_t to
   for (int k = 0; k < N; ++k) __builtin_memcpy(to + k * to_step, &rows[k], sizeof(Vector));
 }
 
-// to[column * to_step + row] = from[row * from_step + column]
+// to[column * to_step + row] = from[row * from_step + column]. Not in line: a kernel may do it many times, and it is long.
 template <class T>
-inline void transpose_tile(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows, int64_t columns) {
+[[gnu::noinline]] void transpose_tile(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows, int64_t columns) {
   constexpr int N = VECTOR_BYTES / sizeof(T) < 16 ? VECTOR_BYTES / sizeof(T) : 16;
   for (int64_t row = 0; row < rows; row += N) {
     for (int64_t column = 0; column < columns; column += N) {
