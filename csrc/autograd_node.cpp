@@ -19,6 +19,7 @@
 
 #include "autograd_node.h"
 
+#include "dispatch.h"
 #include "object_type.h"
 #include "ref.h"
 
@@ -543,9 +544,21 @@ bool inputs_fit(const Plan& plan, PyObject* const* inputs, size_t count) {
   return true;
 }
 
+// A forward writes to nothing, so what raises in it can be done again by eager.
+[[noreturn]] void throw_untouched() {
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (value && PyErr_GivenExceptionMatches(value, PyExc_Exception) && PyObject_SetAttrString(value, UNTOUCHED, Py_True) < 0)
+    PyErr_Clear();
+  PyErr_Restore(type, value, traceback);
+  throw_python_error();
+}
+
 Ref call_forward(const Plan& plan, PyObject* const* inputs, size_t count) {
   c10::AutoGradMode off(false);
-  Ref found = Ref::steal(checked(PyObject_Vectorcall(plan.forward.get(), inputs, count, nullptr)));
+  Ref found = Ref::steal(PyObject_Vectorcall(plan.forward.get(), inputs, count, nullptr));
+  if (!found) throw_untouched();
   Ref values = Ref::steal(checked(PySequence_Fast(found.get(), "a compiled forward returns a tuple or a list")));
   if (static_cast<size_t>(PySequence_Fast_GET_SIZE(values.get())) < plan.results + plan.kept.size())
     throw std::runtime_error("a compiled forward returned fewer values than it was compiled for");

@@ -62,6 +62,24 @@ int try_entry(const Call& call, Entry* entry, PyObject** result) {
   return GUARDS_HOLD;
 }
 
+// An error of a graph that has written to nothing (UNTOUCHED) is taken back: CPython runs the frame from its start, does what the
+// program does before the error, and raises eager's own.
+Outcome finished(PyObject* result) {
+  if (result) return Outcome::DONE;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  const bool untouched = value && PyObject_HasAttrString(value, UNTOUCHED);
+  if (!untouched) {
+    PyErr_Restore(type, value, traceback);
+    return Outcome::DONE;
+  }
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(traceback);
+  return Outcome::ORIGINAL_DEEP;
+}
+
 bool try_entries(const Call& call, Record* record, Failures& failures, PyObject** result) {
   const size_t recent = record->recent;
   for (size_t turn = 0; turn < record->entries.size(); ++turn) {
@@ -126,7 +144,7 @@ Outcome run_new_entry(const Call& call, const Ref& answer, PyObject** result) {
   record->recent = known - record->entries.begin();
   if (known == record->entries.end()) record->entries.push_back(answer);
   int failed = try_entry(call, entry, result);
-  if (failed == GUARDS_HOLD) return Outcome::DONE;
+  if (failed == GUARDS_HOLD) return finished(*result);
   if (call.compiler->on_reject) {
     HookScope off(nullptr);
     Ref on_reject = Ref::share(call.compiler->on_reject);
@@ -181,7 +199,7 @@ Outcome dispatch(const Call& call, Record* known, PyObject** result) {
   if (c10::impl::TorchDispatchModeTLS::any_modes_set()) return Outcome::ORIGINAL_DEEP;
   RecordHold record(known);
   Failures failures;
-  if (try_entries(call, known, failures, result)) return Outcome::DONE;
+  if (try_entries(call, known, failures, result)) return finished(*result);
   if (record->state == Action::FREEZE) return Outcome::ORIGINAL;
 
   Ref code = Ref::share(reinterpret_cast<PyObject*>(call.code));

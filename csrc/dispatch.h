@@ -8,6 +8,9 @@
 
 namespace stoker {
 
+// The attribute of an exception that a compiled graph raised before it wrote to anything: stoker/autograd/runtime.py sets it too.
+constexpr const char* UNTOUCHED = "_stoker_untouched";
+
 // A call whose arguments Python's rules have already put into slots.
 struct Call {
   Compiler* compiler;

@@ -28,7 +28,10 @@ Compiled = Callable[..., Sequence[Any]]
 def inference_call(
     joint: Joint, forward: Compiled, captured: Compiled, *, inputs_require_grad: bool
 ) -> Callable[..., tuple[Any, ...]]:
-    """A call without an autograd node. Its results require no gradient, though its inputs may."""
+    """A call without an autograd node. Its results require no gradient, though its inputs may.
+
+    What raises before anything is written is marked (`UNTOUCHED` in csrc/dispatch.h): the frame then runs in CPython.
+    """
     if inputs_require_grad:
         forward = torch.no_grad()(forward)
     finish = _finisher(joint) or (lambda inputs, results: tuple(results))
@@ -36,7 +39,12 @@ def inference_call(
     def call(*inputs: Any) -> tuple[Any, ...]:
         if torch_private.forward_mode_active():
             return tuple(captured(*inputs))
-        return finish(inputs, forward(*inputs))
+        try:
+            results = forward(*inputs)
+        except Exception as error:
+            error._stoker_untouched = True  # type: ignore[attr-defined]
+            raise
+        return finish(inputs, results)
 
     return call
 
