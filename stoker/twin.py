@@ -16,6 +16,7 @@ import abc
 import copy
 import functools
 import importlib.util
+import inspect
 import operator
 import types
 import weakref
@@ -36,6 +37,13 @@ class Origin(NamedTuple):
     settings: dict[str, Any]
 
 
+class _Signature:
+    """`inspect.signature` of a twin and of its class: the module's."""
+
+    def __get__(self, twin: Any, cls: type) -> inspect.Signature:
+        return inspect.signature(twin._stoker_origin.module if twin is not None else stands_for(cls))
+
+
 REAL_CLASS = vars(object)["__class__"]
 
 
@@ -43,6 +51,7 @@ class Twinned:
     """What twins add to their modules' classes. It comes first in their method resolution order."""
 
     __slots__ = ()
+    __signature__ = _Signature()
     _stoker_origin: Origin
 
     def __init_subclass__(cls, **keywords: Any) -> None:

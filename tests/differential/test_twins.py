@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import copy
 import gc
+import inspect
 import io
 import pickle
 import subprocess
@@ -71,6 +72,20 @@ def test_class_and_state() -> None:
     assert not graphs, "the module itself stays eager"
     assert torch.equal(twin(X), expected)
     assert len(graphs) == 1
+
+
+def test_what_tools_ask() -> None:
+    model = Net()
+    twin, _ = graphs_of(model)
+    for ask in (
+        inspect.signature,
+        lambda m: inspect.signature(m.forward),
+        dir,
+        str,
+        lambda m: inspect.signature(type(m)),
+    ):
+        assert ask(twin) == ask(model)
+    assert callable(twin) and inspect.getmodule(type(twin)) is inspect.getmodule(Net)
 
 
 def test_writes_act_on_both() -> None:

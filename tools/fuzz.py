@@ -1,0 +1,312 @@
+"""Random programs against eager: tensor operators, views, writes, containers, objects, control flow, gradients, sizes, mutations.
+
+    PYTHONPATH=. python tools/fuzz.py --seconds 60 --out /tmp/found
+
+A program is a list of statements drawn from the table below, over variables of known kinds. It runs eagerly and compiled, several times
+with other sizes and other surroundings, and everything a user can see is compared: results, their types, strides and memory shared with
+inputs, what was written, printed and raised, gradients. A program that differs is made smaller, statement by statement, and written to a
+file that shows the difference when run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import itertools
+import random
+import textwrap
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import stoker
+
+TENSOR, INT, LIST, DICT = "t", "n", "l", "d"
+# A statement: its text, and the kind of variable that it defines as {new}. {t} {u} are tensors, {n} an int, {l} a list, {d} a dict, {k} a
+# number, {s} a key; a line that ends in a colon gets a body.
+STATEMENTS: list[tuple[str, str | None]] = [
+    *((f"{{new}} = {text}", TENSOR) for text in (
+        "{t}.sin() + {k}", "torch.relu({t} - {u})", "{t} * {u}", "{t} / ({u}.abs() + 1)", "{t} * {n}", "{t} + {n} * {k}", "-{t}",
+        "torch.where({t} > {k}, {t}, {u})", "torch.softmax({t}, -1)", "{t}.sum(0)", "{t}.mean(-1, keepdim=True)", "{t}.cumsum(0)",
+        "{t}.amax(-1)", "{t} @ {u}.t()", "torch.cat([{t}, {u}])", "torch.stack([{t}, {t}])", "{t}.clone()", "{t}.detach()", "{t}.exp().log1p()",
+        "{t}.to(torch.float64)", "({t} > {k}).float()", "torch.zeros_like({t})", "torch.full_like({t}, {k})", "{t}.clamp(-{k}, {k})",
+        "torch.tanh({t}).square()", "torch.nn.functional.layer_norm({t}, {t}.shape[-1:])", "helper({t}, {n})", "box.scaled({t})",
+        "torch.arange({t}.shape[0]) + {t}.sum()", "{t}.var(0)", "{t}.flip(0)", "{t}.roll(1, 0)", "torch.maximum({t}, {u})",
+        # views
+        "{t}.t()", "{t}[1:]", "{t}[..., ::2]", "{t}.reshape(-1)", "{t}.view(-1)", "{t}.unsqueeze(0)", "{t}.expand(2, *{t}.shape)",
+        "{t}[0]", "{t}.transpose(0, -1)", "{t}.chunk(2)[0]", "{t}.squeeze()", "{t}.narrow(0, 0, 1)", "{t}[:, None]", "{t}.contiguous()",
+        # out of Python's hands
+        "{l}[0]", "{l}[-1] + 1", "{d}.get('{s}', {t})", "sum({l})", "max({l}, key=lambda e: e.dim())", "[e * 2 for e in {l}][0]",
+        "next(iter({d}.values()), {t})", "torch.cat([e.reshape(-1) for e in {l}])", "functools.reduce(lambda a, b: a + b, {l})",
+    )),
+    *((text, None) for text in (
+        "{t}.add_({k})", "{t}[0] = {k}", "{t}[:1].mul_({k})", "{t} += {k}", "{t}.zero_()", "{t}.copy_({u})", "{t}[..., -1] += {u}[..., -1]",
+        "{t}.masked_fill_({t} > {k}, {k})", "{t}.t_()", "{l}.append({t})", "{l}.insert(0, {t})", "{l}.reverse()", "{l}[0] = {t}",
+        "{d}['{s}'] = {t}", "{d}.update({s}={t})", "{d}.pop('{s}', None)", "box.value = {t}", "box.count += 1", "box.items.append({n})",
+        "print('{s}', {n})", "print(tuple({t}.shape))", "state['{s}'] = {n}", "del {l}[:1]",
+        "if {n} > 3:", "if {t}.shape[0] > 2:", "if {t}.dim() == 2:", "if {t}.sum().item() > 1e5:", "if '{s}' in {d}:", "if {l}:",
+        "for e in {l}[:3]:", "for i in range({n} % 4):", "for key, e in {d}.items():", "with torch.no_grad():", "try:",
+    )),
+    *((f"{{new}} = {text}", INT) for text in ("{n} + 1", "{t}.shape[0]", "{t}.dim()", "len({l})", "{n} * 2 - 1", "{n} // 2", "box.count", "len({d})")),
+    *((f"{{new}} = {text}", LIST) for text in ("[{t}, {u}]", "list({t}.unbind(0))[:2]", "[*{l}, {t}]", "{l}[::-1]", "list({t}.chunk(2))", "{l}")),
+    *((f"{{new}} = {text}", DICT) for text in ("{{'{s}': {t}}}", "dict(zip('ab', {l}))", "{{**{d}, '{s}': {t}}}", "{d}")),
+]  # fmt: skip
+PRELUDE = """
+import functools
+import torch
+
+
+class Box:
+    def __init__(self):
+        self.value, self.count, self.items = None, 0, []
+
+    def scaled(self, t):
+        self.count += 1
+        return t * self.count if self.value is None else t + self.value.sum()
+
+
+def helper(t, n, *, k=2.0):
+    for _ in range(n % 3):
+        t = t * k if t.dim() > 1 else t + n
+    return t
+"""
+
+
+@dataclass
+class Program:
+    """Statements, each a line or a line with a body."""
+
+    body: list[Any]
+
+    def text(self) -> str:
+        lines = ["def program(x, y, n, l, d, box, state):", "    t = x + 1", *_lines(self.body, 1)]
+        names = sorted(set(_defined(self.body)))
+        return "\n".join([*lines, f"    return {{k: v for k, v in locals().items() if k in {names!r}}}"])
+
+
+def _lines(body: list[Any], depth: int) -> Iterator[str]:
+    for statement in body:
+        head, inner = statement if isinstance(statement, tuple) else (statement, None)
+        yield "    " * depth + head
+        if inner is not None:
+            yield from _lines(inner, depth + 1) if inner else iter(["    " * (depth + 1) + "pass"])
+            if head == "try:":
+                yield "    " * depth + "except (RuntimeError, IndexError):"
+                yield "    " * (depth + 1) + "n = n + 1"
+
+
+def _defined(body: list[Any]) -> Iterator[str]:
+    for statement in body:
+        head, inner = statement if isinstance(statement, tuple) else (statement, [])
+        if " = " in head and head.split(" = ")[0].isidentifier():
+            yield head.split(" = ")[0]
+        yield from _defined(inner)
+
+
+@dataclass
+class Writer:
+    """Draws statements. Variables that a block defines are used inside it only: they may not be there afterwards."""
+
+    choice: random.Random
+    counter: Iterator[int] = field(default_factory=itertools.count)
+
+    def block(self, known: dict[str, list[str]], length: int, depth: int) -> list[Any]:
+        known = {kind: list(names) for kind, names in known.items()}
+        made: list[Any] = []
+        for _ in range(length):
+            text, kind = self.choice.choice(STATEMENTS)
+            opens = text.endswith(":")
+            if opens and depth >= 2:
+                continue
+            filled = self.filled(text, known)
+            if kind is not None:
+                known[kind].append(filled.split(" = ")[0])
+            made.append((filled, self.block(known, self.choice.randint(1, 3), depth + 1)) if opens else filled)
+        return made
+
+    def filled(self, text: str, known: dict[str, list[str]]) -> str:
+        pick = lambda kind: self.choice.choice(known[kind][-4:] if self.choice.random() < 0.7 else known[kind])  # noqa: E731
+        return text.format(
+            t=pick(TENSOR), u=pick(TENSOR), n=pick(INT), l=pick(LIST), d=pick(DICT), new=f"v{next(self.counter)}",
+            k=self.choice.choice(["0.5", "2.0", "1.25", "3"]), s=self.choice.choice("abc"),
+        )  # fmt: skip
+
+
+def draw(seed: int) -> Program:
+    choice = random.Random(seed)
+    known = {TENSOR: ["x", "y", "t"], INT: ["n"], LIST: ["l"], DICT: ["d"]}
+    return Program(Writer(choice).block(known, choice.randint(3, 14), 0))
+
+
+def surroundings(seed: int, call: int, namespace: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments of one call: sizes, types and contents differ from call to call."""
+    choice = random.Random(seed * 31 + call // 2)
+    generator = torch.Generator().manual_seed(seed + call)
+    shape = (choice.randint(1, 4), choice.randint(1, 5))
+    dtype = choice.choice([torch.float32, torch.float32, torch.float64])
+    x = torch.randn(shape, generator=generator, dtype=dtype)
+    y = torch.randn(shape, generator=generator, dtype=dtype).requires_grad_(choice.random() < 0.4)
+    box = namespace["Box"]()
+    box.count = choice.randint(0, 2)
+    lists = [torch.randn(shape, generator=generator, dtype=dtype) for _ in range(choice.randint(1, 3))]
+    return x, y, choice.randint(0, 6), lists, {"a": x * 2, "b": lists[0]}, box, {}
+
+
+def seen(value: Any, inputs: list[torch.Tensor]) -> Any:
+    """Everything about a value that a program can see, tensors as tensors."""
+    if isinstance(value, torch.Tensor):
+        shared = [value.untyped_storage().data_ptr() == t.untyped_storage().data_ptr() for t in inputs]
+        strides = [s for s, size in zip(value.stride(), value.shape) if size > 1]
+        return (
+            "tensor",
+            str(value.dtype),
+            tuple(value.shape),
+            strides,
+            value.requires_grad,
+            shared,
+            value.detach().clone(),
+        )
+    if isinstance(value, (list, tuple)):
+        return type(value).__name__, [seen(part, inputs) for part in value]
+    if isinstance(value, dict):
+        return "dict", [(key, seen(part, inputs)) for key, part in value.items()]
+    return type(value).__name__, getattr(value, "__dict__", None) and seen(vars(value), inputs) or str(value)
+
+
+def outcome(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    inputs = [*arguments[:2], *arguments[3]]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        try:
+            result = function(*arguments)
+            raised = None
+        except Exception as error:
+            result, raised = None, type(error).__name__
+    gradient = _gradient(result, arguments[1]) if raised is None else None
+    return seen([result, arguments, printed.getvalue(), raised], inputs), gradient
+
+
+REFUSED = "refused"
+
+
+def _gradient(result: dict[str, Any], leaf: torch.Tensor) -> Any:
+    """Of the sum of all results. How it lies in memory is nobody's promise."""
+    results = [t for t in result.values() if isinstance(t, torch.Tensor) and t.requires_grad]
+    if not results or not leaf.requires_grad:
+        return None
+    try:
+        total = [t.sum().double() for t in results]
+        (found,) = torch.autograd.grad(torch.stack(total).sum(), leaf, allow_unused=True)
+    except RuntimeError:
+        return REFUSED
+    return found
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor):
+        return torch.allclose(a.double(), b.double(), rtol=1e-3, atol=1e-4, equal_nan=True)
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and a == b
+
+
+CALLS = 4
+
+
+def difference(program: Program, seed: int, settings: dict[str, Any]) -> str | None:
+    """Where compiled code differs from eager; None if it does not."""
+    namespace: dict[str, Any] = {}
+    exec(compile(PRELUDE + program.text(), f"<program {seed}>", "exec"), namespace)
+    stoker.reset()
+    compiled = stoker.compile(namespace["program"], **settings)
+    for call in range(CALLS):
+        expected = outcome(namespace["program"], surroundings(seed, call, namespace))
+        found = outcome(compiled, surroundings(seed, call, namespace))
+        if expected[1] is REFUSED:  # what was overwritten may be what eager kept for the gradient, and not what we kept
+            expected, found = expected[0], found[0]
+        if not same(expected, found):
+            return f"call {call}\n  eager:    {expected}\n  compiled: {found}"
+    return None
+
+
+def smaller(program: Program) -> Iterator[Program]:
+    """The program without one statement, or with a block in the place of its head."""
+    for body in _smaller_bodies(program.body):
+        yield Program(body)
+
+
+def _smaller_bodies(body: list[Any]) -> Iterator[list[Any]]:
+    for index, statement in enumerate(body):
+        before, after = body[:index], body[index + 1 :]
+        yield before + after
+        if isinstance(statement, tuple):
+            yield before + statement[1] + after
+            yield from ([*before, (statement[0], inner), *after] for inner in _smaller_bodies(statement[1]))
+
+
+def minimized(program: Program, seed: int, settings: dict[str, Any]) -> Program:
+    for candidate in smaller(program):
+        with contextlib.suppress(SyntaxError, NameError):
+            if difference(candidate, seed, settings) is not None:
+                return minimized(candidate, seed, settings)
+    return program
+
+
+def report(program: Program, seed: int, settings: dict[str, Any], folder: Path) -> Path:
+    small = minimized(program, seed, settings)
+    path = folder / f"program_{seed}.py"
+    words = textwrap.indent(str(difference(small, seed, settings)), "# ")
+    run = f"\n\nif __name__ == '__main__':\n    from tools import fuzz\n    print(fuzz.rerun(__file__, {seed}, {settings!r}))\n"
+    path.write_text(f"{words}\n{PRELUDE}\n\n{small.text()}{run}")
+    return path
+
+
+def rerun(path: str, seed: int, settings: dict[str, Any]) -> str | None:
+    """Run a program from a file again."""
+    source = Path(path).read_text()
+    program = Program([])
+    program.text = lambda: source[source.index("def program(") : source.index("\n\nif __name__")]  # type: ignore[method-assign]
+    return difference(program, seed, settings)
+
+
+SETTINGS = [
+    {"backend": backend, "dynamic": dynamic}
+    for dynamic in (None, True, False)
+    for backend in ("eager", "eager", "aot_eager", "stoker")
+]
+
+
+def search(first: int, seconds: float, folder: Path, limit: int | None = None) -> tuple[int, list[Path]]:
+    """Try programs until the time is over: how many, and the files of those that differ."""
+    found: list[Path] = []
+    start = time.monotonic()
+    for tried, seed in enumerate(itertools.count(first)):
+        if time.monotonic() - start > seconds or tried == limit:
+            return tried, found
+        settings = SETTINGS[seed % len(SETTINGS)]
+        program = draw(seed)
+        if difference(program, seed, settings) is not None:
+            found.append(report(program, seed, settings, folder))
+            print(found[-1], settings, flush=True)
+    raise AssertionError("count() does not end")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("fuzz_found"))
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    tried, found = search(options.seed, options.seconds, options.out)
+    print(f"{tried} programs, {len(found)} differ")
+    raise SystemExit(bool(found))
+
+
+if __name__ == "__main__":
+    main()
