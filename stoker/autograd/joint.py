@@ -22,7 +22,7 @@ from stoker.autograd.alias import Alias
 from stoker.autograd.histories import Histories, histories
 from stoker.autograd.inputs import Inputs
 from stoker.autograd.interpret import run_captured
-from stoker.autograd.inverse import View
+from stoker.autograd.inverse import PHYSICAL, View
 from stoker.autograd.meeting import meets_itself
 from stoker.autograd.outcome import ConstantResult, Given, GraphResult, Move, Outcome, Rebuilt, Step, Write
 from stoker.autograd.overlap import refuse_written_overlap
@@ -251,7 +251,10 @@ def _outcome(trace: Trace, inputs: Inputs, value: Any, shared: dict[int, set[int
 def _steps(alias: Alias, results: _Results) -> tuple[Step, ...]:
     """The views from the tensor that a storage was met by to one of its names."""
     steps: list[Step] = []
-    for view in _views(alias):
+    views = _views(alias)
+    if any(view.operator in PHYSICAL for view in views[:-1]):
+        raise CannotTrace("an output is a view of a conjugated or negated one")
+    for view in views:
         args = tuple(_with_sizes(a, results) for a in view.args)
         kwargs = {k: _with_sizes(v, results) for k, v in view.kwargs.items()}
         steps.append(Step(view.operator, args, kwargs, view.index, view.grad))

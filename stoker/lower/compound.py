@@ -41,14 +41,14 @@ def _formula(*names: str, cost: int = 4, last: Any = None) -> Callable[[Callable
 def fmax(a: Any, b: Any) -> Any:
     if not a.dtype.is_floating_point:
         return ops.maximum(a, b)
-    return ops.where(ops.isnan(a), b, ops.where(ops.isnan(b), a, ops.maximum(a, b)))
+    return ops.where(ops.isnan(a), b, ops.where(ops.isnan(b), a, ops.maximum(b, a)))
 
 
 @_formula("fmin.default")
 def fmin(a: Any, b: Any) -> Any:
     if not a.dtype.is_floating_point:
         return ops.minimum(a, b)
-    return ops.where(ops.isnan(a), b, ops.where(ops.isnan(b), a, ops.minimum(a, b)))
+    return ops.where(ops.isnan(a), b, ops.where(ops.isnan(b), a, ops.minimum(b, a)))
 
 
 @_formula("heaviside.default")

@@ -180,10 +180,15 @@ def clamp(builder: Builder, out: Result, x: Tensor, low: Any = None, high: Any =
     def function(value: Any, *limits: Any) -> Any:
         given = iter(limits)
         if low is not None:
-            value = ops.maximum(value, next(given))
-        return ops.minimum(value, next(given)) if high is not None else value
+            value = _limited(ops.maximum, value, next(given), low)
+        return _limited(ops.minimum, value, next(given), high) if high is not None else value
 
     return elementwise(builder, out, [x, *bounds], function, cost=2)
+
+
+def _limited(choose: Callable[..., Any], value: Any, limit: Any, bound: Any) -> Any:
+    """Of two zeros the second is chosen: eager keeps the value before a number, and takes the element of a tensor."""
+    return choose(value, limit) if is_tensor(bound) else choose(limit, value)
 
 
 @lower("where.self")

@@ -34,3 +34,30 @@ def test_gelu(dtype: torch.dtype) -> None:
 def test_variance_of_a_number(program: Any) -> None:
     x = torch.tensor(3.0)
     torch.testing.assert_close(stoker.compile(program)(x), program(x), equal_nan=True)
+
+
+ZEROS = [
+    lambda x: x.clamp(max=-0.0),
+    lambda x: x.clamp(min=0.0),
+    lambda x: x.clamp(0.0, 6.0),
+    torch.nn.functional.relu6,
+    torch.nn.functional.hardtanh,
+    torch.relu,
+    torch.tanh,
+    torch.sin,
+    torch.expm1,
+    torch.log1p,
+    lambda x: x * 1 + x,
+    lambda x: x - 0,
+    torch.neg,
+    lambda x: torch.fmax(x, -x),
+    lambda x: torch.fmin(x, -x),
+]
+
+
+@pytest.mark.parametrize("number", range(len(ZEROS)))
+def test_zeros_have_signs(number: int) -> None:
+    f, x = ZEROS[number], torch.tensor([0.0, -0.0, 1.0, -1.0]).repeat(10)
+    got, want = stoker.compile(f)(x), f(x)
+    torch.testing.assert_close(got, want)
+    assert torch.equal(got.signbit(), want.signbit())

@@ -121,7 +121,7 @@ inline float tanh_of(float x) {
   const float small = fma(p * s, x, x);
   const float t = std::fabs(x) > 10.0f ? 10.0f : std::fabs(x);
   const float large = 1.0f - 2.0f / (exp_moderate(2.0f * t) + 1.0f);
-  const float found = std::fabs(x) < 0.6f ? small : std::copysign(large, x);
+  const float found = std::copysign(std::fabs(x) < 0.6f ? small : large, x);
   return x != x ? x : found;
 }
 inline double tanh_of(double x) { return library_tanh_double(x); }

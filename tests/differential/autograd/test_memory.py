@@ -145,6 +145,14 @@ def chained_pieces(x):
     return a, b, c
 
 
+@program
+def a_view_of_a_conjugate(x):
+    y = torch.view_as_complex(x[:4].view(2, 2).clone())
+    w = y.conj().imag
+    y.mul_(2j)
+    return torch.view_as_real(y), w
+
+
 def _outcome(f: Callable[..., Any], grad: bool) -> Any:
     x = torch.arange(1.0, 7.0, requires_grad=grad)
     given = x * 1 if grad else x
