@@ -1,6 +1,10 @@
 """Run every operator of OpInfo through the default back end, and write docs/coverage/lowerings.md.
 
     python tools/sweep_lowerings.py [--dtype float32,bool] [--samples 6] [--operators add,nn.functional.gelu] [--workers 2]
+                                    [--generator triton] [--device cuda]
+
+With `--generator triton` kernels are Triton's, run by its interpreter on the processor (docs/coverage/triton.md); `--device cuda` runs
+everything there.
 
 For each sample, laid out densely, transposed, with gaps, or expanded: results, what was written to inputs, and gradients, of
 the function and of its in-place form. Programs are compiled with `fullgraph=True`; one that breaks is run once more without, and
@@ -53,6 +57,19 @@ class Observed(NamedTuple):
     seeds: list[torch.Tensor]
 
 
+DEVICE = "cpu"
+
+
+def interpret_triton() -> None:
+    """From now on, graphs of the processor run through generated Triton, under its interpreter."""
+    interpreted = importlib.import_module("tests.stages.interpreted")
+    host = importlib.import_module("stoker.codegen.host")
+    pipeline.generators = lambda devices: {"cpu": interpreted.Interpreted()}
+    pipeline.executor = lambda plan, layouts, kernels, otherwise=None: host.host_program(
+        plan, [k.call for k in kernels]
+    )
+
+
 # Inputs.
 
 
@@ -62,7 +79,7 @@ def same_layout(tensor: torch.Tensor) -> torch.Tensor:
         return sweep.copy_of(tensor)  # type: ignore[no-any-return]
     reach = 1 + sum((s - 1) * t for s, t in zip(tensor.shape, tensor.stride())) if tensor.numel() else 0
     memory = tensor.detach().as_strided([reach], [1], tensor.storage_offset()).clone().untyped_storage()
-    made = torch.empty(0, dtype=tensor.dtype).set_(memory, 0, tensor.shape, tensor.stride())
+    made = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(memory, 0, tensor.shape, tensor.stride())
     return made.requires_grad_(tensor.requires_grad)
 
 
@@ -98,7 +115,7 @@ def drawn(op: Any, dtype: torch.dtype, count: int) -> list[Any]:
     """Samples, and the first of them again in each other layout."""
     differentiable = op.supports_autograd and dtype.is_floating_point
     torch.manual_seed(0)
-    plain = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=differentiable), count))
+    plain = list(itertools.islice(op.sample_inputs(DEVICE, dtype, requires_grad=differentiable), count))
     others = LAYOUTS[1:]
     return plain + [laid_out(sample, others[n % len(others)]) for n, sample in enumerate(plain)]
 
@@ -123,7 +140,7 @@ def run(call: Any, samples: list[Any], in_place: bool, seeds: list[list[torch.Te
     results = [[t for t in made if t.requires_grad and t.grad_fn is not None] for made in outputs]
     generator = torch.Generator().manual_seed(2)
     if seeds is None:
-        seeds = [[torch.randn(r.shape, generator=generator).to(r.dtype) for r in made] for made in results]
+        seeds = [[torch.randn(r.shape, generator=generator).to(r.device, r.dtype) for r in made] for made in results]
     wanted = [[t for t in made if t.requires_grad] for made in leaves]
     found = _gradients(results, wanted, seeds)
     return [Observed(o + sweep.tensors_in(g), d, s) for o, g, d, s in zip(outputs, given, found, seeds)]
@@ -200,7 +217,7 @@ def error(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Distances; 0 where both are the same infinity or neither is a number."""
     a, b = a.to(torch.promote_types(a.dtype, torch.float64)), b.to(torch.promote_types(b.dtype, torch.float64))
     same = (a == b) | ((a != a) & (b != b))
-    return torch.where(same, torch.zeros((), dtype=torch.float64), (a - b).abs())
+    return torch.where(same, torch.zeros((), dtype=torch.float64, device=a.device), (a - b).abs())
 
 
 def near(a: torch.Tensor, eager: torch.Tensor, exact: torch.Tensor) -> bool:
@@ -379,6 +396,10 @@ def collect(given: argparse.Namespace) -> dict[tuple[str, str], dict[str, Any]]:
             str(given.samples),
             "--operators",
             given.operators,
+            "--generator",
+            given.generator,
+            "--device",
+            given.device,
         ]
         running = {}
 
@@ -502,10 +523,18 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=6)
     parser.add_argument("--operators", default="", help="names of operators, separated by commas; all if none")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--generator", choices=("cpp", "triton"), default="cpp")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--share", help=argparse.SUPPRESS)
     parser.add_argument("--to", type=Path, default=sweep.ROOT / "docs" / "coverage" / "lowerings.md")
     given = parser.parse_args()
+    if given.generator == "triton":
+        os.environ["TRITON_INTERPRET"] = "1"
     if given.share:
+        global DEVICE
+        DEVICE = given.device
+        if given.generator == "triton":
+            interpret_triton()
         warnings.simplefilter("ignore")
         torch.set_num_threads(1)
         position, count = map(int, given.share.split("/"))

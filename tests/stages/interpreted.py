@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
+import torch
 from torch.fx import GraphModule
 
 from stoker.codegen.backend import Built, Site
@@ -20,6 +21,30 @@ from stoker.schedule.kernel import Kernel
 from stoker.schedule.plan import make_plan
 
 PROCESSORS = 132
+
+
+class Libdevice:
+    """The device's mathematics library, by torch's functions."""
+
+    NAMES: ClassVar[dict[str, Callable[..., Any]]] = {"rint": torch.round}
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        function = self.NAMES.get(name) or getattr(torch, name)
+
+        def call(*given: Any) -> Any:
+            from triton.language.core import block_type, tensor
+            from triton.runtime.interpreter import TensorHandle
+
+            kind = given[0].handle.dtype
+            values = [torch.from_numpy(g.handle.data) for g in given]
+            made = function(*values).numpy().astype(values[0].numpy().dtype)
+            shapes = [g.type for g in given if g.type.is_block()]
+            return tensor(TensorHandle(made, kind), block_type(kind, list(made.shape)) if shapes else given[0].type)
+
+        return call
+
+
+LIBDEVICE = Libdevice()
 
 
 class Interpreted:
@@ -38,7 +63,7 @@ class Interpreted:
     def build(self, kernels: Sequence[Kernel], sites: Sequence[Site], *, tune: bool) -> list[Built]:
         units = [unit_of(k, tiling_of(k, PROCESSORS), s.origins) for k, s in zip(kernels, sites)]
         self.units += units
-        return [Built(None, host_kernel(u), u.source) for u in units]
+        return [Built(None, host_kernel(u, LIBDEVICE), u.source) for u in units]
 
 
 def compile_interpreted(

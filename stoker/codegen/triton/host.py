@@ -17,14 +17,14 @@ from stoker.loop.op import OUTSIDE
 from stoker.shape.expr import evaluate, symbol
 
 
-def host_kernel(unit: Unit) -> HostKernel:
-    """A function of buffers and sizes."""
+def host_kernel(unit: Unit, libdevice: Any = None) -> HostKernel:
+    """A function of buffers and sizes. The interpreter cannot call the device's mathematics library: it is given one."""
 
     def call(buffers: Sequence[torch.Tensor], sizes: Sequence[int]) -> int:
         programs = evaluate(unit.programs, {symbol(f"n{i}"): size for i, size in enumerate(sizes)})
         flags = torch.zeros(len(OUTSIDE), dtype=torch.int32, device=buffers[0].device)
         if programs:
-            _function(unit.source, unit.name)[(programs,)](
+            _function(unit.source, unit.name, libdevice)[(programs,)](
                 *buffers, *sizes, *([flags] if unit.watches else []), num_warps=unit.warps
             )
         return sum(1 << family for family, bad in enumerate(flags.tolist()) if bad)
@@ -33,7 +33,7 @@ def host_kernel(unit: Unit) -> HostKernel:
 
 
 @functools.cache
-def _function(source: str, entry: str) -> Any:
+def _function(source: str, entry: str, libdevice: Any) -> Any:
     """The launchable function of a source, which Triton finds the text of by its file's name."""
     name = f"<stoker kernel {len(_names)}>"
     _names.append(name)
@@ -42,6 +42,8 @@ def _function(source: str, entry: str) -> Any:
     module.__file__ = name
     module.__spec__ = importlib.util.spec_from_loader(name, loader=None)
     exec(compile(source, name, "exec"), module.__dict__)  # noqa: S102  (our own text)
+    if libdevice is not None:
+        module.__dict__["libdevice"] = libdevice
     return getattr(module, entry)
 
 

@@ -1,15 +1,12 @@
 """What generated kernels call: loop operations that Triton has no operator for, with the meaning they have in eager on a GPU.
 
 The text of this module stands at the head of every generated source, so that a source is whole: it imports Triton and nothing of
-ours. Under Triton's interpreter, which cannot call the device's mathematics library, functions have formulas instead.
+ours. Functions of the device's mathematics library are those that eager's own kernels call.
 """
 
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
-
-INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))
-NAN_WINS = tl.constexpr(tl.PropagateNan.ALL)
 
 
 @triton.jit
@@ -24,13 +21,6 @@ def square_root(x):
     if x.dtype == tl.float32:
         return tl.sqrt_rn(x)
     return tl.sqrt(x)
-
-
-@triton.jit
-def reciprocal_square_root(x):
-    if INTERPRETED:
-        return 1 / tl.sqrt(x)
-    return libdevice.rsqrt(x)
 
 
 @triton.jit
@@ -49,21 +39,9 @@ def truncated(x):
 
 
 @triton.jit
-def rounded(x):
-    if INTERPRETED:
-        low = tl.floor(x)
-        apart = x - low
-        odd = low - 2 * tl.floor(low / 2)
-        return tl.where((apart > 0.5) | ((apart == 0.5) & (odd == 1)), low + 1, low)
-    return libdevice.rint(x)
-
-
-@triton.jit
 def remainder_by_truncation(a, b):
     """fmod: the sign of the first argument."""
     if a.dtype.is_floating():
-        if INTERPRETED:
-            return a - truncated(a / b) * b
         return libdevice.fmod(a, b)
     return a % b
 
@@ -113,14 +91,6 @@ def smaller(a, b):
 
 
 @triton.jit
-def with_sign_of(a, b):
-    if INTERPRETED:
-        negative = (b < 0) | ((b == 0) & (1 / b < 0))
-        return tl.where(negative, -tl.abs(a), tl.abs(a))
-    return libdevice.copysign(a, b)
-
-
-@triton.jit
 def shift_left(a, b):
     inside = (b >= 0) & (b < a.dtype.primitive_bitwidth)
     return tl.where(inside, a << tl.where(inside, b, 0), 0).to(a.dtype)
@@ -134,107 +104,8 @@ def shift_right(a, b):
 
 
 @triton.jit
-def exponential(x):
-    if INTERPRETED:
-        return tl.exp(x)
-    return libdevice.exp(x)
-
-
-@triton.jit
-def exponential_of_two(x):
-    if INTERPRETED:
-        return tl.exp2(x)
-    return libdevice.exp2(x)
-
-
-@triton.jit
-def logarithm(x):
-    if INTERPRETED:
-        return tl.log(x)
-    return libdevice.log(x)
-
-
-@triton.jit
-def logarithm_of_two(x):
-    if INTERPRETED:
-        return tl.log2(x)
-    return libdevice.log2(x)
-
-
-@triton.jit
-def logarithm_of_ten(x):
-    if INTERPRETED:
-        return (tl.log(x.to(tl.float64)) * 0.43429448190325182765).to(x.dtype)
-    return libdevice.log10(x)
-
-
-@triton.jit
-def exponential_less_one(x):
-    if INTERPRETED:
-        wide = x.to(tl.float64)
-        near = wide + wide * wide / 2 + wide * wide * wide / 6
-        return tl.where(tl.abs(wide) < 1e-4, near, tl.exp(wide) - 1).to(x.dtype)
-    return libdevice.expm1(x)
-
-
-@triton.jit
-def logarithm_of_one_more(x):
-    if INTERPRETED:
-        wide = x.to(tl.float64)
-        near = wide - wide * wide / 2 + wide * wide * wide / 3
-        return tl.where(tl.abs(wide) < 1e-4, near, tl.log(1 + wide)).to(x.dtype)
-    return libdevice.log1p(x)
-
-
-@triton.jit
-def sine(x):
-    if INTERPRETED:
-        return tl.sin(x)
-    return libdevice.sin(x)
-
-
-@triton.jit
-def cosine(x):
-    if INTERPRETED:
-        return tl.cos(x)
-    return libdevice.cos(x)
-
-
-@triton.jit
-def tangent(x):
-    if INTERPRETED:
-        wide = x.to(tl.float64)
-        return (tl.sin(wide) / tl.cos(wide)).to(x.dtype)
-    return libdevice.tan(x)
-
-
-@triton.jit
-def hyperbolic_tangent(x):
-    if INTERPRETED:
-        wide = x.to(tl.float64)
-        small = tl.exp(-2 * tl.abs(wide))
-        size = (1 - small) / (1 + small)
-        return tl.where(wide < 0, -size, size).to(x.dtype)
-    return libdevice.tanh(x)
-
-
-@triton.jit
-def error_function(x):
-    if INTERPRETED:
-        return tl.erf(x)
-    return libdevice.erf(x)
-
-
-@triton.jit
-def complementary_error_function(x):
-    if INTERPRETED:
-        return (1 - tl.erf(x.to(tl.float64))).to(x.dtype)
-    return libdevice.erfc(x)
-
-
-@triton.jit
 def logistic(x):
-    return divide(tl.full([], 1, x.dtype), 1 + exponential(-x))
+    return divide(tl.full([], 1, x.dtype), 1 + libdevice.exp(-x))
 
 
 @triton.jit
@@ -242,7 +113,7 @@ def normal_tail(x):
     """The normal distribution below -|x|, to 2e-7: two to the power of a polynomial, 0 past 6."""
     t = tl.abs(x)
     if x.dtype == tl.float64:
-        return 0.5 * complementary_error_function(t * 0.70710678118654752440)
+        return 0.5 * libdevice.erfc(t * 0.70710678118654752440)
     q = t * 1.3109115570841823e-07 + 2.8794491299777292e-05
     q = q * t - 0.000726579106412828
     q = q * t + 0.00791677925735712
@@ -251,31 +122,6 @@ def normal_tail(x):
     q = q * t - 1.1511322259902954
     q = q * t - 0.999999463558197
     return tl.where(t > 6.0, 0.0, tl.exp2(q))
-
-
-@triton.jit
-def power(a, b):
-    if INTERPRETED:
-        size = tl.exp(b.to(tl.float64) * tl.log(tl.abs(a.to(tl.float64))))
-        whole = tl.floor(b) == b
-        odd = whole & (tl.floor(b / 2) * 2 != b)
-        size = tl.where((a < 0) & odd, -size, size)
-        size = tl.where((a < 0) & (whole == 0), float("nan"), size)
-        return tl.where((b == 0) | (a == 1), 1.0, size).to(a.dtype)
-    return libdevice.pow(a, b)
-
-
-@triton.jit
-def angle_of(y, x):
-    if INTERPRETED:
-        return y * float("nan")
-    return libdevice.atan2(y, x)
-
-
-@triton.jit
-def device_only(x):
-    """What the interpreter gives for functions that it has no formula for."""
-    return x * float("nan")
 
 
 @triton.jit
@@ -339,7 +185,7 @@ def add_exponents(a, b):
     """log(exp(a) + exp(b))"""
     top = tl.where(a > b, a, b)
     low = tl.where(a > b, b, a)
-    both = top + logarithm_of_one_more(exponential(low - top))
+    both = top + libdevice.log1p(libdevice.exp(low - top))
     return tl.where((a == b) & (tl.abs(a) == float("inf")), a, both)
 
 

@@ -34,6 +34,11 @@ POINTERS: dict[torch.dtype, str] = {
 }
 """How Triton's signatures name memory of a type."""
 
+_DEVICE_FUNCTIONS = """
+exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma rsqrt
+"""
+"""Functions of one number that the device's mathematics library has, under our names."""
+
 OPERATIONS: dict[str, str] = {
     "add": "{0} + {1}",
     "sub": "{0} - {1}",
@@ -48,33 +53,19 @@ OPERATIONS: dict[str, str] = {
     "sign": "sign({0})",
     "floor": "tl.floor({0})",
     "ceil": "tl.ceil({0})",
-    "round": "rounded({0})",
+    "round": "libdevice.rint({0})",
     "trunc": "truncated({0})",
     "sqrt": "square_root({0})",
-    "rsqrt": "reciprocal_square_root({0})",
     "reciprocal": "reciprocal({0})",
     "minimum": "smaller({0}, {1})",
     "maximum": "larger({0}, {1})",
     "relu": "tl.where({0} < 0, 0, {0})",
-    "copysign": "with_sign_of({0}, {1})",
+    "copysign": "libdevice.copysign({0}, {1})",
     "left_shift": "shift_left({0}, {1})",
     "right_shift": "shift_right({0}, {1})",
-    "exp": "exponential({0})",
-    "exp2": "exponential_of_two({0})",
-    "expm1": "exponential_less_one({0})",
-    "log": "logarithm({0})",
-    "log2": "logarithm_of_two({0})",
-    "log10": "logarithm_of_ten({0})",
-    "log1p": "logarithm_of_one_more({0})",
-    "sin": "sine({0})",
-    "cos": "cosine({0})",
-    "tan": "tangent({0})",
-    "tanh": "hyperbolic_tangent({0})",
-    "erf": "error_function({0})",
-    "erfc": "complementary_error_function({0})",
     "sigmoid": "logistic({0})",
-    "pow": "power({0}, {1})",
-    "atan2": "angle_of({0}, {1})",
+    "pow": "libdevice.pow({0}, {1})",
+    "atan2": "libdevice.atan2({0}, {1})",
     "decay": "tl.exp({0})",
     "normal_tail": "normal_tail({0})",
     "eq": "{0} == {1}",
@@ -90,10 +81,7 @@ OPERATIONS: dict[str, str] = {
     "bitwise_or": "{0} | {1}",
     "bitwise_xor": "{0} ^ {1}",
     "where": "tl.where({0}, {1}, {2})",
-} | {
-    name: f"libdevice.{name}({{0}})"
-    for name in ("asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "lgamma")
-}
+} | {name: f"libdevice.{name}({{0}})" for name in _DEVICE_FUNCTIONS.split()}
 
 _FOR_BOOL: dict[str, str] = {
     "bitwise_not": "{0} == 0",
