@@ -3,8 +3,7 @@
     python tools/sweep_lowerings.py [--dtype float32,bool] [--samples 6] [--operators add,nn.functional.gelu] [--workers 2]
                                     [--generator triton] [--device cuda]
 
-With `--generator triton` kernels are Triton's, run by its interpreter on the processor (docs/coverage/triton.md); `--device cuda` runs
-everything there.
+With `--generator triton` kernels are Triton's, run by its interpreter on the processor; `--device cuda` runs everything there.
 
 For each sample, laid out densely, transposed, with gaps, or expanded: results, what was written to inputs, and gradients, of
 the function and of its in-place form. Programs are compiled with `fullgraph=True`; one that breaks is run once more without, and

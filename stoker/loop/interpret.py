@@ -144,31 +144,7 @@ class Grid:
         return ELEMENTWISE[instruction.op].meaning(*arguments)
 
     def number(self, expr: Expr) -> Any:
-        """An index expression on the grid."""
-        known = dict(self.known)
-
-        def total(part: Expr) -> Any:
-            result: Any = part.offset
-            for monomial, factor in part.terms:
-                product: Any = factor
-                for atom in monomial:
-                    product = product * known[atom]
-                result = result + product
-            return result
-
-        for atom in atoms(expr):
-            match atom:
-                case FloorDiv(numerator=a, denominator=b):
-                    known[atom] = total(a) // total(b)
-                case Mod(numerator=a, denominator=b):
-                    known[atom] = total(a) % total(b)
-                case Extreme():
-                    choose = torch.maximum if isinstance(atom, Max) else torch.minimum
-                    parts = [torch.as_tensor(total(a)) for a in atom.arguments]
-                    known[atom] = parts[0]
-                    for part in parts[1:]:
-                        known[atom] = choose(known[atom], part)
-        return total(expr)
+        return number_on_grid(expr, self.known)
 
     def load(self, buffer: str, index: Expr, condition: list[Any]) -> Any:
         flat = self.flat(buffer)
@@ -199,40 +175,77 @@ class Grid:
         else:
             self.flat(buffer).index_put_((where,), value, accumulate=combine == "add")
 
+    def rows(self, value: torch.Tensor) -> torch.Tensor:
+        """The inner dimensions as one, the last."""
+        return value.expand(self.shape).reshape(
+            [*self.shape[: self.outer_rank], math.prod(self.shape[self.outer_rank :])]
+        )
+
     def scan(self, kind: str, value: torch.Tensor) -> torch.Tensor:
         """Along the inner dimensions, in their order."""
-        outer = self.shape[: self.outer_rank]
-        rows = value.expand(self.shape).reshape([*outer, math.prod(self.shape[self.outer_rank :])])
-        match kind:
-            case "sum" | "prod":
-                result = getattr(torch, "cum" + kind)(rows, -1, dtype=rows.dtype)
-            case "logaddexp":
-                result = torch.logcumsumexp(rows, -1)
-            case _:
-                both = getattr(torch, "cum" + kind.removeprefix("arg"))(rows, -1)
-                result = both.indices if kind.startswith("arg") else both.values
-        return result.reshape(self.shape)
+        return scanned_rows(kind, self.rows(value)).reshape(self.shape)
 
     def reduce(self, kind: str, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """Over the inner dimensions, of which one element remains."""
         outer = self.shape[: self.outer_rank]
-        rows = value.expand(self.shape).reshape([*outer, math.prod(self.shape[self.outer_rank :])])
-        match kind:
-            case "sum" | "prod":
-                result = getattr(torch, kind)(rows, -1, dtype=dtype)
-            case "max" | "min":
-                result = getattr(torch, "a" + kind)(rows, -1)
-            case "any" | "all":
-                result = getattr(torch, kind)(rows, -1)
-            case "xor_sum":
-                result = _exclusive_or(rows)
-            case "mean":
-                result = rows.mean(-1)
-            case "moment":
-                result = (rows - rows.mean(-1, keepdim=True)).square().sum(-1)
-            case _:
-                result = getattr(torch, kind)(rows.to(torch.uint8) if rows.dtype is torch.bool else rows, -1)
-        return result.reshape([*outer, *[1] * len(self.node.inner)])  # type: ignore[no-any-return]
+        return reduced_rows(kind, self.rows(value), dtype).reshape([*outer, *[1] * len(self.node.inner)])
+
+
+def number_on_grid(expr: Expr, values: Mapping[Any, Any]) -> Any:
+    """An index expression where symbols are numbers, or tensors of numbers."""
+    known = dict(values)
+
+    def total(part: Expr) -> Any:
+        result: Any = part.offset
+        for monomial, factor in part.terms:
+            product: Any = factor
+            for atom in monomial:
+                product = product * known[atom]
+            result = result + product
+        return result
+
+    for atom in atoms(expr):
+        match atom:
+            case FloorDiv(numerator=a, denominator=b):
+                known[atom] = total(a) // total(b)
+            case Mod(numerator=a, denominator=b):
+                known[atom] = total(a) % total(b)
+            case Extreme():
+                choose = torch.maximum if isinstance(atom, Max) else torch.minimum
+                parts = [torch.as_tensor(total(a)) for a in atom.arguments]
+                known[atom] = parts[0]
+                for part in parts[1:]:
+                    known[atom] = choose(known[atom], part)
+    return total(expr)
+
+
+def scanned_rows(kind: str, rows: torch.Tensor) -> torch.Tensor:
+    """A running reduction along the last dimension."""
+    match kind:
+        case "sum" | "prod":
+            return getattr(torch, "cum" + kind)(rows, -1, dtype=rows.dtype)  # type: ignore[no-any-return]
+        case "logaddexp":
+            return torch.logcumsumexp(rows, -1)
+    both = getattr(torch, "cum" + kind.removeprefix("arg"))(rows, -1)
+    return both.indices if kind.startswith("arg") else both.values  # type: ignore[no-any-return]
+
+
+def reduced_rows(kind: str, rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A reduction of the last dimension."""
+    match kind:
+        case "sum" | "prod":
+            return getattr(torch, kind)(rows, -1, dtype=dtype)  # type: ignore[no-any-return]
+        case "max" | "min":
+            return getattr(torch, "a" + kind)(rows, -1)  # type: ignore[no-any-return]
+        case "any" | "all":
+            return getattr(torch, kind)(rows, -1)  # type: ignore[no-any-return]
+        case "xor_sum":
+            return _exclusive_or(rows)
+        case "mean":
+            return rows.mean(-1)
+        case "moment":
+            return (rows - rows.mean(-1, keepdim=True)).square().sum(-1)
+    return getattr(torch, kind)(rows.to(torch.uint8) if rows.dtype is torch.bool else rows, -1)  # type: ignore[no-any-return]
 
 
 def _exclusive_or(rows: torch.Tensor) -> torch.Tensor:

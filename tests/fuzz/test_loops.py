@@ -138,7 +138,10 @@ def _lowered(graph: GraphModule, fakes: list[Any]) -> Any:
 
     def call(*given: Any) -> Any:
         found = interpret(loops, given)
-        _same(found, graph.forward(*given))
+        for mine, improved in zip(found, graph.forward(*given), strict=True):
+            torch.testing.assert_close(
+                mine, improved, equal_nan=True
+            )  # strides are eager's, which a better graph need not keep
         return found
 
     return call

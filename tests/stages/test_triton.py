@@ -50,7 +50,8 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
 SIZES = [(7, 33), (64, 64), (5, 9000)]
 
 
-def _agree(program: Callable[..., Any], inputs: list[torch.Tensor], backend: Interpreted | None = None) -> None:
+def single_graph(program: Callable[..., Any], inputs: list[torch.Tensor]) -> tuple[GraphModule, list[torch.Tensor]]:
+    """A program as a graph that returns a tuple, and what eager gives."""
     wanted = program(*inputs)
     wanted = list(wanted) if isinstance(wanted, tuple) else [wanted]
     graph = Graph()
@@ -59,8 +60,13 @@ def _agree(program: Callable[..., Any], inputs: list[torch.Tensor], backend: Int
         lambda *given: [r] if isinstance(r := program(*given), torch.Tensor) else list(r), places
     )
     graph.output(tuple(graph.call_function(lambda r, k=k: r[k], (call,)) for k in range(len(wanted))))
+    return GraphModule(torch.nn.Module(), graph), wanted
+
+
+def _agree(program: Callable[..., Any], inputs: list[torch.Tensor], backend: Interpreted | None = None) -> None:
+    module, wanted = single_graph(program, inputs)
     compiled = aot(
-        GraphModule(torch.nn.Module(), graph),
+        module,
         inputs,
         forward_compiler=lambda m, f: compile_interpreted(m, f, backend),
         decompositions=decompositions(),

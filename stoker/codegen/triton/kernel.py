@@ -195,11 +195,20 @@ class _Emitter:
         return made
 
     def reduce_at_once(self, n: int, i: Instruction) -> None:
+        if not self.kernel.inner:
+            self.of_one(n, i)
+            return
         form = form_of(i.data, self.types[i.arguments[0]])
         if i.data in ("mean", "moment"):
             self.moments_at_once(n, i)
             return
         self.finish(n, form, self.given(n, i, form))
+
+    def of_one(self, n: int, i: Instruction) -> None:
+        """A reduction, or a running one, of single elements."""
+        nothing = i.data.startswith("arg") or i.data == "moment"
+        self.out.line(f"v{n} = {literal(0, i.dtype) if nothing else f'v{i.arguments[0]}'}")
+        self.axes[n] = NONE if nothing else self.axes[i.arguments[0]]
 
     def moments_at_once(self, n: int, i: Instruction) -> None:
         """A row in registers is walked twice: the mean, then the distances from it."""
@@ -282,6 +291,7 @@ class _Emitter:
             if i.arguments:
                 along |= self.axes[i.arguments[0]]
                 conditions = [*self.inside(along), f"v{i.arguments[0]}"]
+            if i.arguments or not along:
                 place = f"{place} + {self.zeros(along)}"
             mask = f", {' & '.join(conditions)}, other=0" if conditions else ""
             self.out.line(f"v{n} = tl.load({buffer} + ({place}){mask})")
@@ -298,11 +308,11 @@ class _Emitter:
             return [tiling.y_block if "y" in axes else 1, tiling.x_block if "x" in axes else 1]
         if self.kernel.inner:
             return [tiling.x_block if "x" in axes else 1, tiling.r_block if "r" in axes else 1]
-        return [tiling.x_block]
+        return [tiling.x_block if axes else 1]
 
     def zeros(self, axes: Axes) -> str:
         """A tile of zeros over some axes: what is added to it varies along them."""
-        return f"tl.zeros({self.shape(axes)}, tl.int32)" if axes else "0"
+        return f"tl.zeros({self.shape(axes)}, tl.int32)"
 
     def store(self, i: Instruction) -> None:
         buffer, index, combine = i.data
@@ -342,6 +352,9 @@ class _Emitter:
 
     def scan(self, n: int, i: Instruction) -> None:
         """Along the whole row, which is in the tile."""
+        if not self.kernel.inner:
+            self.of_one(n, i)
+            return
         tile = f"[{self.tiling.x_block}, {self.tiling.r_block}]"
         value = f"tl.broadcast_to(v{i.arguments[0]}, {tile})"
         name = SCANS[i.data]

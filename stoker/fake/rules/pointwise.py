@@ -50,8 +50,15 @@ _NUMBER = ((), ())
 """A Python number as the iterator sees it: a tensor without dimensions."""
 
 
-def elementwise(operands: tuple[Any, ...], dtype: torch.dtype) -> Meta:
-    """A fresh result of the element-wise iterator over tensors and numbers."""
+def _as_cast(meta: Meta, common: torch.dtype | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """An operand's sizes and strides as the iterator sees them: on a processor, one of another type was converted before."""
+    if common is None or meta.dtype is common or meta.device.type != "cpu" or not meta.sizes:
+        return meta.sizes, meta.strides
+    return meta.sizes, like_strides(meta.sizes, meta.strides)
+
+
+def elementwise(operands: tuple[Any, ...], dtype: torch.dtype, common: torch.dtype | None = None) -> Meta:
+    """A fresh result of the element-wise iterator over tensors and numbers, which it computes with in a common type."""
     tensors = [o for o in operands if isinstance(o, FakeTensor)]
     numbers = [_NUMBER] * (len(operands) - len(tensors))
     if not tensors:
@@ -63,7 +70,7 @@ def elementwise(operands: tuple[Any, ...], dtype: torch.dtype) -> Meta:
         return meta_of(dtype, first.sizes, strides, first.device)
     device = common_device(tensors)
     shape = broadcast([m.sizes for m in metas])
-    strides = iterator_strides(shape, [*((m.sizes, m.strides) for m in metas), *numbers])
+    strides = iterator_strides(shape, [*(_as_cast(m, common) for m in metas), *numbers])
     return meta_of(dtype, shape, strides, device)
 
 
@@ -76,7 +83,7 @@ def _register(names: str, count: int, convert: Type, refuses: Callable[[torch.dt
         dtype = result_dtype(operands)
         if refuses is not None and refuses(dtype):
             raise Decline
-        return elementwise(operands, convert(dtype))
+        return elementwise(operands, convert(dtype), dtype)
 
     rule(*names.split())(function)
 

@@ -176,3 +176,16 @@ def test_like_eager(op: Any, compare: Any) -> None:
             pytest.xfail(KNOWN[name])
         return
     assert not problems, "\n".join(problems[:3])
+
+
+def test_operands_of_other_types_are_converted_first() -> None:
+    """On a processor the iterator sees what the conversion made: an expanded operand is dense then."""
+    mode, plain, turned = FakeMode(), torch.randn(4, 6), torch.randn(6, 4).t()
+    narrow = plain.to(torch.bfloat16)
+    for a in (narrow[:1].expand(4, 6), narrow, narrow[:, :1].expand(4, 6), narrow[:, ::2].repeat(1, 2)):
+        for b in (turned, plain, turned[:, :1].expand(4, 6)):
+            for operation in (torch.add, torch.mul, torch.lt, torch.maximum):
+                for x, y in ((a, b), (b, a)):
+                    with mode:
+                        made = operation(mode.from_real(x), mode.from_real(y))
+                    assert tuple(made.stride()) == operation(x, y).stride(), (operation, x.stride(), y.stride())

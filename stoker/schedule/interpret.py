@@ -1,0 +1,116 @@
+"""What a kernel means: run it with torch, all points of its loops at once. The oracle that every code generator is compared with.
+
+In:  a kernel, its buffers (each from its first element on) and its sizes.
+Out: the buffers, written; and the bits of the families of indices that were out of range.
+
+A value is a tensor over (outer points, inner points), either of which may be 1. Held by tests/stages/test_kernels.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from stoker.loop.body import Instruction
+from stoker.loop.index import Dimensions
+from stoker.loop.interpret import number_on_grid, reduced_rows, scanned_rows
+from stoker.loop.op import ELEMENTWISE, outside_code
+from stoker.schedule.kernel import Kernel
+from stoker.shape.expr import Expr, evaluate, symbol
+
+
+def run_kernel(kernel: Kernel, buffers: Sequence[torch.Tensor], sizes: Sequence[int]) -> int:
+    """Run phase by phase."""
+    run = _Run(kernel, buffers, sizes)
+    for phase in kernel.phases:
+        for number, i in phase.lines:
+            run.values[number] = run.step(i, [run.values[a] for a in i.arguments])
+    return run.outside
+
+
+class _Run:
+    def __init__(self, kernel: Kernel, buffers: Sequence[torch.Tensor], sizes: Sequence[int]) -> None:
+        self.known: dict[Any, Any] = {symbol(f"n{n}"): size for n, size in enumerate(sizes)}
+        self.points = self._walk(kernel.outer, 0)
+        self.row = self._walk(kernel.inner, 1)
+        self.memory = {f"a{n}": _flat(buffer) for n, buffer in enumerate(buffers)}
+        self.memory |= {f"s{n}": torch.empty(self.points * self.row, dtype=d) for n, d in enumerate(kernel.scratch)}
+        self.values: dict[int, Any] = {}
+        self.outside = 0
+
+    def _walk(self, loops: Dimensions, axis: int) -> int:
+        """The loops' numbers at each point, and how many points there are."""
+        extents = [evaluate(d.size, self.known) for d in loops]
+        total = 1
+        for extent in extents:
+            total *= extent
+        place = torch.arange(total)
+        for loop, extent in zip(reversed(loops), reversed(extents)):
+            self.known[loop.symbol] = (place % max(extent, 1)).view((-1, 1) if axis == 0 else (1, -1))
+            place = place // max(extent, 1)
+        return total
+
+    def at(self, expr: Expr) -> torch.Tensor:
+        """An index expression at each point."""
+        found = torch.as_tensor(number_on_grid(expr, self.known))
+        return found.view(1, 1) if not found.dim() else found
+
+    def step(self, i: Instruction, arguments: list[Any]) -> Any:
+        match i.op:
+            case "load":
+                return self.load(i, arguments)
+            case "store":
+                return self.store(i, arguments[0])
+            case "constant":
+                return torch.full((1, 1), i.data, dtype=i.dtype)
+            case "index":
+                return self.at(i.data).to(i.dtype)
+            case "indirect":
+                return self.indirect(i, arguments)
+            case "reduce":
+                return reduced_rows(i.data, arguments[0].expand(self.points, self.row), i.dtype)[:, None]
+            case "scan":
+                return scanned_rows(i.data, arguments[0].expand(self.points, self.row))
+            case "to_dtype":
+                return arguments[0].to(i.dtype)
+        return ELEMENTWISE[i.op].meaning(*arguments)
+
+    def place(self, buffer: str, index: Expr) -> torch.Tensor:
+        """Where an access goes; scratch is memory of each outer point."""
+        apart = torch.arange(self.points)[:, None] * self.row if buffer[0] == "s" else 0
+        return self.at(index) + apart
+
+    def load(self, i: Instruction, condition: list[Any]) -> torch.Tensor:
+        memory, place = self.memory[i.data[0]].view(i.dtype), self.place(*i.data)
+        if not condition:
+            return memory[place]
+        if not memory.numel():
+            return torch.zeros(condition[0].shape, dtype=i.dtype)
+        return torch.where(condition[0], memory[torch.where(condition[0], place, 0)], torch.zeros((), dtype=i.dtype))
+
+    def store(self, i: Instruction, value: torch.Tensor) -> None:
+        buffer, index, combine = i.data
+        shape = torch.broadcast_shapes(self.place(buffer, index).shape, value.shape, (self.points, 1))
+        place, value = (t.expand(shape).reshape(-1) for t in (self.place(buffer, index), value))
+        memory = self.memory[buffer].view(i.dtype)
+        if combine in ("mul", "max", "min"):
+            memory.scatter_reduce_(0, place, value, {"mul": "prod", "max": "amax", "min": "amin"}[combine])
+        else:
+            memory.index_put_((place,), value, accumulate=combine == "add")
+
+    def indirect(self, i: Instruction, arguments: list[Any]) -> None:
+        name, size, family = i.data
+        limit = self.at(size)
+        wrapped = torch.where(arguments[0] < 0, arguments[0] + limit, arguments[0]).long()
+        bad = (wrapped < 0) | (wrapped >= limit)
+        if bool((bad & arguments[1] if len(arguments) > 1 else bad).any()):
+            self.outside |= outside_code(family)
+        self.known[name] = torch.where(bad, 0, wrapped)
+
+
+def _flat(buffer: torch.Tensor) -> torch.Tensor:
+    """A buffer's memory as a vector that starts at its first element."""
+    reach = 1 + sum((s - 1) * t for s, t in zip(buffer.shape, buffer.stride())) if buffer.numel() else 0
+    return buffer.as_strided([reach], [1], buffer.storage_offset())

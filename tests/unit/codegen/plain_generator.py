@@ -1,0 +1,113 @@
+"""A third code generator, on a page: kernels as Python functions that call torch. The example that CONTRIBUTING.md walks through.
+
+A value is a tensor over (outer points, inner points). It serves kernels that read, compute, reduce and write; those with scratch,
+scans, computed indices or combining stores it leaves to the oracle, `stoker.schedule.interpret`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from stoker.codegen.backend import Built, HostKernel, Site
+from stoker.codegen.cpp.target import CPU
+from stoker.codegen.triton.expression import expression
+from stoker.codegen.writer import Writer
+from stoker.loop.index import Dimensions, count
+from stoker.loop.op import ELEMENTWISE
+from stoker.loop.target import Target
+from stoker.schedule.interpret import run_kernel
+from stoker.schedule.kernel import Kernel
+from stoker.shape.expr import text
+
+REDUCTIONS = {"sum": "sum(-1, dtype=v.dtype)", "max": "amax(-1)", "min": "amin(-1)", "any": "any(-1)", "all": "all(-1)"}
+
+
+class PlainGenerator:
+    """Kernels for the processor, out of torch's own functions."""
+
+    @property
+    def target(self) -> Target:
+        return replace(CPU, private=lambda *loops: False)
+
+    def start(self) -> None:
+        """Nothing to get ready."""
+
+    def build(self, kernels: Sequence[Kernel], sites: Sequence[Site], *, tune: bool) -> list[Built]:
+        return [Built(None, *_built(kernel)) for kernel in kernels]
+
+
+def _built(kernel: Kernel) -> tuple[HostKernel, str]:
+    if not _simple(kernel):
+        return lambda buffers, sizes: run_kernel(kernel, buffers, sizes), ""
+    source = emit(kernel)
+    names: dict[str, Any] = {"torch": torch, "meaning": {name: e.meaning for name, e in ELEMENTWISE.items()}}
+    exec(source, names)  # noqa: S102  (our own text)
+    return names["kernel"], source
+
+
+def _simple(kernel: Kernel) -> bool:
+    lines = [i for p in kernel.phases for _, i in p.lines]
+    return not kernel.scratch and all(
+        i.op not in ("scan", "indirect")
+        and not (i.op == "reduce" and i.data not in REDUCTIONS)
+        and not (i.op == "store" and i.data[2])
+        and not (i.op == "load" and i.arguments)
+        for i in lines
+    )
+
+
+def emit(kernel: Kernel) -> str:
+    """The kernel as a Python function of buffers and sizes."""
+    out = Writer("    ")
+    with out.indented("def kernel(buffers, sizes):"):
+        for n in range(kernel.sizes):
+            out.line(f"n{n} = sizes[{n}]")
+        for n in range(len(kernel.arguments)):
+            reach = f"1 + sum((s - 1) * t for s, t in zip(buffers[{n}].shape, buffers[{n}].stride()))"
+            out.line(f"a{n} = buffers[{n}].as_strided([{reach} if buffers[{n}].numel() else 0], [1])")
+        _loops(out, kernel.outer, "(-1, 1)")
+        _loops(out, kernel.inner, "(1, -1)")
+        for phase in kernel.phases:
+            for number, i in phase.lines:
+                _line(out, kernel, number, i)
+        out.line("return 0")
+    return out.text()
+
+
+def _loops(out: Writer, loops: Dimensions, shape: str) -> None:
+    out.line(f"place = torch.arange({expression(count(loops), {})}).view{shape}")
+    for loop in reversed(loops):
+        size = expression(loop.size, {})
+        out.line(f"{text(loop.symbol)}, place = place % ({size}), place // ({size})")
+
+
+def _line(out: Writer, kernel: Kernel, number: int, i: Any) -> None:
+    values = [f"v{a}" for a in i.arguments]
+    full = f"{expression(count(kernel.outer), {})}, {expression(count(kernel.inner), {})}"
+    match i.op:
+        case "load":
+            words = f"{i.data[0]}[torch.as_tensor({expression(i.data[1], {})})].view({i.dtype})"
+        case "store":
+            where = f"torch.as_tensor({expression(i.data[1], {})})"
+            rows = expression(count(kernel.outer), {})
+            out.line(f"shape = torch.broadcast_shapes({where}.shape, {values[0]}.shape, ({rows}, 1))")
+            stored = kernel.arguments[int(i.data[0][1:])]
+            out.line(f"{i.data[0]}[{where}.expand(shape)] = {values[0]}.expand(shape).view({stored})")
+            return
+        case "constant":
+            value = f"float('{i.data}')" if isinstance(i.data, float) else repr(i.data)
+            words = f"torch.full((1, 1), {value}, dtype={i.dtype})"
+        case "index":
+            words = f"torch.as_tensor({expression(i.data, {})}).to({i.dtype})"
+        case "reduce":
+            out.line(f"v = {values[0]}.expand({full})")
+            words = f"v.{REDUCTIONS[i.data]}[:, None]"
+        case "to_dtype":
+            words = f"{values[0]}.to({i.dtype})"
+        case _:
+            words = f"meaning[{i.op!r}]({', '.join(values)})"
+    out.line(f"v{number} = {words}")
