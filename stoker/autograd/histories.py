@@ -9,12 +9,15 @@ differentiated one after the other, and those with one only together: `stoker._C
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from stoker.fake import FakeStorage, FakeTensor
+from stoker.fake.foreign import tensors_in
 from stoker.nest import leaves
 
 Histories = tuple[tuple[int, ...], ...]
@@ -32,6 +35,16 @@ def histories(results: Sequence[torch.Tensor]) -> Histories:
         if tuple(found) not in sets and _saves(node):
             sets.add(tuple(found))
     return tuple(sorted(sets))
+
+
+def saved_memories(results: Sequence[FakeTensor]) -> frozenset[FakeStorage]:
+    """The memory of the tensors that the nodes behind some results have saved: what the user must not write to."""
+    found: set[FakeStorage] = set()
+    for node in {n for result in results for n in _nodes_behind(result.grad_fn)}:
+        for name in _names_of_saved(type(node)):  # type: ignore[arg-type]  # a node of autograd
+            with contextlib.suppress(RuntimeError):  # one that was written since cannot be shown: backward will say so
+                found |= {t.memory for t in tensors_in(getattr(node, name)) if isinstance(t, FakeTensor)}
+    return frozenset(found)
 
 
 def _nodes_behind(node: Any) -> set[Any]:

@@ -19,7 +19,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from stoker import torch_private
 from stoker.autograd.alias import Alias
-from stoker.autograd.histories import Histories, histories
+from stoker.autograd.histories import Histories, histories, saved_memories
 from stoker.autograd.inputs import Inputs
 from stoker.autograd.interpret import run_captured
 from stoker.autograd.inverse import PHYSICAL, View
@@ -61,6 +61,8 @@ class Joint:
     """Are the results tensors of inference mode, which the program turned on itself?"""
     histories: Histories = ()
     """Sets of tangents that are used up together."""
+    saved: frozenset[int] = frozenset()
+    """The inputs that eager saves for the backward: to write to others before it is no error."""
 
     @property
     def differentiable(self) -> bool:
@@ -121,6 +123,7 @@ def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, ask
     ]
     with inputs.mode:  # outside of it, torch's way to a tensor subclass's operators loads SymPy
         shared = histories([t for _, t in wanted])
+        saved = saved_memories([t for _, t in wanted])
     tangents, gradients = _backward(trace, inputs, results, wanted, asked.strides)
     return Joint(
         trace.graph,
@@ -136,6 +139,7 @@ def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, ask
         inputs.anchored(trace.aliases),
         _of_inference(results),
         shared,
+        frozenset(i for i, memory in enumerate(inputs.memories) if memory in saved),
     )
 
 

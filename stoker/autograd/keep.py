@@ -50,7 +50,7 @@ def min_cut(memory_budget: float = 1.0) -> Callable[[Joint], Sequence[Node]]:
         raise ValueError(f"memory_budget is a share between 0 and 1, not {memory_budget}")
 
     def choose(joint: Joint) -> Sequence[Node]:
-        problem = _Problem(joint)
+        problem = _Problem(joint, recompute=memory_budget < 1.0)
         expensive = [n for n in problem.candidates if not n.meta["recompute"] and not is_cheap(n)]
         kept = problem.solve(frozenset(expensive))
         if memory_budget == 1.0 or not expensive:
@@ -90,7 +90,7 @@ def _ladder(joint: Joint, cuts: Sequence[Sequence[Node]]) -> list[_Rung]:
 class _Problem:
     """The part of the joint graph that the backward needs and that no gradient reaches."""
 
-    def __init__(self, joint: Joint) -> None:
+    def __init__(self, joint: Joint, recompute: bool) -> None:
         late = descendants(t for t in joint.tangents if t is not None)
         gradients = [g for g in joint.gradients if g is not None]
         needed = ancestors(gradients)
@@ -100,6 +100,14 @@ class _Problem:
         written = {joint.inputs[w.index] for w in joint.writes}
         returned = {r for r in joint.results if r not in self.read}
         self.risky = written | returned
+        unsaved = (n for i, n in enumerate(joint.inputs) if i not in joint.saved and not self._is_read(n))
+        self.unsaved = frozenset(() if recompute else unsaved)
+        """Inputs that the user may write to before the backward, as eager keeps nothing of them. Who asks for less memory lets the
+        backward start from all inputs, as checkpointing does."""
+
+    def _is_read(self, node: Node) -> bool:
+        """Is an input, or a view of it, read as it is?"""
+        return node in self.read or any(is_view(user) and self._is_read(user) for user in node.users)
 
     def solve(self, once: frozenset[Node]) -> list[Node]:
         """The nodes to keep when those of `once`, and random ones, must not run again."""
@@ -121,6 +129,8 @@ class _Problem:
     def _cost(self, node: Node) -> int:
         value = node.meta["val"]
         if isinstance(value, (list, tuple)) or node.op == "get_attr":
+            return UNLIMITED
+        if node in self.unsaved and isinstance(value, torch.Tensor):
             return UNLIMITED
         if not isinstance(value, torch.Tensor):
             return 1

@@ -110,13 +110,13 @@ class PartialBackwards:
         ):
             return None
         _extend(counterpart, joint, [*self.parts.kept, *self.parts.sizes])
-        sizes = [counterpart.get(n) for n in self.parts.sizes]
+        sizes = [counterpart.get(n, n) for n in self.parts.sizes]  # one that nobody reads here keeps its place
         kept = {i: counterpart[n] for i, n in enumerate(self.parts.kept) if n in counterpart}
-        needed = _read_back(wanted, frozenset([*kept.values(), *(s for s in sizes if s is not None)]))
-        if needed is None or None in sizes:
+        needed = _read_back(wanted, frozenset([*kept.values(), *sizes]))
+        if needed is None:
             return None
         used = tuple(i for i, n in kept.items() if n in needed)
-        module = backward_of(joint, [*(kept[i] for i in used), *sizes], wanted)  # type: ignore[list-item]  # kept values have nodes
+        module = backward_of(joint, [*(kept[i] for i in used), *sizes], wanted)
         module.meta.update(self.parts.backward.meta)
         backward = self.compile(module)
         return backward, bool(getattr(backward, "_boxed_call", False)), used

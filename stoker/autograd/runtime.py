@@ -42,7 +42,7 @@ def inference_call(
         try:
             results = forward(*inputs)
         except Exception as error:
-            error._stoker_untouched = True  # type: ignore[attr-defined]
+            error._stoker_untouched = True  # type: ignore[attr-defined]  # a mark of ours
             raise
         return finish(inputs, results)
 

@@ -24,7 +24,7 @@ from stoker.fake.tensor import FakeTensor
 
 KINDS: dict[Any, str] = {getattr(torch, name): name for name in ("gru", "lstm", "rnn_tanh", "rnn_relu")}
 _SETTINGS = "bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first"
-_TENSORS = "str kind, Tensor input, Tensor[] states, Tensor[] weights"
+_TENSORS = "str kind, bool grad, Tensor input, Tensor[] states, Tensor[] weights"
 
 _library = torch.library.Library("stoker", "FRAGMENT")
 _library.define(f"recurrent({_TENSORS}, {_SETTINGS}) -> Tensor[]")
@@ -33,15 +33,17 @@ _library.define(f"recurrent_backward({_TENSORS}, {_SETTINGS}, Tensor[] gradients
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What is not a tensor of a call: its kind, how many tensors are states, and the settings."""
+    """What is not a tensor of a call: its kind, the grad mode, by which libraries round, how many tensors are states, and the
+    settings."""
 
     kind: str
+    grad: bool
     states: int
     settings: tuple[Any, ...]
 
     def run(self, operator: Any, tensors: Sequence[torch.Tensor], *more: Any) -> Any:
         given, states, weights = tensors[0], tensors[1 : 1 + self.states], tensors[1 + self.states :]
-        return operator(self.kind, given, list(states), list(weights), *self.settings, *more)
+        return operator(self.kind, self.grad, given, list(states), list(weights), *self.settings, *more)
 
 
 def whole(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
@@ -52,7 +54,9 @@ def whole(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Callabl
 
     def call(given: Any, states: Any, weights: Any, *settings: Any) -> Any:
         flat = list(states) if kind == "lstm" else [states]
-        return tuple(_Recurrent.apply(_Call(kind, len(flat), settings), given, *flat, *weights))  # type: ignore[no-untyped-call]
+        return tuple(
+            _Recurrent.apply(_Call(kind, torch.is_grad_enabled(), len(flat), settings), given, *flat, *weights)
+        )  # type: ignore[no-untyped-call]
 
     return call
 
@@ -107,11 +111,12 @@ def _results(kind: str, given: Any, states: Any, weights: Any, *settings: Any) -
     return [t.contiguous() for t in found]
 
 
-def _recurrent(kind: str, given: Any, states: Any, weights: Any, *settings: Any) -> list[torch.Tensor]:
-    return [t.detach() for t in _results(kind, given, states, weights, *settings)]
+def _recurrent(kind: str, grad: bool, given: Any, states: Any, weights: Any, *settings: Any) -> list[torch.Tensor]:
+    with torch.set_grad_enabled(grad):
+        return [t.detach() for t in _results(kind, given, states, weights, *settings)]
 
 
-def _recurrent_backward(kind: str, given: Any, states: Any, weights: Any, *rest: Any) -> list[torch.Tensor]:
+def _recurrent_backward(kind: str, grad: bool, given: Any, states: Any, weights: Any, *rest: Any) -> list[torch.Tensor]:
     *settings, gradients, came, wanted = rest
     with torch.inference_mode(False), torch.enable_grad(), torch_private.above_autograd():
         flat = [t.detach().requires_grad_(want) for t, want in zip([given, *states, *weights], wanted)]
@@ -126,7 +131,7 @@ _library.impl("recurrent", _recurrent, "CPU")
 _library.impl("recurrent_backward", _recurrent_backward, "CPU")
 
 
-def _recurrent_metas(kind: str, given: Any, states: Any, weights: Any, *settings: Any) -> list[Meta]:
+def _recurrent_metas(kind: str, grad: bool, given: Any, states: Any, weights: Any, *settings: Any) -> list[Meta]:
     bidirectional, batch_first = settings[-2:]
     m = given.meta
     batch, length = (m.sizes[0], m.sizes[1]) if batch_first else (m.sizes[1], m.sizes[0])
@@ -139,7 +144,7 @@ def _recurrent_metas(kind: str, given: Any, states: Any, weights: Any, *settings
     return [output, *(meta_of(m.dtype, s.meta.sizes, None, m.device) for s in states)]
 
 
-def _backward_metas(kind: str, given: Any, states: Any, weights: Any, *rest: Any) -> list[Meta]:
+def _backward_metas(kind: str, grad: bool, given: Any, states: Any, weights: Any, *rest: Any) -> list[Meta]:
     tensors = (t for t, want in zip([given, *states, *weights], rest[-1]) if want)
     return [meta_of(t.meta.dtype, t.meta.sizes, None, t.meta.device) for t in tensors]
 
