@@ -290,7 +290,7 @@ class _Emitter:
             place = self.expr(index)
             if i.arguments:
                 along |= self.axes[i.arguments[0]]
-                conditions = [*self.inside(along), f"v{i.arguments[0]}"]
+                conditions = [*self.inside(along), f"(v{i.arguments[0]} != 0)"]
             if i.arguments or not along:
                 place = f"{place} + {self.zeros(along)}"
             mask = f", {' & '.join(conditions)}, other=0" if conditions else ""
@@ -344,7 +344,7 @@ class _Emitter:
         along = frozenset().union(*(self.axes[a] for a in i.arguments)) | self.varies(size)
         out.line(f"{result} = tl.where({value} < 0, {value} + ({limit}), {value})")
         out.line(f"{result}_bad = ({result} < 0) | ({result} >= ({limit}))")
-        reached = [f"{result}_bad", *(f"v{a}" for a in i.arguments[1:]), *self.inside(along)]
+        reached = [f"{result}_bad", *(f"(v{a} != 0)" for a in i.arguments[1:]), *self.inside(along)]
         out.line(f"note_outside(flags, {' & '.join(reached)}, {list(OUTSIDE).index(family)})")
         out.line(f"{result} = tl.where({result}_bad, 0, {result})")
         self.axes_of[name] = along
