@@ -37,6 +37,7 @@ from stoker.lower.registry import LOWERINGS
 from stoker.options import Options
 from stoker.passes.attention import INFERENCE_BYTES, TRAINING_BYTES, fuse_attention
 from stoker.passes.channels_last import channels_last
+from stoker.passes.floats import NeedsData, Scalars, take_out
 from stoker.passes.fold import fold
 from stoker.passes.freeze import freeze, is_view, preparer
 from stoker.passes.join import JOINED, join
@@ -163,9 +164,13 @@ def compile_graph(
     One that owns its inputs may ask for them in a list (its attribute `_boxed_call` is true then), to free each in time.
     """
     record = record or Record()
+    how = functools.partial(
+        _compiled, record=record, options=options or Options(), inference=inference, owns_inputs=owns_inputs
+    )
     try:
-        return _compiled(graph_module, record, options or Options(), inference=inference, owns_inputs=owns_inputs)
-    except (CannotLower, NoCompiler, NoGenerator, TooLarge) as reason:
+        scalars = take_out(graph_module)
+        return how(graph_module) if scalars is None else scalars.around(how(scalars.graph, scalars=scalars))
+    except (CannotLower, NeedsData, NoCompiler, NoGenerator, TooLarge) as reason:
         words = ("backend", "a graph runs through ATen", _location(graph_module), str(reason))
         everywhere = ("backend", str(reason)) if isinstance(reason, (NoCompiler, NoGenerator)) else None
         log.record(log.Event(*words), level=logging.WARNING, once=everywhere)
@@ -173,7 +178,13 @@ def compile_graph(
 
 
 def _compiled(
-    graph_module: GraphModule, record: Record, options: Options, *, inference: bool, owns_inputs: bool
+    graph_module: GraphModule,
+    record: Record,
+    options: Options,
+    *,
+    inference: bool,
+    owns_inputs: bool,
+    scalars: Scalars | None = None,
 ) -> Compiled:
     backends = generators(devices_of(graph_module))
     targets = {device: backend.target for device, backend in backends.items()}
@@ -196,6 +207,8 @@ def _compiled(
     record.products["host"] = host_program(plan, [k.call for k in kernels])
     with record.stage("encode"):
         otherwise = lambda *inputs: through_aten(graph_module)(*inputs)  # noqa: E731  (rarely needed: made when it is)
+        if scalars is not None:
+            otherwise = scalars.numbers(otherwise, len(plan.inputs))
         return executor(plan, program.layouts, kernels, otherwise)  # type: ignore[no-any-return]
 
 

@@ -1,6 +1,6 @@
 """Symbolic sizes as nodes of a graph.
 
-In:  placeholders with symbolic sizes, and symbolic integers that operators take as arguments.
+In:  placeholders with symbolic sizes, and symbolic integers and floats that operators take as arguments.
 Out: for each a node: the placeholder that carries it, a size of an input, or arithmetic on those.
 """
 
@@ -14,7 +14,8 @@ import torch
 from torch.fx import Graph, Node
 
 from stoker.shape.expr import Expr, FloorDiv, Max, Min, Mod
-from stoker.shape.symnode import symint
+from stoker.shape.recipe import Recipe
+from stoker.shape.symnode import symfloat, symint
 
 
 class SizeNodes:
@@ -44,8 +45,22 @@ class SizeNodes:
         if isinstance(size, torch.SymBool):
             return bool(size)
         if isinstance(size, torch.SymFloat):
-            return float(size)
+            return self._float(size.node.env, size.node.recipe)
         return self._of(size.node.env, size.node.expr)
+
+    def _float(self, env: Any, recipe: Recipe) -> Any:
+        """The node that carries a float. One whose operation has no form in a graph is fixed."""
+        if recipe.number is not None:
+            return recipe.number
+        if recipe not in self._nodes:
+            target = recipe.operation.target
+            if target is None:
+                return float(symfloat(env, recipe))
+            parts = tuple(self._float(env, p) if isinstance(p, Recipe) else self._of(env, p) for p in recipe.parts)
+            if not any(isinstance(p, Node) for p in parts):
+                return target(*parts)
+            self._nodes[recipe] = self._note(self._graph.call_function(target, parts), symfloat(env, recipe))
+        return self._nodes[recipe]
 
     def _of(self, env: Any, expr: Expr) -> Any:
         if expr.is_constant:

@@ -147,7 +147,7 @@ class Trace(torch_private.TorchDispatchMode):
         if isinstance(value, FakeTensor):
             self.aliases.add_root(value, node, index)
             self.sizes.offer(value, node)
-        elif isinstance(value, torch.SymInt):
+        elif isinstance(value, (torch.SymInt, torch.SymFloat)):
             self.sizes.know(value, node)
         elif not isinstance(value, (int, float, str, torch.Tensor, type(None), *_SYMBOLIC)):
             self.objects[_identity(value)] = node

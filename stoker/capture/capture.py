@@ -241,6 +241,7 @@ def _used_inputs(m: Evaluator) -> list[tuple[Node, Source, Any]]:
 def _all_guards(m: Evaluator) -> list[Guard]:
     guards = [Guard(None, None, description="torch's modes (grad, autocast, default dtype, ...) are as they were")]
     guards += m.guards.all.values()
+    guards += m.sizes.float_guards()
     for cls, attributes in m.attributes.class_attributes.items():
         if cls in m.made_classes:
             continue

@@ -25,7 +25,7 @@ from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.slices import SliceValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Exhausted, NotConstant, Value
-from stoker.capture.values.varying import VaryingFloat
+from stoker.capture.values.varying import VaryingFloat, as_symbols
 from stoker.errors import Raised
 from stoker.guard.guard import Is, IsNot, NotSameAs
 from stoker.guard.source import Fixed
@@ -51,6 +51,7 @@ class Operators:
             asked = [v for v in (left, right) if isinstance(v, InstanceValue) and self.defines(v, plain)]
             if not asked or (asked == [right] and isinstance(right.stored(), Constant)):  # a tensor takes any number
                 return self.m.record.binary(text, left, right)
+        left, right = as_symbols(text, left, right)
         folded = self.fold(BINARY[text], left, right)
         if folded is not None:
             return folded
@@ -176,6 +177,8 @@ class Operators:
         return a is b
 
     def unary(self, text: str, value: Value) -> Value:
+        if text == "-" and isinstance(value, VaryingFloat):
+            value = value.symbolic()
         return value.unary(self.m, text)
 
     def not_(self, value: Value) -> Value:

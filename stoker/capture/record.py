@@ -27,6 +27,7 @@ from stoker.capture.values.size import SYMBOLIC, SymbolicValue
 from stoker.capture.values.slices import SliceValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Arguments, Keywords, Lazy, Value
+from stoker.capture.values.varying import VaryingFloat
 from stoker.errors import Break
 from stoker.fake import DataDependent, FakeMode
 from stoker.fake.recurrent import whole
@@ -146,6 +147,8 @@ class GraphRecorder:
         match value:
             case TensorValue():
                 return value.fake
+            case VaryingFloat():
+                return value.symbolic().symbol
             case Constant():
                 return python_number(value.value)
             case BuiltinValue() | ClassValue():
@@ -182,6 +185,8 @@ class GraphRecorder:
                 return value.node
             case ClassValue():
                 return DTYPE_OF.get(value.real, value.real)
+            case VaryingFloat():
+                return self.to_node(value.symbolic())
             case Constant():
                 return python_number(value.value)
             case BuiltinValue():
@@ -223,7 +228,8 @@ class GraphRecorder:
         if text in ("==", "!=") and not all(_is_numeric(v) for v in (left, right)):
             return Constant(text == "!=")
         result = self.call(COMPARE[text], [left, right], {})
-        if isinstance(result, TensorValue) and isinstance(left, TensorValue) and isinstance(right, Constant):
+        known_number = isinstance(right, Constant) and not isinstance(right, VaryingFloat)
+        if isinstance(result, TensorValue) and isinstance(left, TensorValue) and known_number:
             known = _compare_bounds(text, left.fake.memory.bounds, right.value)  # type: ignore[attr-defined]  # a FakeTensor
             if known is not None:
                 result.fake.memory.bounds = (float(known), known + 1.0)  # type: ignore[attr-defined]  # a FakeTensor
@@ -235,7 +241,7 @@ class GraphRecorder:
                 raise Break(
                     "an operator on a tensor and an array", "numpy and torch decide by precedence who computes it"
                 )
-            if isinstance(value, Constant) and isinstance(value.value, (str, bytes)):
+            if isinstance(value, Constant) and value.python_type() in (str, bytes):
                 self.m.exceptions.raise_(TypeError, f"unsupported operand type(s): a tensor and {value.value!r}")
 
 
@@ -289,9 +295,9 @@ def _mutates(name: str) -> bool:
 
 
 def _is_numeric(value: Value) -> bool:
-    if isinstance(value, Constant):
+    if isinstance(value, Constant) and not isinstance(value, VaryingFloat):
         return isinstance(value.value, (int, float, complex)) or is_numpy_scalar(value.value)
-    return isinstance(value, (TensorValue, SymbolicValue))
+    return isinstance(value, (TensorValue, SymbolicValue, VaryingFloat))
 
 
 def _public_class(result: torch.Tensor) -> type:

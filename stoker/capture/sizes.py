@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Node
 
-from stoker.guard.guard import Guard
+from stoker.guard.guard import Equals, Guard, Holds
 from stoker.guard.program import SizeRelations
 from stoker.guard.source import Size, Source, Stride
 from stoker.shape import Eq, Expr, Ge, ShapeEnv, Symbol, constant, program
 from stoker.shape.condition import condition_text
 from stoker.shape.expr import FloorDiv, Max, Min, Mod
-from stoker.shape.symnode import expr_of, symint
+from stoker.shape.recipe import SYMBOL, Recipe
+from stoker.shape.symnode import expr_of, symfloat, symint
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -72,18 +73,24 @@ class Sizes:
         self.env, self.history, self.dynamic = env, history, dynamic
         self.strides: list[tuple[Source, int, Expr]] = []
         self._nodes: dict[Expr, Any] = {}
+        self._floats: dict[Source, Recipe] = {}
+        self._float_nodes: dict[Recipe, Any] = {}
 
     def int_is_dynamic(self, source: Source, value: int) -> bool:
         if self.dynamic is False:
             return False
-        changed = self.history.see_number(source, value)
-        return changed and value not in (0, 1)
+        return self.history.see_number(source, value)
 
     def float_varies(self, source: Source, value: float) -> bool:
         return self.dynamic is not False and self.history.see_number(source, value)
 
     def symbol_for_int(self, m: Machine, value: int, source: Source) -> Any:
         return symint(self.env, self.env.new_symbol(value, source, minimum=-LARGEST, maximum=LARGEST))
+
+    def symbol_for_float(self, value: float, source: Source) -> Any:
+        if source not in self._floats:
+            self._floats[source] = self.env.new_float(value, source)
+        return symfloat(self.env, self._floats[source])
 
     def shape_of(self, m: Machine, real: torch.Tensor, source: Source) -> tuple[Any, Any, tuple, tuple]:
         """Sizes and strides for the fake tensor, and for the guard (-1: any)."""
@@ -132,9 +139,46 @@ class Sizes:
 
     def node_for(self, m: Machine, symbol: Any) -> Any:
         """The graph's value of a symbolic number: an input for a symbol, operators for the rest."""
-        if not isinstance(symbol, torch.SymInt):
-            return symbol.node.guard_bool("", 0) if isinstance(symbol, torch.SymBool) else float(symbol)
+        if isinstance(symbol, torch.SymBool):
+            return symbol.node.guard_bool("", 0)
+        if isinstance(symbol, torch.SymFloat):
+            return self.recipe_node(m, symbol.node.recipe)
         return self.expression_node(m, expr_of(symbol))
+
+    def recipe_node(self, m: Machine, recipe: Recipe) -> Any:
+        """The graph's value of a float. One whose operation has no form in a graph is fixed."""
+        if recipe.number is not None:
+            return recipe.number
+        if recipe not in self._float_nodes:
+            self._float_nodes[recipe] = self._build_float(m, recipe)
+        return self._float_nodes[recipe]
+
+    def _build_float(self, m: Machine, recipe: Recipe) -> Any:
+        if recipe.operation is SYMBOL:
+            (symbol,) = recipe.parts
+            node = m.record.graph.placeholder(symbol.name)
+            m.record.inputs.append((node, self.env.float_origins[symbol], self.env.float_hints[symbol]))
+        elif recipe.operation.target is None:
+            return float(symfloat(self.env, recipe))
+        else:
+            parts = tuple(
+                self.recipe_node(m, p) if isinstance(p, Recipe) else self.expression_node(m, p) for p in recipe.parts
+            )
+            node = _emit(m, recipe.operation.target, parts)
+        if isinstance(node, Node):
+            node.meta["example_value"] = symfloat(self.env, recipe)
+        return node
+
+    def float_guards(self) -> list[Guard]:
+        """What was asked of floats, as guards."""
+        found: dict[Any, Guard] = {}
+        for asked in self.env.float_guards:
+            source = self.env.float_origins[asked.symbol]
+            check = (
+                Equals(asked.answer) if asked.question is None else _holds(asked.question, asked.answer, asked.words)
+            )
+            found.setdefault((source, asked.question is None or asked.words), Guard(source, check))
+        return list(found.values())
 
     def expression_node(self, m: Machine, expression: Expr) -> Any:
         simplified = self.env.simplify(expression)
@@ -222,6 +266,10 @@ def _binding(slot_of: Callable[[Source], int], origin: Source) -> tuple[int, int
 def _is_own(env: ShapeEnv, stride: Expr) -> bool:
     """Is it a symbol for this very stride, not a relation to sizes that a guard must hold?"""
     return isinstance(stride, Symbol) and isinstance(env.origins[stride][0], Stride)
+
+
+def _holds(question: Callable[[float], bool], answer: bool, words: str) -> Holds:
+    return Holds(lambda now: question(now) is answer, f"answers {answer} to {words}")
 
 
 def _emit(m: Machine, target: Any, args: tuple) -> Any:

@@ -16,7 +16,7 @@ from stoker import _C
 from stoker.codegen.backend import Built, Launch, Native
 from stoker.loop.layout import Layout
 from stoker.loop.node import Source
-from stoker.loop.view import Stored
+from stoker.loop.view import Scalar, Stored
 from stoker.runtime.device import index_flags
 from stoker.schedule.memory import Arena
 from stoker.schedule.plan import Plan
@@ -297,6 +297,8 @@ def _argument(coding: _Encoding, kind: Any, value: Any, layouts: dict[str, Layou
         return "undefined" if words == "Tensor" else "none", None
     if optional:
         words = words.removeprefix("Optional[").removesuffix("]")
+    if isinstance(value, Scalar):
+        raise Unencodable
     if isinstance(value, Stored):
         return "tensor", coding.view(value, layouts)
     if words == "Tensor":
@@ -353,7 +355,7 @@ def _through_python(
     def hole(value: Any) -> Any:
         if isinstance(value, (Stored, Expr)):
             found.append(value)
-            return _Hole(len(found) - 1)
+            return (_NumberHole if isinstance(value, Scalar) else _Hole)(len(found) - 1)
         if isinstance(value, (list, tuple)):
             return type(value)(hole(v) for v in value)
         return value
@@ -375,7 +377,13 @@ class _Hole(int):
     """The place of a value among those the executor passes."""
 
 
+class _NumberHole(_Hole):
+    """The place of a number that the executor passes as a tensor."""
+
+
 def _filled(value: Any, values: Sequence[Any]) -> Any:
+    if isinstance(value, _NumberHole):
+        return values[value].item()
     if isinstance(value, _Hole):
         return values[value]
     if isinstance(value, (list, tuple)):

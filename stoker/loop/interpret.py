@@ -16,7 +16,7 @@ from stoker.loop.index import uses
 from stoker.loop.layout import Layout
 from stoker.loop.node import Extern, Loops, Program
 from stoker.loop.op import ELEMENTWISE, outside_code, outside_error
-from stoker.loop.view import Stored
+from stoker.loop.view import Scalar, Stored
 from stoker.shape.expr import Expr, Extreme, FloorDiv, Max, Mod, Symbol, atoms, evaluate
 
 Memory = dict[str, torch.Tensor]
@@ -46,6 +46,8 @@ def fetch(value: Any, memory: Memory, sizes: Mapping[Symbol, int]) -> Any:
     """An argument or output as torch wants it."""
     if isinstance(value, Stored):
         base = memory[value.buffer]
+        if isinstance(value, Scalar):
+            return base.item()
         if base.layout is not torch.strided:
             return base  # a packed weight, which only libraries read
         shape, strides = [evaluate(s, sizes) for s in value.sizes], [evaluate(s, sizes) for s in value.strides]

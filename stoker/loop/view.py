@@ -42,6 +42,27 @@ class Stored:
         return ops.load(self.buffer, self.place(index), self.dtype)
 
 
+class NumberNeeded(Exception):
+    """A lowering asked for the value of a number that is known only when the program runs."""
+
+    reason = "it needs a number that is known only when the program runs"
+
+
+def _unknown(*operands: Any) -> Any:
+    raise NumberNeeded
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar(Stored):
+    """A Python number in memory, as a tensor without dimensions. Libraries are given the number."""
+
+    __bool__ = __float__ = __int__ = __index__ = __neg__ = __abs__ = _unknown
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = (
+        _unknown
+    )
+    __lt__ = __le__ = __gt__ = __ge__ = _unknown
+
+
 @dataclass(frozen=True, eq=False)
 class Computed:
     """A tensor that exists as the way to compute an element. `strides` are those it gets when it is stored."""

@@ -21,7 +21,7 @@ from stoker.graph.prune import prune
 from stoker.loop.layout import Layout, is_dense
 from stoker.loop.node import Program, Source
 from stoker.loop.target import LOOP_DTYPES, Targets
-from stoker.loop.view import Computed, Stored, Tensor
+from stoker.loop.view import Computed, NumberNeeded, Scalar, Stored, Tensor
 from stoker.lower import (  # noqa: F401  (they fill the table)
     activation,
     compound,
@@ -116,8 +116,13 @@ class _Lowering:
             for dimension, stride in enumerate(value.meta.strides):
                 self.know(stride, Source(position, dimension, stride=True))
             return stored
-        if not isinstance(value, (int, float, bool, torch.SymInt)) and node.users:
+        if not isinstance(value, (int, float, bool, torch.SymInt, torch.SymFloat)) and node.users:
             raise CannotLower(f"an input is a {type(value).__name__}, which plans do not take")
+        if isinstance(value, torch.SymFloat):
+            program.inputs.append(f"input{position}")
+            layout = Layout(torch.float64, node.meta.get("device", torch.device("cpu")), (), (), False)
+            program.layouts[f"input{position}"] = layout
+            return Scalar(f"input{position}", layout.dtype, layout.device, (), ())
         program.inputs.append(None)
         self.know(value, Source(position, None))
         return size_of(value) if isinstance(value, torch.SymInt) else value
@@ -172,7 +177,7 @@ class _Lowering:
                 result = function(builder, out, *arguments, **keywords)
                 builder.program.lowered.append(builder.origin)
                 return result
-            except Decline as declined:
+            except (Decline, NumberNeeded) as declined:
                 builder.program.declined.append((builder.origin, declined.reason))
         else:
             builder.program.declined.append((builder.origin, extern.reason(target)))

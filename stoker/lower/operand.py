@@ -14,7 +14,7 @@ import torch
 from stoker.loop.handler import ops
 from stoker.loop.layout import Sizes, is_dense
 from stoker.loop.target import LOOP_DTYPES
-from stoker.loop.view import Computed, Index, Stored, Tensor
+from stoker.loop.view import Computed, Index, Scalar, Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.registry import Decline, Result
 from stoker.shape.expr import Expr, constant
@@ -33,6 +33,8 @@ def is_tensor(value: Any) -> bool:
 
 def number(value: Any, dtype: torch.dtype) -> Any:
     """A Python number or a size, as a value of this type."""
+    if isinstance(value, Scalar):
+        return ops.to_dtype(value.at(()), dtype)
     if isinstance(value, Expr):
         return ops.to_dtype(ops.index(value, torch.int64), dtype)
     if isinstance(value, complex):

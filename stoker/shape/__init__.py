@@ -13,7 +13,7 @@ s0
 s1
 
 Reading order: `expr` (canonical integer expressions), `condition` (comparisons, and their stack program), `prove`
-(intervals and three-valued proofs), `env` (hints, guards, learning), `symnode` (how torch's C++ and Python reach all
+(intervals and three-valued proofs), `recipe` (floats), `env` (hints, guards, learning), `symnode` (how torch's C++ and Python reach all
 this).
 """
 

@@ -49,6 +49,7 @@ from stoker.shape.expr import (
     symbol,
 )
 from stoker.shape.prove import Interval, Proof, bounds, prove
+from stoker.shape.recipe import SYMBOL, FloatSymbol, Recipe
 
 LARGEST_SIZE = sys.maxsize - 1
 
@@ -76,6 +77,16 @@ class SizeGuard:
         return condition_text(self.condition)
 
 
+@dataclass(frozen=True, slots=True)
+class FloatGuard:
+    """A question about a float, and the answer it had. Without a question, the float is to stay what it was."""
+
+    symbol: FloatSymbol
+    question: Callable[[float], bool] | None
+    answer: Any
+    words: str
+
+
 _SERIAL = itertools.count(1)
 
 
@@ -93,6 +104,9 @@ class ShapeEnv:
     origins: dict[Symbol, list[Any]] = field(default_factory=dict)
     assertions: list[SizeGuard] = field(default_factory=list)
     """What the program promised of values without hints; to be checked when they are known."""
+    float_hints: dict[FloatSymbol, float] = field(default_factory=dict)
+    float_origins: dict[FloatSymbol, Any] = field(default_factory=dict)
+    float_guards: list[FloatGuard] = field(default_factory=list)
     interned: weakref.WeakValueDictionary[Any, Any] = field(default_factory=weakref.WeakValueDictionary)
     """Metadata that mentions its symbols, each once (`stoker.fake.meta`)."""
     _replacements: dict[Atom, Expr] = field(default_factory=dict)
@@ -127,6 +141,42 @@ class ShapeEnv:
         self.ranges[made] = interval
         self.origins[made] = [origin]
         return made
+
+    def new_float(self, hint: float | None, origin: Any = None) -> Recipe:
+        """A float whose value is `hint` now; without one, only running the program tells it."""
+        made = FloatSymbol(f"f{len(self.float_origins)}", self._serial)
+        self.float_origins[made] = origin
+        if hint is not None:
+            self.float_hints[made] = hint
+        return Recipe(SYMBOL, (made,))
+
+    def knows(self, name: Symbol | FloatSymbol) -> bool:
+        """Has it a hint?"""
+        return name in (self.float_hints if isinstance(name, FloatSymbol) else self.hints)
+
+    def number_hint(self, part: Expr | FloatSymbol) -> float:
+        """The value for the hints, of a size or a float."""
+        if not isinstance(part, FloatSymbol):
+            return self.size_hint(part)
+        if part not in self.float_hints:
+            raise DataDependent(
+                part.name, "the value of this float comes from the data of a tensor and is not known here"
+            )
+        return self.float_hints[part]
+
+    def fix(self, part: Expr | FloatSymbol, reason: str = "") -> float:
+        """The number that a size or a float is now, guarded to stay it."""
+        if not isinstance(part, FloatSymbol):
+            return self.specialize(part, reason)
+        hint = self.number_hint(part)
+        self.float_guards.append(FloatGuard(part, None, hint, reason))
+        return hint
+
+    def ask(self, part: FloatSymbol, question: Callable[[float], bool], words: str) -> bool:
+        """What a float answers now, guarded to stay the answer."""
+        answer = question(self.number_hint(part))
+        self.float_guards.append(FloatGuard(part, question, answer, words))
+        return answer
 
     def simplify(self, expr: Expr) -> Expr:
         """The expression under what is known: equalities put in, exact divisions undone."""

@@ -6,8 +6,8 @@ Out: further nodes; at a decision, an answer of the environment.
 Methods bear the names torch calls. What must hold: SymInt arithmetic equals int arithmetic (tests/fuzz/test_shape.py),
 and each method that C++ may call exists (tests/unit/shape/test_symnode.py reads the list from torch's header).
 
-A float made of sizes (n / 2, sqrt(n)) is kept as a recipe over its operands: it has a hint, prints itself, and only a
-question about its value (float(x), x > 1.5) specializes the sizes it came from.
+A float made of sizes and of other floats (n / 2, sqrt(n), scale * 2) is kept as a recipe (`stoker.shape.recipe`): it has a
+hint, prints itself, and only a question about its value (float(x), x > 1.5) guards what it came from.
 """
 
 from __future__ import annotations
@@ -24,6 +24,18 @@ from stoker.shape.condition import Condition, Known
 from stoker.shape.env import ShapeEnv
 from stoker.shape.expr import Expr, as_expr, constant, maximum, minimum, text
 from stoker.shape.prove import Proof
+from stoker.shape.recipe import (
+    BINARY,
+    MAGNITUDE,
+    NEGATIVE,
+    NUMBER,
+    OF_INTEGER,
+    OF_QUOTIENT,
+    UNARY,
+    FloatSymbol,
+    Operation,
+    Recipe,
+)
 
 
 def symint(env: ShapeEnv, expr: Expr | int) -> Any:
@@ -99,7 +111,7 @@ class Node:
         return IntNode(self.env, constant(value))
 
     def wrap_float(self, value: float) -> FloatNode:
-        return FloatNode(self.env, (), lambda: value, repr(value))
+        return FloatNode(self.env, Recipe(NUMBER, (value,)))
 
     def wrap_bool(self, value: bool) -> BoolNode:
         return BoolNode(self.env, cond.known(value))
@@ -258,11 +270,11 @@ class IntNode(Node):
         return self._same(self.expr // (1 << self.env.specialize(other.expr, "it is a shift")))
 
     def sym_float(self) -> FloatNode:
-        return FloatNode(self.env, (self.expr,), float, f"float({self})")
+        return FloatNode(self.env, Recipe(OF_INTEGER, (self.expr,)))
 
     def int_truediv(self, other: IntNode) -> FloatNode:
         self._not_zero(other)
-        return FloatNode(self.env, (self.expr, other.expr), operator.truediv, f"({self}) / ({other})")
+        return FloatNode(self.env, Recipe(OF_QUOTIENT, (self.expr, other.expr)))
 
     truediv = int_truediv
 
@@ -426,23 +438,21 @@ class BoolNode(Node):
 
 
 class FloatNode(Node):
-    """A float computed from sizes: what to do, and with which expressions."""
+    """A float computed from sizes and from other floats: its recipe."""
 
-    __slots__ = ("function", "operands", "words")
+    __slots__ = ("recipe",)
 
-    def __init__(self, env: ShapeEnv, operands: tuple[Expr, ...], function: Callable[..., float], words: str) -> None:
+    def __init__(self, env: ShapeEnv, recipe: Recipe) -> None:
         self.env = env
-        self.operands = operands
-        self.function = function
-        self.words = words
+        self.recipe = recipe
 
     def __repr__(self) -> str:
-        return self.words
+        return str(self.recipe)
 
     @property
-    def expr(self) -> tuple[Any, ...]:
+    def expr(self) -> Recipe:
         """What identifies the value in a memo key."""
-        return (self.words, self.env._serial, self.operands)
+        return self.recipe
 
     def is_float(self) -> bool:
         return True
@@ -451,52 +461,60 @@ class FloatNode(Node):
         return False
 
     def has_hint(self) -> bool:
-        return all(self.env.has_hint(o) for o in self.operands)
+        return all(self.env.knows(s) for s in self.recipe.symbols)
 
     @property
     def hint(self) -> float | None:
-        return self._now(self.env.size_hint) if self.has_hint() else None
+        return self.recipe.evaluate(self.env.number_hint) if self.has_hint() else None
 
     def require_hint(self, fallback: float | None = None) -> float | None:
         return self.hint if self.has_hint() else fallback
 
-    def _now(self, number: Callable[[Expr], int]) -> float:
-        return self.function(*(number(o) for o in self.operands))
-
     def guard_float(self, file: str = "", line: int = 0) -> float:
-        return self._now(lambda e: self.env.specialize(e, f"the value of {self.words} was asked for"))
+        return self.recipe.evaluate(lambda part: self.env.fix(part, f"the value of {self} was asked for"))
 
     def bool_(self) -> bool:
-        return bool(self.guard_float())
+        return self._compare(operator.ne, self.wrap_float(0.0)).bool_()
 
     def guard_bool(self, file: str, line: int) -> bool:
         return self.bool_()
 
     def maybe_as_float(self) -> float | None:
-        return None if self.operands else self.function()
+        return self.recipe.number
 
-    def _with(self, function: Callable[..., float], name: str, other: FloatNode | None = None) -> FloatNode:
-        mine, inner = len(self.operands), self.function
-        if other is None:
-            return FloatNode(self.env, self.operands, lambda *v: function(inner(*v)), f"{name}({self.words})")
-        theirs = other.function
-        return FloatNode(
-            self.env,
-            self.operands + other.operands,
-            lambda *v: function(inner(*v[:mine]), theirs(*v[mine:])),
-            f"({self.words} {name} {other.words})",
-        )
+    def _with(self, operation: Operation, *others: FloatNode) -> FloatNode:
+        """What Python refuses to compute (a division by zero) is refused for the numbers of now, under guards."""
+        made = FloatNode(self.env, Recipe(operation, (self.recipe, *(o.recipe for o in others))))
+        if made.has_hint():
+            try:
+                real = isinstance(made.hint, float)
+            except (ArithmeticError, ValueError):
+                real = False
+            if not real:
+                return self.wrap_float(operation.function(self.guard_float(), *(o.guard_float() for o in others)))
+        return made
 
     def _compare(self, function: Callable[[float, float], bool], other: FloatNode) -> BoolNode:
-        return self.wrap_bool(function(self.guard_float(), other.guard_float()))
+        """A question about one float is guarded by its answer; one about several by their values."""
+        mine, theirs = self.recipe, other.recipe
+        symbols = mine.symbols | theirs.symbols
+        only = next(iter(symbols), None)
+        if len(symbols) != 1 or not isinstance(only, FloatSymbol):
+            return self.wrap_bool(function(self.guard_float(), other.guard_float()))
+        words = f"{function.__name__}({mine}, {theirs})"
+        answer = self.env.ask(
+            only, lambda now: function(mine.evaluate(lambda _: now), theirs.evaluate(lambda _: now)), words
+        )
+        return self.wrap_bool(answer)
 
     def _to_int(self, function: Callable[[float], int]) -> IntNode:
-        if self.function is operator.truediv and function is math.floor:
-            return IntNode(self.env, self.env.simplify(self.operands[0] // self.operands[1]))
-        if self.function is operator.truediv and function is math.ceil:
-            return IntNode(self.env, self.env.simplify(-(-self.operands[0] // self.operands[1])))
-        if self.function is float:
-            return IntNode(self.env, self.operands[0])
+        parts = self.recipe.parts
+        if self.recipe.operation is OF_QUOTIENT and function is math.floor:
+            return IntNode(self.env, self.env.simplify(parts[0] // parts[1]))
+        if self.recipe.operation is OF_QUOTIENT and function is math.ceil:
+            return IntNode(self.env, self.env.simplify(-(-parts[0] // parts[1])))
+        if self.recipe.operation is OF_INTEGER:
+            return IntNode(self.env, parts[0])
         return self.wrap_int(function(self.guard_float()))
 
     def floor(self) -> IntNode:
@@ -506,9 +524,9 @@ class FloatNode(Node):
         return self._to_int(math.ceil)
 
     def trunc(self) -> IntNode:
-        if self.function is operator.truediv:
-            whole = self.env.prove(cond.And(cond.Ge(self.operands[0], 0), cond.Gt(self.operands[1], 0)))
-            if whole is Proof.YES:
+        if self.recipe.operation is OF_QUOTIENT:
+            above, below = self.recipe.parts
+            if self.env.prove(cond.And(cond.Ge(above, 0), cond.Gt(below, 0))) is Proof.YES:
                 return self._to_int(math.floor)
         return self._to_int(math.trunc)
 
@@ -520,8 +538,8 @@ class FloatNode(Node):
         return self.wrap_float(round(self.guard_float(), digits.guard_int("", 0)))
 
     def is_integer(self) -> BoolNode:
-        if self.function is operator.truediv:
-            return BoolNode(self.env, cond.Eq(self.operands[0] % self.operands[1], 0))
+        if self.recipe.operation is OF_QUOTIENT:
+            return BoolNode(self.env, cond.Eq(self.recipe.parts[0] % self.recipe.parts[1], 0))
         return self.wrap_bool(self.guard_float().is_integer())
 
     def sym_float(self) -> FloatNode:
@@ -530,39 +548,31 @@ class FloatNode(Node):
     pos = sym_float
 
     def neg(self) -> FloatNode:
-        return self._with(operator.neg, "-")
+        return self._with(NEGATIVE)
 
     def abs(self) -> FloatNode:
-        return self._with(abs, "abs")
+        return self._with(MAGNITUDE)
 
 
-_FLOAT_BINARY: dict[str, tuple[Callable[..., Any], str]] = {
-    "add": (operator.add, "+"),
-    "sub": (operator.sub, "-"),
-    "mul": (operator.mul, "*"),
-    "mod": (operator.mod, "%"),
-    "float_truediv": (operator.truediv, "/"),
-    "truediv": (operator.truediv, "/"),
-    "float_pow": (operator.pow, "**"),
-    "pow": (operator.pow, "**"),
-    "sym_min": (min, "min"),
-    "sym_max": (max, "max"),
-}
 _FLOAT_COMPARE = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
-_FLOAT_UNARY = ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "log2", "exp", "log")
 
 
 def _install() -> None:
     """Give FloatNode the methods that differ only in a function."""
-    for name, (function, sign) in _FLOAT_BINARY.items():
-        setattr(FloatNode, name, lambda self, other, f=function, s=sign: self._with(f, s, other))
+    for name, operation in BINARY.items():
+        setattr(FloatNode, name, lambda self, other, o=operation: self._with(o, other))
     for name, function in _FLOAT_COMPARE.items():
         setattr(FloatNode, name, lambda self, other, f=function: self._compare(f, other))
-    for name in _FLOAT_UNARY:
-        setattr(FloatNode, f"sym_{name}", lambda self, n=name: self._with(getattr(math, n), n))
+    for name, operation in UNARY.items():
+        setattr(FloatNode, f"sym_{name}", lambda self, o=operation: self._with(o))
 
 
 _install()
+
+
+def symfloat(env: ShapeEnv, recipe: Recipe) -> Any:
+    """The torch.SymFloat of a recipe; a float where it is one."""
+    return torch.SymFloat(FloatNode(env, recipe)) if recipe.number is None else recipe.number
 
 
 def size_of(value: Any) -> Expr:

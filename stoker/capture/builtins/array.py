@@ -14,6 +14,7 @@ from stoker.capture.values.sequence import ListValue, SequenceValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
+from stoker.capture.values.varying import VaryingFloat
 from stoker.errors import Break
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ def tensor_of_sizes(m: Machine, data: Value, kwargs: dict[str, Value]) -> Value 
     dtype = m.concrete.constant(kwargs.get("dtype", NONE), "a dtype")
     leaves: list[Value] = []
     shape = _nested_shape(m, data, leaves)
+    if shape is not None and any(_is_symbolic_float(v) for v in leaves):
+        return _tensor_of_floats(m, leaves, shape, dtype, kwargs)
     known = all(isinstance(v, SymbolicValue) or (isinstance(v, Constant) and type(v.value) is int) for v in leaves)
     symbolic = any(isinstance(v, SymbolicValue) for v in leaves)
     if (
@@ -100,6 +103,24 @@ def tensor_of_sizes(m: Machine, data: Value, kwargs: dict[str, Value]) -> Value 
     made = m.record.call(torch.stack, [ListValue([m.operators.binary("+", zero, leaf) for leaf in leaves])], {})
     made = m.record.method(made, "reshape", [TupleValue([Constant(size) for size in shape])], {})
     return made if dtype in (None, torch.int64) else m.record.method(made, "to", [Constant(dtype)], {})
+
+
+def _is_symbolic_float(value: Value) -> bool:
+    return isinstance(value, (SymbolicValue, VaryingFloat)) and value.python_type() is float
+
+
+def _tensor_of_floats(
+    m: Machine, leaves: list[Value], shape: list[int], dtype: Any, kwargs: dict[str, Value]
+) -> Value | None:
+    """`torch.tensor` of floats, some of which are symbolic, and known numbers; None if there is anything else."""
+    known = all(_is_symbolic_float(v) or (isinstance(v, Constant) and type(v.value) in (int, float)) for v in leaves)
+    if not known or dtype not in (None, torch.float32, torch.float64) or not {*kwargs} <= {"dtype", "device"}:
+        return None
+    made = [m.record.call(torch.full, [TupleValue([]), leaf], kwargs) for leaf in leaves]
+    if not shape:
+        return made[0]
+    stacked = m.record.call(torch.stack, [ListValue(made)], {})  # type: ignore[arg-type]  # values
+    return m.record.method(stacked, "reshape", [TupleValue([Constant(size) for size in shape])], {})
 
 
 def _nested_shape(m: Machine, data: Value, leaves: list[Value]) -> list[int] | None:

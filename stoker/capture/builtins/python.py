@@ -29,6 +29,7 @@ from stoker.capture.values.sets import in_any_order
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
+from stoker.capture.values.varying import VaryingFloat
 from stoker.errors import Break, Raised
 from stoker.guard.guard import Holds
 from stoker.guard.source import Fixed
@@ -321,6 +322,8 @@ def abs_(m: Machine, value: Value) -> Value:
         return found if found is not None else m.record.call(torch.abs, [value], {})
     if isinstance(value, ArrayValue):
         return m.arrays.ufunc(numpy.absolute, [value])
+    if isinstance(value, VaryingFloat):
+        value = value.symbolic()
     if isinstance(value, SymbolicValue):
         return m.wrap.number(m.concrete.run(abs, value.symbol))
     if isinstance(value, InstanceValue):

@@ -13,6 +13,7 @@ import torch
 from stoker.capture.python_operators import BINARY, COMPARE, UNARY
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.value import NotConstant, Value
+from stoker.shape.recipe import power
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
@@ -48,7 +49,10 @@ class SymbolicValue(Value):
         if number is None:
             return None
         left, right = (number, self.symbol) if reflected else (self.symbol, number)
-        return m.wrap.number(m.concrete.run(lambda: BINARY[operator](left, right)))
+        function = BINARY[operator]
+        if function is BINARY["**"] and any(isinstance(v, (float, torch.SymFloat)) for v in (left, right)):
+            function = power
+        return m.wrap.number(m.concrete.run(lambda: function(left, right)))
 
     def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
         number = m.concrete.number(other)

@@ -1,7 +1,7 @@
 """Floats from outside that were others at an earlier call: `loss.item()` after a break, a learning rate.
 
-Comparing one, or asking whether it is zero, guards the answer and not the number. Whatever else looks at it fixes the number, as
-for every other constant.
+Comparing one, or asking whether it is zero, guards the answer and not the number. Arithmetic with it, and tensor operators that
+take it, see a symbol (`symbolic`). Whatever else looks at it fixes the number, as for every other constant.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.capture.python_operators import COMPARE
 from stoker.capture.values.constant import Constant
+from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.value import Value
 from stoker.guard.guard import Equals
 from stoker.guard.source import Source
@@ -37,6 +38,11 @@ class VaryingFloat(Constant):
         assert self.source is not None
         return f"`{self.source.text}`"
 
+    def symbolic(self) -> SymbolicValue:
+        """The float as an input of the graph, whatever its number."""
+        assert self.source is not None
+        return SymbolicValue(self.m.sizes.symbol_for_float(self.real, self.source))
+
     def truth(self, m: Machine) -> bool:
         return self.asked(m, "!=", 0.0)
 
@@ -52,3 +58,16 @@ class VaryingFloat(Constant):
             return None
         known = type(other.value) in (int, float, bool)
         return Constant(self.asked(m, operator, other.value)) if known else None
+
+
+ARITHMETIC = frozenset({"+", "-", "*", "/", "**"})
+"""What is done to a varying float without looking at its number."""
+
+
+def as_symbols(operator: str, *values: Value) -> tuple[Value, ...]:
+    """The operands of an operator, varying floats as symbols where numbers alone meet in arithmetic."""
+    if operator.removesuffix("=") not in ARITHMETIC or not any(isinstance(v, VaryingFloat) for v in values):
+        return values
+    if not all(isinstance(v, (Constant, SymbolicValue)) and v.python_type() in (int, float) for v in values):
+        return values
+    return tuple(v.symbolic() if isinstance(v, VaryingFloat) else v for v in values)
