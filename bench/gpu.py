@@ -292,7 +292,7 @@ def facts(chosen: argparse.Namespace) -> dict[str, str]:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return {
         "date": datetime.date.today().isoformat(),
-        "commit": commit.stdout.strip() or os.environ.get("STOKER_COMMIT", ""),
+        "commit": os.environ.get("STOKER_COMMIT") or commit.stdout.strip(),
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,
         "triton": triton.__version__,

@@ -549,7 +549,8 @@ bool inputs_fit(const Plan& plan, PyObject* const* inputs, size_t count) {
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   PyErr_NormalizeException(&type, &value, &traceback);
-  if (value && PyErr_GivenExceptionMatches(value, PyExc_Exception) && PyObject_SetAttrString(value, UNTOUCHED, Py_True) < 0)
+  if (value && PyErr_GivenExceptionMatches(value, PyExc_Exception) && !PyObject_HasAttrString(value, LATE) &&
+      PyObject_SetAttrString(value, UNTOUCHED, Py_True) < 0)
     PyErr_Clear();
   PyErr_Restore(type, value, traceback);
   throw_python_error();

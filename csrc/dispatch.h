@@ -10,6 +10,8 @@ namespace stoker {
 
 // The attribute of an exception that a compiled graph raised before it wrote to anything: stoker/autograd/runtime.py sets it too.
 constexpr const char* UNTOUCHED = "_stoker_untouched";
+// The mark of an error of an earlier call, which was found late: running this one again would hide it.
+constexpr const char* LATE = "_stoker_late";
 
 // A call whose arguments Python's rules have already put into slots.
 struct Call {

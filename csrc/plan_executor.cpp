@@ -1,5 +1,6 @@
 #include "plan_executor.h"
 
+#include "dispatch.h"
 #include "object_type.h"
 
 #include <ATen/EmptyTensor.h>
@@ -103,7 +104,16 @@ void raise_noted(int32_t* flags) {
     if (flags[i]) families |= 1 << i;
   if (C10_LIKELY(!families)) return;
   std::fill(flags, flags + FAMILIES, 0);
-  raise_outside(families);
+  const bool element = families == 1 << (FAMILIES - 1);
+  PyErr_SetString(element ? PyExc_RuntimeError : PyExc_IndexError,
+                  "an earlier call of compiled code met an index out of range; devices tell this late. Check the indices, or run "
+                  "with stoker.stance(\"eager\") to find the place");
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (value && PyObject_SetAttrString(value, LATE, Py_True) < 0) PyErr_Clear();
+  PyErr_Restore(type, value, traceback);
+  throw python_error();
 }
 
 // Memory of a device's allocator, which is that of its operators.

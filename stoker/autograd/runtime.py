@@ -42,7 +42,8 @@ def inference_call(
         try:
             results = forward(*inputs)
         except Exception as error:
-            error._stoker_untouched = True  # type: ignore[attr-defined]  # a mark of ours
+            if not hasattr(error, "_stoker_late"):  # (`LATE` there: of an earlier call, on a device)
+                error._stoker_untouched = True  # type: ignore[attr-defined]  # a mark of ours
             raise
         return finish(inputs, results)
 
