@@ -37,6 +37,7 @@ from stoker.lower.registry import LOWERINGS
 from stoker.options import Options
 from stoker.passes.attention import INFERENCE_BYTES, TRAINING_BYTES, fuse_attention
 from stoker.passes.channels_last import channels_last
+from stoker.passes.cut import cut, run_pieces
 from stoker.passes.floats import NeedsData, Scalars, take_out
 from stoker.passes.fold import fold
 from stoker.passes.freeze import freeze, is_view, preparer
@@ -164,6 +165,10 @@ def compile_graph(
     One that owns its inputs may ask for them in a list (its attribute `_boxed_call` is true then), to free each in time.
     """
     record = record or Record()
+    if (pieces := cut(graph_module)) is not None:
+        again = functools.partial(compile_graph, inference=inference, options=options)
+        compiled = [through_aten(p.graph) if p.hosted else again(p.graph, []) for p in pieces]
+        return run_pieces(graph_module, pieces, compiled)
     how = functools.partial(
         _compiled, record=record, options=options or Options(), inference=inference, owns_inputs=owns_inputs
     )

@@ -239,6 +239,7 @@ set_grad_enabled = torch._C._set_grad_enabled
 """What `no_grad`, `enable_grad` and `set_grad_enabled` end in. 2.11, 2.13."""
 
 check = torch._check
+check_is_size = torch._check_is_size
 assert_ = torch._assert
 """Conditions that libraries write for compilers. 2.11, 2.13."""
 

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from stoker.shape.expr import Expr, FloorDiv, Max, Min, Mod
+from stoker.shape.condition import written
+from stoker.shape.expr import Expr, FloorDiv, Max, Min, Mod, Symbol
 from stoker.shape.recipe import Recipe
 from stoker.shape.symnode import symfloat, symint
 
@@ -30,23 +31,35 @@ class SizeNodes:
         """This node carries this symbolic integer."""
         self._nodes.setdefault(size.node.expr, node)
 
-    def offer(self, tensor: torch.Tensor, node: Node) -> None:
-        """The sizes and strides of an input may be asked of it when needed."""
+    def offer(self, tensor: torch.Tensor, node: Node, *, without_hint: bool = False) -> None:
+        """The sizes and strides of an input may be asked of it when needed; of other tensors those symbols that no input tells."""
         for sizes, question in (
             (tensor.shape, torch.ops.aten.sym_size.int),
             (tensor.stride(), torch.ops.aten.sym_stride.int),
         ):
             for dim, size in enumerate(sizes):
-                if isinstance(size, torch.SymInt):
+                if isinstance(size, torch.SymInt) and not (without_hint and not _is_fresh(size)):
                     self._places.setdefault(size.node.expr, (node, question, dim))
 
     def node(self, size: Any) -> Any:
         """The node that carries a symbolic integer; a plain number for one that turned out to be constant."""
         if isinstance(size, torch.SymBool):
-            return bool(size)
+            return self._condition(size)
         if isinstance(size, torch.SymFloat):
             return self._float(size.node.env, size.node.recipe)
         return self._of(size.node.env, size.node.expr)
+
+    def _condition(self, size: torch.SymBool) -> Any:
+        """The node that carries a condition, where only data tells; others are decided."""
+        if not size.node.is_unknown():
+            return bool(size)
+        env = size.node.env
+
+        def apply(function: Any, *parts: Any) -> Node:
+            values = (p.meta["val"] if isinstance(p, Node) else p for p in parts)
+            return self._note(self._graph.call_function(function, parts), function(*values))
+
+        return written(size.node.expr, lambda e: self._of(env, e), apply)
 
     def _float(self, env: Any, recipe: Recipe) -> Any:
         """The node that carries a float. One whose operation has no form in a graph is fixed."""
@@ -113,3 +126,8 @@ class SizeNodes:
             return b
         values = [v.meta["val"] if isinstance(v, Node) else v for v in (a, b)]
         return self._note(self._graph.call_function(function, (a, b)), function(*values))
+
+
+def _is_fresh(size: torch.SymInt) -> bool:
+    """Is it a symbol that only data tells?"""
+    return isinstance(size.node.expr, Symbol) and not size.node.has_hint()

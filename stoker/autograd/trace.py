@@ -189,6 +189,8 @@ class Trace(torch_private.TorchDispatchMode):
                 self.aliases.add_view(fake, self.aliases.alias(base), view, node)
                 return
         self.aliases.add_root(fake, node)
+        if fake.meta.symbolic:
+            self.sizes.offer(fake, node, without_hint=True)
 
     def to_fakes(self, value: Any) -> Any:
         """Arguments with every real tensor replaced by its fake, known to the trace."""
@@ -223,7 +225,6 @@ _QUESTIONS = frozenset(
         (aten, "sym_size"),
         (aten, "sym_stride"),
         (aten, "sym_storage_offset"),
-        (aten, "_local_scalar_dense"),
     ]
     if hasattr(namespace, name) and hasattr(getattr(namespace, name), "default")
 )

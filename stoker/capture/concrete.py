@@ -22,6 +22,7 @@ from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import NotConstant, Value
 from stoker.errors import Break, Raised
+from stoker.shape import DataDependent
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -39,6 +40,12 @@ class Concrete:
             return function(*args)
         except (Raised, Break, NotConstant):
             raise
+        except DataDependent as asked:
+            raise Break(
+                f"a decision on `{asked.operator}`",
+                asked.words,
+                f"if it always holds, say so: torch._check({asked.operator})",
+            ) from asked
         except Exception as error:
             raise Raised(ExceptionValue(type(error), [self.m.wrap.constant(a) for a in error.args])) from error
 

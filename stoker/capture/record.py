@@ -82,7 +82,7 @@ class GraphRecorder:
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {name: self.to_fake(a) for name, a in kwargs.items()}
         result = self.run_fake(kind, target, fake_args, fake_kwargs)
-        if not keep and _is_plain_result(result):
+        if not keep and _is_plain_result(result) and not _is_fresh(result):
             return self.m.wrap.constant(result)
         node_args = tuple(self.to_node(a) for a in args)
         node_kwargs = {name: self.to_node(a) for name, a in kwargs.items()}
@@ -122,8 +122,10 @@ class GraphRecorder:
                 return known[1]
             value = TensorValue(node, result, _public_class(result))
             self.hold(result, value)
+            self.m.sizes.made(node, result)
             return value
         if isinstance(result, SYMBOLIC):
+            self.m.sizes.made(node, result)
             return SymbolicValue(result)
         if result is None or is_plain(result) and not isinstance(result, tuple):
             return Constant(result)
@@ -280,6 +282,11 @@ def _is_plain_result(result: Any) -> bool:
     if isinstance(result, (tuple, torch.Size)):
         return all(_is_plain_result(part) for part in result)
     return result is not None and is_plain(result)
+
+
+def _is_fresh(result: Any) -> bool:
+    """Is it a number that only running the program tells?"""
+    return isinstance(result, (torch.SymInt, torch.SymFloat)) and not result.node.has_hint()
 
 
 def input_name(source: Source) -> str:

@@ -19,7 +19,7 @@ from stoker.guard.guard import Equals, Guard, Holds
 from stoker.guard.program import SizeRelations
 from stoker.guard.source import Size, Source, Stride
 from stoker.shape import Eq, Expr, Ge, ShapeEnv, Symbol, constant, program
-from stoker.shape.condition import condition_text
+from stoker.shape.condition import condition_text, written
 from stoker.shape.expr import FloorDiv, Max, Min, Mod
 from stoker.shape.recipe import SYMBOL, Recipe
 from stoker.shape.symnode import expr_of, symfloat, symint
@@ -73,6 +73,8 @@ class Sizes:
         self.env, self.history, self.dynamic = env, history, dynamic
         self.strides: list[tuple[Source, int, Expr]] = []
         self._nodes: dict[Expr, Any] = {}
+        self._made: dict[Expr, tuple[Node, int]] = {}
+        self._conditions: dict[Any, Any] = {}
         self._floats: dict[Source, Recipe] = {}
         self._float_nodes: dict[Recipe, Any] = {}
 
@@ -140,10 +142,34 @@ class Sizes:
     def node_for(self, m: Machine, symbol: Any) -> Any:
         """The graph's value of a symbolic number: an input for a symbol, operators for the rest."""
         if isinstance(symbol, torch.SymBool):
-            return symbol.node.guard_bool("", 0)
+            return self.condition_node(m, symbol)
         if isinstance(symbol, torch.SymFloat):
             return self.recipe_node(m, symbol.node.recipe)
         return self.expression_node(m, expr_of(symbol))
+
+    def made(self, node: Node, result: Any) -> None:
+        """A node's result may be a number, or have sizes, that only running it tells."""
+        if isinstance(result, torch.SymInt):
+            self._nodes.setdefault(expr_of(result), node)
+        elif isinstance(result, torch.SymFloat):
+            self._float_nodes.setdefault(result.node.recipe, node)
+        elif isinstance(result, torch.Tensor):
+            for dim, size in enumerate(result.shape):
+                if isinstance(size, torch.SymInt) and not size.node.has_hint() and isinstance(expr_of(size), Symbol):
+                    self._made.setdefault(expr_of(size), (node, dim))
+
+    def condition_node(self, m: Machine, symbol: Any) -> Any:
+        """The graph's value of a condition that only data tells; others are decided."""
+        condition = symbol.node.expr
+        if condition not in self._conditions and not symbol.node.is_unknown():
+            return symbol.node.guard_bool("", 0)
+        if condition not in self._conditions:
+            node = written(
+                condition, lambda e: self.expression_node(m, e), lambda function, a, b: _emit(m, function, (a, b))
+            )
+            node.meta["example_value"] = symbol
+            self._conditions[condition] = node
+        return self._conditions[condition]
 
     def recipe_node(self, m: Machine, recipe: Recipe) -> Any:
         """The graph's value of a float. One whose operation has no form in a graph is fixed."""
@@ -192,6 +218,9 @@ class Sizes:
 
     def _build(self, m: Machine, expression: Expr) -> Node:
         match expression:
+            case Symbol() if expression in self._made:
+                node, dim = self._made[expression]
+                return m.record.graph.call_method("size", (node, dim))
             case Symbol():
                 return self._input(m, expression)
             case FloorDiv():
@@ -224,8 +253,9 @@ class Sizes:
 
     def relations(self, slot_of: Callable[[Source], int], guards: list[Guard]) -> SizeRelations:
         """The engine's guards, ranges and strides as programs over the fetched slots; appends their guards' words."""
-        index = dict(self.env.symbol_index)
-        bindings = [_binding(slot_of, self.env.origins[symbol][0]) for symbol in self.env.symbols]
+        told = [s for s in self.env.symbols if s in self.env.hints]
+        index = {symbol: number for number, symbol in enumerate(told)}
+        bindings = [_binding(slot_of, self.env.origins[symbol][0]) for symbol in told]
         conditions = [guard.condition for guard in self.env.guards]
         conditions += [Ge(s, 2) for s in self.env.symbols if isinstance(self.env.origins[s][0], (Size, Stride))]
         for source, dim, expression in self.strides:

@@ -9,10 +9,15 @@ identity; and no function here decides anything about a symbol that the arithmet
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
+
+from stoker.shape.env import DataDependent
+
+Answer = TypeVar("Answer")
 
 Size = Any
 """An int or a torch.SymInt: both have the arithmetic, and comparing SymInts asks the shape environment."""
@@ -132,6 +137,23 @@ def product(sizes: Sequence[Size]) -> Size:
     return result
 
 
+def of_layout(function: Callable[..., Answer]) -> Callable[..., Answer]:
+    """A question about how elements lie in memory. Where only data would tell, the answer is one for large sizes: a tensor that
+    lies otherwise than eager's has the same elements."""
+
+    @functools.wraps(function)
+    def asked(*args: Any) -> Answer:
+        try:
+            return function(*args)
+        except DataDependent as question:
+            if question.env is None:
+                raise
+            with question.env.guessing():
+                return function(*args)
+
+    return asked
+
+
 def is_empty(sizes: Sequence[Size]) -> bool:
     """Has some dimension no element? Symbols are sizes of at least one, or ask their environment."""
     return any(size == 0 for size in sizes)
@@ -147,16 +169,19 @@ def _matches(sizes: Sequence[Size], strides: Sequence[Size], order: Sequence[int
     return True
 
 
+@of_layout
 def is_contiguous(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
     """Are these row-major strides, leaving dimensions of one element free?"""
     return is_empty(sizes) or _matches(sizes, strides, range(len(sizes)))
 
 
+@of_layout
 def is_channels_last(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
     """Is this a dense image or volume with its channels fastest?"""
     return len(sizes) in (4, 5) and _matches(sizes, strides, CHANNELS_LAST_ORDER[len(sizes)])
 
 
+@of_layout
 def is_dense(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
     """Do the elements fill a block of memory, each once, in some order of dimensions?"""
     if is_contiguous(sizes, strides) or is_channels_last(sizes, strides):
@@ -181,6 +206,7 @@ class _SortKey:
         return lambda i: _SortKey(strides[i])
 
 
+@of_layout
 def suggests_channels_last(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
     """Do the strides alone say channels-last, as eager reads them when it chooses a memory format?"""
     rank = len(sizes)
@@ -206,6 +232,7 @@ def formatted_strides(sizes: Sequence[Size], channels_last: bool) -> tuple[Size,
 Operand = tuple[tuple[Size, ...], tuple[Size, ...]]
 
 
+@of_layout
 def iterator_strides(shape: tuple[Size, ...], operands: Sequence[Operand]) -> tuple[Size, ...]:
     """The strides eager's element-wise iterator gives a fresh output, from its inputs' (sizes, strides).
 
@@ -240,6 +267,11 @@ def same(a: Sequence[Size], b: Sequence[Size]) -> bool:
     return len(a) == len(b) and all(x is y or x == y for x, y in zip(a, b))
 
 
+def surely_same(a: Sequence[Size], b: Sequence[Size]) -> bool:
+    """Are two size lists equal without asking, element by element?"""
+    return len(a) == len(b) and all(x is y or (type(x) is int and type(y) is int and x == y) for x, y in zip(a, b))
+
+
 def _broadcast_strides(shape: tuple[Size, ...], sizes: tuple[Size, ...], strides: tuple[Size, ...]) -> list[Size]:
     lead = len(shape) - len(sizes)
     padded: list[Size] = [0] * lead
@@ -249,6 +281,7 @@ def _broadcast_strides(shape: tuple[Size, ...], sizes: tuple[Size, ...], strides
     return padded
 
 
+@of_layout
 def memory_order(sizes: tuple[Size, ...], strides: tuple[Size, ...]) -> tuple[int, ...]:
     """Dimensions from the slowest in memory to the fastest."""
     return _sorted_dimensions(sizes, [list(strides)])[::-1]
@@ -281,6 +314,7 @@ def _compare(shape: tuple[Size, ...], aligned: list[list[Size]], a: int, b: int)
     return 0
 
 
+@of_layout
 def like_strides(sizes: tuple[Size, ...], strides: tuple[Size, ...]) -> tuple[Size, ...]:
     """What `empty_like(x)` keeps of x's strides: all when dense, else their order."""
     if is_dense(sizes, strides):

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from stoker.fake.meta import Size, same
+from stoker.fake.meta import Size, surely_same
 from stoker.fake.rule import Decline
 from stoker.fake.tensor import FakeTensor
 
@@ -83,7 +83,7 @@ def float_dtype(dtype: torch.dtype) -> torch.dtype:
 def broadcast(shapes: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """The common shape; sizes of one stretch."""
     first = shapes[0]
-    if all(shape is first or same(shape, first) for shape in shapes[1:]):
+    if all(shape is first or surely_same(shape, first) for shape in shapes[1:]):
         return tuple(first)
     rank = max(len(shape) for shape in shapes)
     result: list[Size] = [1] * rank

@@ -41,7 +41,9 @@ class _Unkeyed(Exception):
 def propagate(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The results of `func`, as fake tensors of `mode`."""
     if (impure := IMPURE.get(func)) is not None:
-        return impure(mode, func, *args, **kwargs)
+        found = impure(mode, func, *args, **kwargs)
+        if found is not NotImplemented:
+            return found
     tensors: list[FakeTensor] = []
     key: list[Any] = [func, _default_dtype()]
     try:

@@ -59,10 +59,14 @@ def size_bytes(node: Node) -> int:
     return tensor_bytes(value) if isinstance(value, torch.Tensor) else 8
 
 
+UNKNOWN_SIZE = 4096
+"""What a size that only data tells is taken for where bytes are compared."""
+
+
 def tensor_bytes(tensor: torch.Tensor) -> int:
     count = 1
     for size in tensor.shape:
-        count *= size if isinstance(size, int) else int(size.node.hint)
+        count *= size if isinstance(size, int) else size.node.require_hint(UNKNOWN_SIZE)
     return count * tensor.dtype.itemsize
 
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Callable, Mapping
 from enum import Enum
+from typing import Any
 
 from stoker.shape.expr import (
     Atom,
@@ -367,3 +369,19 @@ _MEANING: dict[str, Callable[[int, int], int]] = {
     "AND": lambda a, b: bool(a and b),
     "OR": lambda a, b: bool(a or b),
 }
+
+
+_RELATIONS = {Relation.EQ: operator.eq, Relation.NE: operator.ne, Relation.LE: operator.le}
+
+
+def written(condition: Condition, expression: Callable[[Expr], Any], apply: Callable[..., Any]) -> Any:
+    """A condition written down elsewhere: `expression` gives what stands for an integer, `apply(function, a, b)` what stands for a
+    call of a Python operator."""
+    match condition:
+        case Known():
+            return condition.value
+        case Comparison():
+            return apply(_RELATIONS[condition.relation], expression(condition.expr), 0)
+    function = operator.and_ if condition.conjunction else operator.or_
+    first, *rest = (written(part, expression, apply) for part in condition.parts)
+    return functools.reduce(lambda a, b: apply(function, a, b), rest, first)

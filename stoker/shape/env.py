@@ -14,7 +14,8 @@ import itertools
 import math
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +62,7 @@ class DataDependent(RuntimeError):
         super().__init__(f"{operator}: {words}")
         self.operator = operator
         self.words = words
+        self.env: ShapeEnv | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ class ShapeEnv:
     _ducks: dict[tuple[int, int], Symbol] = field(default_factory=dict)
     _simplified: dict[Expr, Expr] = field(default_factory=dict)
     _decided: dict[Condition, bool] = field(default_factory=dict)
+    _guesses: bool = False
     _serial: int = field(default_factory=lambda: next(_SERIAL))
 
     def new_symbol(
@@ -235,7 +238,23 @@ class ShapeEnv:
 
     def _no_hint(self, symbols: frozenset[Symbol], words: str) -> DataDependent:
         missing = ", ".join(sorted(s.name for s in symbols if s not in self.hints))
-        return DataDependent(words, f"the value of {missing} comes from the data of a tensor and is not known here")
+        asked = DataDependent(words, f"the value of {missing} comes from the data of a tensor and is not known here")
+        asked.env = self
+        return asked
+
+    @contextmanager
+    def guessing(self) -> Iterator[None]:
+        """Inside, questions that only data answers are answered for some large size, without a guard: for what may be otherwise
+        without being wrong, as the order of dimensions in memory."""
+        before, self._guesses = self._guesses, True
+        try:
+            yield
+        finally:
+            self._guesses = before
+
+    def _guessed(self, condition: Condition) -> bool:
+        unknown = (s for s in symbols_of(condition) if s not in self.hints)
+        return holds(condition, {**self.hints, **{s: 4096 + self.symbols.index(s) for s in unknown}})
 
     def decide(self, condition: Condition, reason: str = "") -> bool:
         """The answer; unproven ones are those of the hints, and make a guard."""
@@ -247,6 +266,8 @@ class ShapeEnv:
         if answer is Proof.UNKNOWN:
             involved = symbols_of(simple)
             if any(s not in self.hints for s in involved):
+                if self._guesses:
+                    return self._guessed(simple)
                 raise self._no_hint(involved, condition_text(simple))
             truth = holds(simple, self.hints)
             self._guard(simple if truth else Not(simple), reason)

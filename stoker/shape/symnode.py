@@ -22,7 +22,7 @@ import torch
 from stoker.shape import condition as cond
 from stoker.shape.condition import Condition, Known
 from stoker.shape.env import ShapeEnv
-from stoker.shape.expr import Expr, as_expr, constant, maximum, minimum, text
+from stoker.shape.expr import Expr, as_expr, constant, free_symbols, maximum, minimum, text
 from stoker.shape.prove import Proof
 from stoker.shape.recipe import (
     BINARY,
@@ -167,6 +167,9 @@ class IntNode(Node):
 
     def require_hint(self, fallback: int | None = None) -> int:
         return self.env.size_hint(self.expr) if fallback is None or self.has_hint() else fallback
+
+    def free_symbols(self) -> frozenset[Any]:
+        return frozenset(free_symbols(self.expr))
 
     def guard_int(self, file: str = "", line: int = 0) -> int:
         return self.env.specialize(self.expr, "its value was asked for")
@@ -392,7 +395,12 @@ class BoolNode(Node):
         return self.int_()
 
     def expect_true(self, file: str, line: int) -> bool:
-        return self.env.require(self.expr)
+        """Asked by torch's own code. What only data tells is not taken on trust: nothing would check it (`is_unknown`)."""
+        return self.env.decide(self.expr)
+
+    def is_unknown(self) -> bool:
+        """Does only data tell?"""
+        return not self.has_hint() and self.env.prove(self.expr) is Proof.UNKNOWN
 
     def guard_size_oblivious(self, file: str, line: int) -> bool:
         return self.guard_or_false(file, line)

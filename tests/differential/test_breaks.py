@@ -112,7 +112,7 @@ def test_data_assert(x):
     return y * 2
 
 
-@program(".item()", BREAK)
+@program(".item()")
 def test_item(x):
     s = x.sum().item()
     return x * 2, s
@@ -433,19 +433,19 @@ def test_break_recursive(x):
     return rec(x, 3)
 
 
-@program("data-dependent shape: nonzero", BREAK)
+@program("data-dependent shape: nonzero")
 def test_nonzero(x):
     i = (x > 0).nonzero()
     return i.shape[1], x + 1
 
 
-@program("boolean mask indexing", BREAK)
+@program("boolean mask indexing")
 def test_mask(x):
     y = x[x > 0]
     return y * 2
 
 
-@program("item as an index", BREAK)
+@program("item as an index")
 def test_item_index(x):
     i = int(x.argmax().item() * 0)
     xs = [x, x + 1]

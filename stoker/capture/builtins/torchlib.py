@@ -17,6 +17,7 @@ from stoker.capture.handlers import handles, pure, tensor_special
 from stoker.capture.polyfill import statistics
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import TupleValue
+from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import NotConstant, Value
 from stoker.errors import Break
@@ -172,8 +173,30 @@ def numel(m: Machine, input: Value) -> Value:
     return m.record.method(input, "numel", [], {})
 
 
+UNSAID = (
+    "Expected cond to be True, but got False. (Could this error message be improved? If so, please report an enhancement "
+    "request to PyTorch.)"
+)
+"""What `torch._check` says where nothing else was given."""
+
+
+@handles(torch_private.check_is_size)
+def check_is_size(m: Machine, i: Value, message: Value = NONE, *, max: Value = NONE) -> Value:
+    check(m, m.operators.compare(">=", i, Constant(0)), message)
+    if not (isinstance(max, Constant) and max.value is None):
+        check(m, m.operators.compare("<=", i, max), message)
+    return NONE
+
+
 @handles(torch_private.check)
-def check(m: Machine, condition: Value, message: Value | None = None) -> Value:
+def check(m: Machine, condition: Value, message: Value = NONE) -> Value:
+    """A promise about what only data tells is checked by the graph, and taken to hold behind it."""
+    if isinstance(condition, SymbolicValue) and isinstance(condition.symbol, torch.SymBool):
+        if condition.symbol.node.is_unknown():
+            said = isinstance(message, Constant) and message.value is None
+            words = Constant(UNSAID) if said else message.call(m, [], {})
+            m.sizes.condition_node(m, condition.symbol)
+            return m.record.call(torch.ops.aten._assert_scalar.default, [condition, words], {}, keep=True)
     if not condition.truth(m):
         raise Break("torch._check", "the condition does not hold")
     return NONE
@@ -222,11 +245,7 @@ def sym_float(m: Machine, a: Value) -> Value:
     "__format__",
     "__reduce__",
     "__reduce_ex__",
-    "item",
     "tolist",
-    "__int__",
-    "__float__",
-    "__index__",
     "__complex__",
 )
 def reads_data(m: Machine, value: TensorValue, *args: Value, **kwargs: Value) -> Value:
@@ -235,6 +254,25 @@ def reads_data(m: Machine, value: TensorValue, *args: Value, **kwargs: Value) ->
         f"the elements of {value.describe()} become Python objects",
         "keep the computation on tensors, or accept the break",
     )
+
+
+@tensor_special("item", "__index__")
+def item(m: Machine, value: TensorValue) -> Value:
+    """The number in a tensor, which only running the program tells."""
+    if value.fake.dtype is torch.bool or value.fake.dtype.is_complex:
+        return reads_data(m, value)
+    return m.record.method(value, "item", [], {})
+
+
+@tensor_special("__int__")
+def to_int(m: Machine, value: TensorValue) -> Value:
+    return reads_data(m, value) if value.fake.dtype.is_floating_point else item(m, value)
+
+
+@tensor_special("__float__")
+def to_float(m: Machine, value: TensorValue) -> Value:
+    found = item(m, value)
+    return sym_float(m, found) if found.python_type() is int else found
 
 
 @tensor_special("__bool__")

@@ -3,6 +3,7 @@
 from stoker.fake.rules import (
     attention,
     convolution,
+    data,
     factory,
     fft,
     index,
@@ -20,6 +21,7 @@ from stoker.fake.rules import (
 __all__ = [
     "attention",
     "convolution",
+    "data",
     "factory",
     "fft",
     "index",

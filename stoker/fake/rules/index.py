@@ -34,13 +34,23 @@ def _like(x: FakeTensor) -> Meta:
     return meta_of(m.dtype, m.sizes, like_strides(m.sizes, m.strides), m.device)
 
 
+def _is_empty_vector(m: Meta, mixed: bool) -> bool:
+    """Among vectors alone, one whose length only data tells need not be asked: it adds what it has."""
+    if len(m.sizes) != 1:
+        return False
+    (size,) = m.sizes
+    told = not isinstance(size, torch.SymInt) or size.node.has_hint()
+    return (told or mixed) and bool(size == 0)
+
+
 @rule("cat")
 def cat(tensors: Sequence[FakeTensor], dim: int = 0) -> Meta:
     """Joined along a dimension; empty vectors are skipped."""
     if not tensors or any(not t.meta.sizes for t in tensors):
         raise Decline
     dtype = result_dtype(tensors)
-    kept = [t for t in tensors if not (len(t.meta.sizes) == 1 and t.meta.sizes[0] == 0)]
+    mixed = any(len(t.meta.sizes) != 1 for t in tensors)
+    kept = [t for t in tensors if not _is_empty_vector(t.meta, mixed)]
     device = common_device(tensors)
     if not kept:
         return meta_of(dtype, (0,), None, device)

@@ -10,8 +10,8 @@ import torch
 from stoker import torch_private
 from stoker.fake.meta import Size, contiguous_strides, formatted_strides, meta_of, same
 from stoker.fake.promote import broadcast
-from stoker.fake.rule import IMPURE, RULES, Decline, overloads, rule
-from stoker.fake.tensor import FakeStorage, FakeTensor, data_dependent, make_fake, restride
+from stoker.fake.rule import IMPURE, RULES, Decline, rule
+from stoker.fake.tensor import FakeStorage, FakeTensor, make_fake, restride
 
 _OVERWRITE = """
 fill_ zero_ normal_ uniform_ bernoulli_ random_ exponential_ log_normal_ cauchy_ geometric_ index_fill_ index_put_
@@ -107,44 +107,6 @@ def lift_fresh(mode: Any, func: Any, x: torch.Tensor) -> FakeTensor:
 
 
 RULES.pop(torch.ops.aten.lift_fresh.default, None)
-
-
-@rule("_local_scalar_dense", table=IMPURE)
-def local_scalar(mode: Any, func: Any, x: torch.Tensor) -> Any:
-    """item(): only of content that is remembered."""
-    if not isinstance(x, FakeTensor):
-        return x.item()
-    known = x.memory.constant
-    if known is None or known.dtype is not x.meta.dtype:
-        raise data_dependent("Tensor.item")
-    return known.item()
-
-
-_NEEDS_DATA = """
-nonzero masked_select unique_dim unique_consecutive _unique _unique2 unique_dim_consecutive bincount equal allclose
-_is_all_true _is_any_true
-"""
-
-
-def _register_data_dependent() -> None:
-    def refuse(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
-        raise data_dependent(str(func))
-
-    for name in _NEEDS_DATA.split():
-        for op in overloads(name):
-            IMPURE[op] = refuse
-
-
-_register_data_dependent()
-
-
-@rule("repeat_interleave.Tensor", table=IMPURE)
-def repeat_interleave(mode: Any, func: Any, repeats: FakeTensor, *, output_size: Size | None = None) -> FakeTensor:
-    """Its length is a sum of data, unless given."""
-    if output_size is None:
-        raise data_dependent("repeat_interleave with a tensor of counts")
-    repeats = mode.as_fake(repeats)
-    return make_fake(meta_of(repeats.meta.dtype, (output_size,), None, repeats.meta.device), FakeStorage(mode))
 
 
 @rule("size.default", table=IMPURE)

@@ -11,6 +11,7 @@ from stoker.capture.evaluator import Evaluator
 from stoker.capture.record import input_name
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import ListValue, TupleValue
+from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break
@@ -66,7 +67,13 @@ def test_an_operation_that_eager_refuses_breaks(m: Evaluator) -> None:
     with pytest.raises(Break, match="it raised RuntimeError"):
         m.record.call(torch.matmul, [tensor(m, 2, 3), tensor(m, 2, 3)], {})
     with pytest.raises(Break, match="depends on data"):
-        m.record.method(tensor(m), "item", [], {})
+        m.record.method(tensor(m), "equal", [tensor(m)], {})
+
+
+def test_a_number_that_only_data_tells_keeps_its_node(m: Evaluator) -> None:
+    found = m.record.method(tensor(m), "item", [], {})
+    (node,) = [node for node in m.record.graph.nodes if node.op == "call_method"]
+    assert isinstance(found, SymbolicValue) and m.record.to_node(found) is node
 
 
 def test_arguments_in_structures(m: Evaluator) -> None:

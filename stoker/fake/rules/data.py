@@ -1,0 +1,150 @@
+"""Operators whose results only data determines: sizes and numbers without hints, new at each call.
+
+A size is a fresh symbol of which no more is known than that it is not negative. Where there is no shape environment to make
+symbols in, and for a truth value, the operator is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from stoker.fake.meta import Size, meta_of
+from stoker.fake.rule import IMPURE, overloads, rule
+from stoker.fake.tensor import FakeStorage, FakeTensor, data_dependent, make_fake
+from stoker.shape.env import LARGEST_SIZE
+from stoker.shape.symnode import symfloat, symint
+
+_MASKS = (torch.bool, torch.uint8)
+
+
+def fresh_size(mode: Any, func: Any, minimum: int = 0, maximum: int = LARGEST_SIZE) -> Any:
+    """A size that only running the program tells."""
+    if mode.shape_env is None:
+        raise data_dependent(str(func))
+    return symint(mode.shape_env, mode.shape_env.new_unbacked(minimum=minimum, maximum=maximum))
+
+
+def _fresh(
+    mode: Any, x: FakeTensor, sizes: Sequence[Size], dtype: torch.dtype | None = None, strides: Any = None
+) -> Any:
+    return make_fake(meta_of(dtype or x.meta.dtype, sizes, strides, x.meta.device), FakeStorage(mode))
+
+
+@rule("_local_scalar_dense", table=IMPURE)
+def local_scalar(mode: Any, func: Any, x: torch.Tensor) -> Any:
+    """item(): of content that is remembered, or a number without a hint."""
+    if not isinstance(x, FakeTensor):
+        return x.item()
+    known = x.memory.constant
+    if known is not None and known.dtype is x.meta.dtype:
+        return known.item()
+    if mode.shape_env is None or x.meta.dtype is torch.bool or x.meta.dtype.is_complex:
+        raise data_dependent("Tensor.item")
+    if x.meta.dtype.is_floating_point:
+        return symfloat(mode.shape_env, mode.shape_env.new_float(None))
+    return fresh_size(mode, func, *_limits(x.meta.dtype))
+
+
+def _limits(dtype: torch.dtype) -> tuple[int, int]:
+    info = torch.iinfo(dtype)
+    return info.min, info.max
+
+
+@rule("nonzero", table=IMPURE)
+def nonzero(mode: Any, func: Any, x: FakeTensor) -> Any:
+    """The places of elements, one coordinate after the other in memory."""
+    x = mode.as_fake(x)
+    count = fresh_size(mode, func)
+    return _fresh(mode, x, (count, len(x.meta.sizes)), torch.int64, (1, count))
+
+
+@rule("masked_select", table=IMPURE)
+def masked_select(mode: Any, func: Any, x: FakeTensor, mask: FakeTensor) -> Any:
+    """The chosen elements in a row."""
+    return _fresh(mode, mode.as_fake(x), (fresh_size(mode, func),))
+
+
+@rule("_unique2", "unique_consecutive", table=IMPURE)
+def unique(mode: Any, func: Any, x: FakeTensor, *given: Any, **named: Any) -> Any:
+    """Different elements, where each is among them, how often it occurs; what was not asked for is empty."""
+    x = mode.as_fake(x)
+    first = func is torch.ops.aten.unique_consecutive.default
+    names = ("return_inverse", "return_counts", "dim") if first else ("sorted", "return_inverse", "return_counts")
+    asked = dict(zip(names, given)) | named
+    if asked.get("dim") is not None:
+        raise data_dependent(str(func))
+    count = fresh_size(mode, func)
+    inverse = x.meta.sizes if asked.get("return_inverse") else (0,)
+    counts = (count,) if asked.get("return_counts") else (0,)
+    return (
+        _fresh(mode, x, (count,)),
+        _fresh(mode, x, inverse, torch.int64),
+        _fresh(mode, x, counts, torch.int64),
+    )
+
+
+@rule("bincount", table=IMPURE)
+def bincount(mode: Any, func: Any, x: FakeTensor, weights: FakeTensor | None = None, minlength: int = 0) -> Any:
+    """How often each number occurs."""
+    counted = torch.int64
+    if weights is not None:
+        counted = torch.float32 if weights.dtype is torch.float32 else torch.float64
+    least = minlength if type(minlength) is int else 0
+    return _fresh(mode, mode.as_fake(x), (fresh_size(mode, func, least),), counted)
+
+
+@rule("repeat_interleave.Tensor", table=IMPURE)
+def repeat_interleave(mode: Any, func: Any, repeats: FakeTensor, *, output_size: Size | None = None) -> Any:
+    """Its length is a sum of data, unless given."""
+    size = fresh_size(mode, func) if output_size is None else output_size
+    return _fresh(mode, mode.as_fake(repeats), (size,))
+
+
+@rule("index.Tensor", table=IMPURE)
+def index_by_mask(mode: Any, func: Any, x: FakeTensor, indices: Sequence[FakeTensor | None]) -> Any:
+    """A mask stands for the places it has: an index for each of its dimensions. Without masks it is an operator as others."""
+    if not any(i is not None and i.dtype in _MASKS for i in indices):
+        return NotImplemented
+    places: list[Any] = []
+    for index in indices:
+        if index is None or index.dtype not in _MASKS:
+            places.append(index)
+            continue
+        mask = mode.as_fake(index)
+        taken = x.shape[len(places) : len(places) + mask.dim()]
+        if len(taken) != mask.dim() or any(bool(a != b) for a, b in zip(mask.shape, taken)):
+            raise IndexError(
+                f"The shape of the mask {list(mask.shape)} does not match the shape of the indexed tensor {list(x.shape)}"
+            )
+        if not mask.dim():
+            raise data_dependent("indexing with a mask")
+        count = fresh_size(mode, func)
+        places += [_fresh(mode, mask, (count,), torch.int64) for _ in mask.shape]
+    return mode.propagate(func, (x, places), {})
+
+
+@rule("_assert_scalar", table=IMPURE)
+def assert_scalar(mode: Any, func: Any, condition: Any, message: str) -> None:
+    """What the program promises of a number: the graph checks it, so all that follows may rely on it."""
+    if isinstance(condition, torch.SymBool) and condition.node.is_unknown():
+        mode.shape_env.require(condition.node.expr, message)
+    elif not condition:
+        raise RuntimeError(message)
+
+
+_REFUSED = "unique_dim _unique unique_dim_consecutive equal allclose _is_all_true _is_any_true"
+
+
+def _register_data_dependent() -> None:
+    def refuse(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        raise data_dependent(str(func))
+
+    for name in _REFUSED.split():
+        for op in overloads(name):
+            IMPURE[op] = refuse
+
+
+_register_data_dependent()
