@@ -207,7 +207,7 @@ class _Emitter:
     def of_one(self, n: int, i: Instruction) -> None:
         """A reduction, or a running one, of single elements."""
         nothing = i.data.startswith("arg") or i.data == "moment"
-        self.out.line(f"v{n} = {literal(0, i.dtype) if nothing else f'v{i.arguments[0]}'}")
+        self.out.line(f"v{n} = {literal(0, i.dtype, self.shape(NONE)) if nothing else f'v{i.arguments[0]}'}")
         self.axes[n] = NONE if nothing else self.axes[i.arguments[0]]
 
     def moments_at_once(self, n: int, i: Instruction) -> None:
@@ -261,10 +261,10 @@ class _Emitter:
                 self.scan(n, i)
                 return
             case "constant":
-                words = literal(i.data, i.dtype)
+                words = literal(i.data, i.dtype, self.shape(NONE))
             case "index":
                 along = self.varies(i.data)
-                words = f"({self.expr(i.data)} + tl.full([], 0, tl.int64)).to({TYPES[i.dtype]})"
+                words = f"({self.expr(i.data)} + tl.zeros({self.shape(NONE)}, tl.int64)).to({TYPES[i.dtype]})"
             case "to_dtype":
                 words = converted(arguments[0], self.types[i.arguments[0]], i.dtype)
             case _:

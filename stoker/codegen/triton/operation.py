@@ -101,8 +101,8 @@ def operation(name: str, dtype: torch.dtype, argument_dtype: torch.dtype, argume
     return words
 
 
-def literal(value: Any, dtype: torch.dtype) -> str:
-    """A constant of a type."""
+def literal(value: Any, dtype: torch.dtype, shape: list[int]) -> str:
+    """A constant of a type, in a tile of one element."""
     if dtype is torch.bool:
         words = "1" if value else "0"
     elif not dtype.is_floating_point:
@@ -113,7 +113,7 @@ def literal(value: Any, dtype: torch.dtype) -> str:
         words = f"float('{'-' if value < 0 else ''}inf')"
     else:
         words = repr(value)
-    return f"tl.full([], {words}, {TYPES[dtype]})"
+    return f"tl.full({shape}, {words}, {TYPES[dtype]})"
 
 
 def converted(words: str, source: torch.dtype, dtype: torch.dtype) -> str:
