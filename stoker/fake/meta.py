@@ -137,6 +137,12 @@ def product(sizes: Sequence[Size]) -> Size:
     return result
 
 
+def surely_empty(size: Size) -> bool:
+    """Has a dimension no element? One whose size only data tells counts as having some."""
+    untold = isinstance(size, torch.SymInt) and not size.node.has_hint()
+    return not untold and bool(size == 0)
+
+
 def of_layout(function: Callable[..., Answer]) -> Callable[..., Answer]:
     """A question about how elements lie in memory. Where only data would tell, the answer is one for large sizes: a tensor that
     lies otherwise than eager's has the same elements."""

@@ -10,7 +10,7 @@ is computed as early as its operands allow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,8 @@ from stoker import torch_private
 from stoker.fake import FakeTensor
 from stoker.graph.walk import has_effect
 from stoker.nest import leaves
+from stoker.shape.expr import Symbol, free_symbols
+from stoker.shape.symnode import expr_of, size_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +42,16 @@ def cut(module: GraphModule) -> list[Piece] | None:
     if not hosted:
         return None
     levels = _levels(nodes, hosted)
-    inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
     (output,) = (n for n in module.graph.nodes if n.op == "output")
-    pieces = []
+    tellers = _tellers(module.graph)
+    groups = []
     for level in range(max(levels.values()) + 1):
         for is_hosted in (False, True):
             inside = [n for n in nodes if levels[n] == level and (n in hosted) is is_hosted]
             if inside:
-                pieces.append(_piece(module, inside, inputs, is_hosted, output))
-    return pieces
+                groups.append((inside, _reads(module.graph, inside, {} if is_hosted else tellers), is_hosted))
+    wanted = {*output.all_input_nodes, *(n for _, reads, _ in groups for n in reads)}
+    return [_piece(module, inside, reads, wanted, is_hosted) for inside, reads, is_hosted in groups]
 
 
 def run_pieces(
@@ -90,21 +93,34 @@ def _hosted(nodes: Sequence[Node]) -> set[Node]:
     return found
 
 
-def _untold(value: Any) -> frozenset[Any]:
-    """The symbols in a value that have no hint."""
+def _symbols(value: Any) -> frozenset[Any]:
+    """The symbols in a value, as it was traced and with what is known since: a promise may have fixed a size that is yet to be
+    checked."""
     numbers: list[Any] = []
     for leaf in leaves(value):
         if isinstance(leaf, FakeTensor):
-            numbers += leaf.meta.sizes if leaf.meta.symbolic else ()
+            numbers += (*leaf.meta.sizes, *leaf.meta.strides) if leaf.meta.symbolic else ()
         else:
             numbers.append(leaf)
     found: set[Any] = set()
     for number in numbers:
-        if isinstance(number, torch.SymInt) and not number.node.has_hint():
-            found |= {s for s in number.node.free_symbols() if not number.node.env.knows(s)}
-        elif isinstance(number, torch.SymFloat) and not number.node.has_hint():
-            found |= {s for s in number.node.recipe.symbols if not number.node.env.knows(s)}
+        if isinstance(number, torch.SymInt):
+            found |= free_symbols(expr_of(number)) | free_symbols(size_of(number))
+        elif isinstance(number, torch.SymFloat):
+            found |= number.node.recipe.symbols
     return frozenset(found)
+
+
+def _untold(value: Any) -> frozenset[Any]:
+    """The symbols in a value that have no hint."""
+    env = next((e for leaf in leaves(value) if (e := _environment(leaf)) is not None), None)
+    return frozenset() if env is None else frozenset(s for s in _symbols(value) if not env.knows(s))
+
+
+def _environment(leaf: Any) -> Any:
+    if isinstance(leaf, FakeTensor) and leaf.meta.symbolic:
+        return leaf.memory.mode.shape_env
+    return leaf.node.shape_env if isinstance(leaf, (torch.SymInt, torch.SymFloat)) else None
 
 
 def _levels(nodes: Sequence[Node], hosted: set[Node]) -> dict[Node, int]:
@@ -119,25 +135,43 @@ def _levels(nodes: Sequence[Node], hosted: set[Node]) -> dict[Node, int]:
     return levels
 
 
-def _piece(module: GraphModule, inside: list[Node], inputs: list[Node], hosted: bool, output: Node) -> Piece:
+def _tellers(graph: Graph) -> dict[Any, Node]:
+    """For each symbol the first value that tells it: an integer that it is, or a tensor that has it for a size or a stride."""
+    found: dict[Any, Node] = {}
+    for node in graph.nodes:
+        for symbol in _told(node.meta.get("val")) if node.op != "output" else ():
+            found.setdefault(symbol, node)
+    return found
+
+
+def _told(value: Any) -> list[Any]:
+    numbers: tuple[Any, ...] = (value,) if isinstance(value, torch.SymInt) else ()
+    if isinstance(value, FakeTensor) and value.meta.symbolic:
+        numbers = (*value.meta.sizes, *value.meta.strides)
+    return [expr_of(n) for n in numbers if isinstance(n, torch.SymInt) and isinstance(expr_of(n), Symbol)]
+
+
+def _reads(graph: Graph, inside: list[Node], tellers: Mapping[Any, Node]) -> list[Node]:
+    """What a group of nodes needs from outside: operands, and values that tell the symbols of its sizes."""
     members = set(inside)
     needed = {n for node in inside for n in node.all_input_nodes if n not in members and n.op != "get_attr"}
-    telling = [n for n in inputs if n in needed or (not hosted and _tells_sizes(n.meta.get("val")))]
-    reads = [*telling, *(n for n in module.graph.nodes if n in needed and n not in telling)]
-    writes = [n for n in inside if n.op != "get_attr" and any(u not in members or u is output for u in n.users)]
+    symbols = frozenset().union(*(_symbols(n.meta.get("val")) for n in (*inside, *needed))) if tellers else ()
+    told = {symbol for node in needed for symbol in _told(node.meta.get("val"))}
+    needed |= {tellers[s] for s in symbols if s not in told and s in tellers and tellers[s] not in members}
+    return [n for n in graph.nodes if n in needed]
+
+
+def _piece(module: GraphModule, inside: list[Node], reads: list[Node], wanted: set[Node], hosted: bool) -> Piece:
+    writes = [n for n in inside if n.op != "get_attr" and n in wanted]
     graph, copied = Graph(), {}
     for node in reads:
         copied[node] = graph.placeholder(node.name)
         copied[node].meta = dict(node.meta)
     constants = dict.fromkeys(n for node in inside for n in node.all_input_nodes if n.op == "get_attr")
-    for node in (*(c for c in constants if c not in members), *inside):
+    for node in (*(c for c in constants if c not in inside), *inside):
         copied[node] = graph.node_copy(node, copied.__getitem__)
         copied[node].meta = dict(node.meta)
     graph.output([copied[n] for n in writes])
     piece = torch_private.LazyGraphModule(module, graph)
     piece.meta.update(module.meta)
     return Piece(piece, hosted, tuple(n.name for n in reads), tuple(n.name for n in writes))
-
-
-def _tells_sizes(value: Any) -> bool:
-    return isinstance(value, torch.SymInt) or (isinstance(value, FakeTensor) and value.meta.symbolic)

@@ -22,7 +22,7 @@ import torch
 from stoker.shape import condition as cond
 from stoker.shape.condition import Condition, Known
 from stoker.shape.env import ShapeEnv
-from stoker.shape.expr import Expr, as_expr, constant, free_symbols, maximum, minimum, text
+from stoker.shape.expr import Expr, as_expr, constant, maximum, minimum, text
 from stoker.shape.prove import Proof
 from stoker.shape.recipe import (
     BINARY,
@@ -167,9 +167,6 @@ class IntNode(Node):
 
     def require_hint(self, fallback: int | None = None) -> int:
         return self.env.size_hint(self.expr) if fallback is None or self.has_hint() else fallback
-
-    def free_symbols(self) -> frozenset[Any]:
-        return frozenset(free_symbols(self.expr))
 
     def guard_int(self, file: str = "", line: int = 0) -> int:
         return self.env.specialize(self.expr, "its value was asked for")

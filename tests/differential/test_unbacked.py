@@ -20,6 +20,12 @@ XS = [
 ]
 
 
+def _sorted(x: torch.Tensor) -> Any:
+    chosen = x[x > 0]
+    order = chosen.argsort(descending=True)
+    return chosen[order], order, (chosen * 2)[order]
+
+
 def _written(x: torch.Tensor) -> torch.Tensor:
     y, mask = x.clone(), x > 0
     y[mask] = y[mask] * 2
@@ -67,6 +73,10 @@ PROGRAMS: list[Callable[..., Any]] = [
     lambda x: torch.stack([x, x + 1])[:, x > 0].sum(0),
     lambda x: torch.cat([x[x > 0], x, x[x < 0]]).cumsum(0),
     lambda x: x[x > 0][:, None] * x,
+    lambda x: x[x > 0][x[x > 0].argsort()[:0]] * 2,
+    lambda x: (x[x > 0][:2] + 1, x[x > 0][1:], torch.bincount(x.abs().long())[1:2] + 1),
+    _sorted,
+    lambda x: (x[:3].tolist(), x * sum(x[1:3].long().tolist())),
     _written,
     _promised,
     _prefix,

@@ -6,6 +6,7 @@ graph. Queries are answered at once.
 
 from __future__ import annotations
 
+import math
 import typing
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from stoker import torch_private
 from stoker.capture.handlers import handles, pure, tensor_special
 from stoker.capture.polyfill import statistics
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.sequence import TupleValue
+from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import NotConstant, Value
@@ -245,7 +246,6 @@ def sym_float(m: Machine, a: Value) -> Value:
     "__format__",
     "__reduce__",
     "__reduce_ex__",
-    "tolist",
     "__complex__",
 )
 def reads_data(m: Machine, value: TensorValue, *args: Value, **kwargs: Value) -> Value:
@@ -262,6 +262,22 @@ def item(m: Machine, value: TensorValue) -> Value:
     if value.fake.dtype is torch.bool or value.fake.dtype.is_complex:
         return reads_data(m, value)
     return m.record.method(value, "item", [], {})
+
+
+LONGEST_LIST = 32
+"""Elements of a tensor that become numbers of the graph one by one."""
+
+
+@tensor_special("tolist")
+def to_list(m: Machine, value: TensorValue) -> Value:
+    """The numbers in a small tensor of known shape, each told by running the program."""
+    shape = value.fake.shape
+    if not all(isinstance(size, int) for size in shape) or math.prod(shape) > LONGEST_LIST:
+        return reads_data(m, value)
+    if not shape:
+        return item(m, value)
+    parts = m.record.method(value, "unbind", [], {}).items_list(m)
+    return ListValue([to_list(m, part) for part in parts])  # type: ignore[arg-type]  # tensors
 
 
 @tensor_special("__int__")

@@ -20,6 +20,7 @@ from stoker.fake.meta import (
     meta_of,
     same,
     suggests_channels_last,
+    surely_empty,
 )
 from stoker.fake.promote import broadcast, common_device, result_dtype
 from stoker.fake.rule import Decline, rule
@@ -196,7 +197,7 @@ def index(x: FakeTensor, indices: Sequence[FakeTensor | None]) -> Meta:
     padded = [*indices, *([None] * (len(m.sizes) - len(indices)))]
     taken = [d for d, i in enumerate(padded) if i is not None]
     kept = [d for d, i in enumerate(padded) if i is None]
-    if any(m.sizes[d] == 0 for d in taken) and not any(s == 0 for s in shape):
+    if any(surely_empty(m.sizes[d]) for d in taken) and not any(s == 0 for s in shape):
         raise Decline
     adjacent = taken == list(range(taken[0], taken[-1] + 1))
     lead = [d for d in kept if d < taken[0]] if adjacent else []

@@ -204,6 +204,8 @@ def slice_(x: FakeTensor, dim: int = 0, start: Size | None = None, end: Size | N
 def slice_bounds(size: Size, start: Size | None, end: Size | None) -> tuple[Size, Size]:
     """Python's reading of a slice, as offsets with 0 <= low <= high <= size."""
     low: Size = 0 if start is None else start
+    if any(isinstance(n, torch.SymInt) and not n.node.has_hint() for n in (size, low, end)):
+        return _untold_bounds(size, low, end)
     if not (type(low) is int and low == 0):
         if low < 0:
             low = low + size
@@ -221,6 +223,16 @@ def slice_bounds(size: Size, start: Size | None, end: Size | None) -> tuple[Size
     elif high > size:
         high = size
     return low, high
+
+
+def _untold_bounds(size: Size, low: Size, end: Size | None) -> tuple[Size, Size]:
+    """The same where only data tells how the numbers stand to each other: asked is no more than their signs."""
+    if not (type(low) is int and low == 0):
+        low = torch.sym_max(low + size, 0) if low < 0 else torch.sym_min(low, size)
+    if end is None or (type(end) is int and end == sys.maxsize):
+        return low, size
+    high = end + size if end < 0 else torch.sym_min(end, size)
+    return low, torch.sym_max(high, low)
 
 
 @rule("select.int")
