@@ -20,7 +20,7 @@ from stoker.loop.layout import Layout, Sizes, contiguous, is_dense
 from stoker.loop.node import Extern, Loops, Program
 from stoker.loop.target import Target, Targets
 from stoker.loop.view import Computed, Index, Stored, Tensor, cost_of, reads_of
-from stoker.lower.registry import Result
+from stoker.lower.registry import Result, Site
 from stoker.shape.expr import constant, symbol
 
 IN_PIECES = frozenset({"sum", "prod", "max", "min", "any", "all"})
@@ -32,7 +32,7 @@ def loop_dimensions(prefix: str, sizes: Sequence[Any]) -> Dimensions:
 
 
 class Builder:
-    """Collects nodes. `origin` names the operator being lowered, for the nodes it makes."""
+    """Collects nodes."""
 
     def __init__(self, targets: Targets, free_layout: bool = False, wide: bool = False) -> None:
         self.targets = targets
@@ -41,15 +41,8 @@ class Builder:
         self.program = Program()
         self.free_layout = free_layout
         """May tensors between operators have other strides than eager's? In inference, nobody sees them."""
-        self.origin = ""
-        self.operands: Any = ()
-        """The fake arguments of the operator being lowered, for type promotion."""
-        self.used_in_loops = False
-        """Is every use of the operator's result by an operator with a lowering?"""
-        self.returned = False
-        """Does the graph give back the operator's result, or a view of it?"""
-        self.unread: frozenset[int] = frozenset()
-        """Which of the operator's results nobody reads, if it has several."""
+        self.site = Site()
+        """The operator being lowered, and what is known of its use."""
         self.padded: dict[Tensor, Stored] = {}
         """Operands of products that were written again with padded rows."""
         self._stored: dict[int, tuple[Computed, Stored]] = {}
@@ -75,7 +68,9 @@ class Builder:
     ) -> Computed:
         """A tensor by its element function."""
         total = cost + cost_of(*inputs)
-        return Computed(out.dtype, out.device, out.sizes, out.strides, element, reads_of(*inputs), total, self.origin)
+        return Computed(
+            out.dtype, out.device, out.sizes, out.strides, element, reads_of(*inputs), total, self.site.origin
+        )
 
     def store(self, tensor: Tensor) -> Stored:
         """The tensor in memory, written by loops unless it is there already."""
@@ -207,7 +202,7 @@ class Builder:
                     i = replace(i, data=simplify(i.data, ranges))
             body.append(i)
         device = self.program.layouts[writes[0]].device
-        origins = origins or (*recorder.origins, self.origin)
+        origins = origins or (*recorder.origins, self.site.origin)
         self.program.nodes.append(Loops(writes, outer, inner, tuple(body), device, origins))
 
     def call(self, operator: Any, arguments: Any, keywords: Any, results: Any, *, aliases: bool = False) -> Any:

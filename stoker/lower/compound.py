@@ -171,14 +171,14 @@ def dropout_backward(builder: Builder, out: Result, gradient: Tensor, mask: Tens
     return elementwise(builder, out, [gradient, mask], function, dtype)
 
 
-_SHIFTS = "bitwise_left_shift bitwise_right_shift __lshift__ __rshift__"
+_OVERLOADS = ("Tensor", "Scalar", "Tensor_Scalar")
 
 
-@lower(*(f"{name}.{overload}" for name in _SHIFTS.split() for overload in ("Tensor", "Scalar", "Tensor_Scalar")))
-def shift(builder: Builder, out: Result, a: Any, b: Any) -> Any:
+@lower(*(f"{name}.{o}" for name in ("bitwise_left_shift", "__lshift__") for o in _OVERLOADS), name="left_shift")
+@lower(*(f"{name}.{o}" for name in ("bitwise_right_shift", "__rshift__") for o in _OVERLOADS), name="right_shift")
+def shift(builder: Builder, out: Result, a: Any, b: Any, *, name: str) -> Any:
     if out.dtype.is_floating_point or out.dtype is torch.bool:
         raise Decline("shifts of numbers that are not whole")
-    name = "left_shift" if "left" in builder.origin or "lshift" in builder.origin else "right_shift"
     return elementwise(builder, out, [a, b], lambda x, y: getattr(ops, name)(x, y))
 
 

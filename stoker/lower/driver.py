@@ -46,7 +46,7 @@ from stoker.lower import (  # noqa: F401  (they fill the table)
 )
 from stoker.lower.builder import Builder
 from stoker.lower.extern import EXACT
-from stoker.lower.registry import CALLS, LOWERINGS, Decline, Result, find
+from stoker.lower.registry import CALLS, LOWERINGS, Decline, Result, Site, find
 from stoker.passes.simplify import VIEWS
 from stoker.shape.expr import Expr, Symbol, free_symbols
 from stoker.shape.symnode import expr_of, size_of
@@ -165,22 +165,25 @@ class _Lowering:
     def lowered(self, node: GraphNode, target: Any, arguments: Any, keywords: Any, out: Any) -> Any:
         """By its lowering if it has one that takes these arguments, else a library call."""
         builder = self.builder
-        builder.origin = target.__name__ if target is run_on_copies else str(target)
-        builder.operands = torch.fx.node.map_arg(node.args, lambda n: n.meta["val"])
-        builder.used_in_loops = all(u.target in LOWERINGS and u.target not in CALLS for u in node.users)
-        builder.returned = _is_returned(node)
         read = {user.args[1] for user in node.users if user.target is operator.getitem and user.users}
-        builder.unread = frozenset(range(len(out))) - read if isinstance(out, list) else frozenset()
+        builder.site = Site(
+            target,
+            torch.fx.node.map_arg(node.args, lambda n: n.meta["val"]),
+            all(u.target in LOWERINGS and u.target not in CALLS for u in node.users),
+            _is_returned(node),
+            frozenset(range(len(out))) - read if isinstance(out, list) else frozenset(),
+        )
+        origin = builder.site.origin
         function = LOWERINGS.get(target)
         if function is not None and out is not None:
             try:
                 result = function(builder, out, *arguments, **keywords)
-                builder.program.lowered.append(builder.origin)
+                builder.program.lowered.append(origin)
                 return result
             except (Decline, NumberNeeded) as declined:
-                builder.program.declined.append((builder.origin, declined.reason))
+                builder.program.declined.append((origin, declined.reason))
         else:
-            builder.program.declined.append((builder.origin, extern.reason(target)))
+            builder.program.declined.append((origin, extern.reason(target)))
         if target is run_on_copies:
             return builder.call(target, [self._as_in_eager(a) for a in arguments], keywords, out)
         if not isinstance(target, torch._ops.OpOverload):

@@ -63,7 +63,7 @@ def _binary(name: str) -> Callable[..., Any]:
 
 def _comparison(name: str) -> Callable[..., Any]:
     def lowering(builder: Builder, out: Result, a: Any, b: Any) -> Any:
-        common = result_dtype(builder.operands[:2])
+        common = result_dtype(builder.site.operands[:2])
         return elementwise(builder, out, [a, b], _operation(name), compute_dtype(common), scalar_dtype=common)
 
     return lowering
@@ -97,11 +97,11 @@ def _register() -> None:
 _register()
 
 
-@lower("add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar")
-def add(builder: Builder, out: Result, a: Any, b: Any, alpha: Any = 1) -> Computed:
+@lower("add.Tensor", "add.Scalar", name="add")
+@lower("sub.Tensor", "sub.Scalar", name="sub")
+def add(builder: Builder, out: Result, a: Any, b: Any, alpha: Any = 1, *, name: str) -> Computed:
     if out.dtype is torch.bool:
         return elementwise(builder, out, [a, b], _operation("bitwise_or"))
-    name = "sub" if builder.origin.startswith("aten.sub") else "add"
     operation = _operation(name)
     if alpha == 1:
         return elementwise(builder, out, [a, b], operation, scalar_dtype=out.dtype)
@@ -200,11 +200,11 @@ def where(builder: Builder, out: Result, condition: Tensor, a: Any, b: Any) -> C
     return builder.compute(out, lambda index: ops.where(test(index), yes(index), no(index)), tensors)
 
 
-@lower("isnan.default", "isinf.default")
-def classify(builder: Builder, out: Result, x: Tensor) -> Computed:
+@lower("isnan.default", name="isnan")
+@lower("isinf.default", name="isinf")
+def classify(builder: Builder, out: Result, x: Tensor, *, name: str) -> Computed:
     if not x.dtype.is_floating_point:
         return elementwise(builder, out, [], lambda: ops.constant(False, torch.bool))
-    name = builder.origin.removeprefix("aten.").split(".")[0]
     return elementwise(builder, out, [x], _operation(name), compute_dtype(x.dtype))
 
 

@@ -105,17 +105,19 @@ def _truth(builder: Builder, out: Result, x: Tensor, dims: Any, keepdim: bool, k
     return reduced(builder, out, x, dims, keepdim, kind, _converted(torch.bool))
 
 
-@lower("argmax.default", "argmin.default")
-def argument(builder: Builder, out: Result, x: Tensor, dim: Any = None, keepdim: bool = False) -> Tensor:
+@lower("argmax.default", kind="argmax")
+@lower("argmin.default", kind="argmin")
+def argument(builder: Builder, out: Result, x: Tensor, dim: Any = None, keepdim: bool = False, *, kind: str) -> Tensor:
     _nonempty(x)
-    kind = builder.origin.removeprefix("aten.").split(".")[0]
     return reduced(builder, out, x, dim, keepdim, kind, _converted(compute_dtype(x.dtype)))
 
 
-@lower("max.dim", "min.dim")
-def extreme_along(builder: Builder, out: list[Result], x: Tensor, dim: int, keepdim: bool = False) -> list[Tensor]:
+@lower("max.dim", kind="max")
+@lower("min.dim", kind="min")
+def extreme_along(
+    builder: Builder, out: list[Result], x: Tensor, dim: int, keepdim: bool = False, *, kind: str
+) -> list[Tensor]:
     _nonempty(x)
-    kind = builder.origin.removeprefix("aten.").split(".")[0]
     convert = _converted(compute_dtype(x.dtype))
     values = reduced(builder, out[0], x, [dim], keepdim, kind, convert)
     return [values, reduced(builder, out[1], x, [dim], keepdim, f"arg{kind}", convert)]

@@ -7,8 +7,10 @@ to the library.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import isfunction
 from typing import Any
 
 import torch
@@ -39,6 +41,26 @@ class Result:
     strides: Sizes
 
 
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a lowering may know of the place it is used at."""
+
+    operator: Any = None
+    operands: Any = ()
+    """The operator's own arguments, as fake tensors, for type promotion."""
+    used_in_loops: bool = False
+    """Is every use of the operator's result by an operator that becomes loops?"""
+    returned: bool = False
+    """Does the graph give back the operator's result, or a view of it?"""
+    unread: frozenset[int] = frozenset()
+    """Which of the operator's results nobody reads, if it has several."""
+
+    @property
+    def origin(self) -> str:
+        """The operator's name, for the nodes that its lowering makes."""
+        return str(getattr(self.operator, "__name__", "")) if isfunction(self.operator) else str(self.operator or "")
+
+
 def find(name: str) -> Any:
     """The operator "name.overload" of ATen, or None if this version of torch lacks it."""
     packet, _, overload = name.partition(".")
@@ -49,14 +71,17 @@ CALLS: set[Any] = set()
 """Operators whose lowering prepares a library call: they read memory, not loops."""
 
 
-def lower(*names: str, calls: bool = False) -> Callable[[Lowering], Lowering]:
-    """Register a lowering for "name.overload"s of ATen; one that `calls` ends in a library call."""
+def lower(*names: str, calls: bool = False, **variant: Any) -> Callable[[Lowering], Lowering]:
+    """Register a lowering for "name.overload"s of ATen; one that `calls` ends in a library call.
+
+    What tells one operator of a family from another is given to the function as keywords: the `variant`.
+    """
 
     def register(function: Lowering) -> Lowering:
         for name in names:
             operator = find(name)
             if operator is not None:
-                LOWERINGS[operator] = function
+                LOWERINGS[operator] = functools.partial(function, **variant) if variant else function
                 if calls:
                     CALLS.add(operator)
         return function

@@ -46,13 +46,12 @@ def _choice(size: Expr, wanted: Expr, scale: float | None, exact: bool) -> Calla
     raise Decline("a ratio that rounds")
 
 
-def _nearest(builder: Builder, out: Result, x: Tensor, size: Any, *scales: Any) -> Tensor:
+def _nearest(builder: Builder, out: Result, x: Tensor, size: Any, *scales: Any, exact: bool) -> Tensor:
     require_supported(x.dtype)
     if not x.dtype.is_floating_point and x.dtype is not torch.uint8:
         raise Decline("eager refuses these numbers: the library raises the right error")
     _nonempty(x, out)
     given = [*scales, *[None] * (len(out.sizes) - 2)]
-    exact = "exact" in builder.origin
     choices = [_choice(*pair, given[d], exact) for d, pair in enumerate(zip(x.sizes[2:], out.sizes[2:]))]
 
     def element(at: Index) -> Any:
@@ -199,7 +198,8 @@ def _along_rows(builder: Builder, out: Result, image: Tensor, line: Line, taps: 
 
 
 for _rank, _name in (("1d", "linear"), ("2d", "bilinear"), ("3d", "trilinear")):
-    lower(f"upsample_nearest{_rank}.default", f"_upsample_nearest_exact{_rank}.default")(_nearest)
+    lower(f"upsample_nearest{_rank}.default", exact=False)(_nearest)
+    lower(f"_upsample_nearest_exact{_rank}.default", exact=True)(_nearest)
     if _rank != "1d":
         lower(f"upsample_{_name}{_rank}.default")(_interpolation(_two, 2))
 lower("upsample_bicubic2d.default")(_interpolation(_four, 4))

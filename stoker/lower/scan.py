@@ -28,10 +28,10 @@ def _scanned(
     return builder.scan(out, dimension(dim, len(x.sizes)), kinds, lambda at: ops.to_dtype(x.at(at), dtype))
 
 
-@lower("cumsum.default", "cumprod.default", "logcumsumexp.default")
-def cumulative(builder: Builder, out: Result, x: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
-    name = builder.origin.removeprefix("aten.").split(".")[0]
-    kind = {"cumsum": "sum", "cumprod": "prod", "logcumsumexp": "logaddexp"}[name]
+@lower("cumsum.default", kind="sum")
+@lower("cumprod.default", kind="prod")
+@lower("logcumsumexp.default", kind="logaddexp")
+def cumulative(builder: Builder, out: Result, x: Tensor, dim: int, *, dtype: Any = None, kind: str) -> Tensor:
     if out.dtype is torch.bool:
         raise Decline("sums of truth values that stay truth values")
     rounded = x
@@ -41,7 +41,7 @@ def cumulative(builder: Builder, out: Result, x: Tensor, dim: int, *, dtype: Any
     return _scanned(builder, [out], rounded, dim, [kind], wide)[0]
 
 
-@lower("cummax.default", "cummin.default")
-def extreme_so_far(builder: Builder, out: list[Result], x: Tensor, dim: int) -> list[Stored]:
-    kind = builder.origin.removeprefix("aten.cum").split(".")[0]
+@lower("cummax.default", kind="max")
+@lower("cummin.default", kind="min")
+def extreme_so_far(builder: Builder, out: list[Result], x: Tensor, dim: int, *, kind: str) -> list[Stored]:
     return _scanned(builder, out, x, dim, [kind, f"arg{kind}"], compute_dtype(x.dtype))

@@ -72,9 +72,11 @@ def _rounded(builder: Builder, base: Stored, out: Result) -> Tensor:
     return builder.compute(out, lambda at: ops.to_dtype(base.at(at), out.dtype), [base])
 
 
-@lower("scatter.src", "scatter_add.default")
-def scatter(builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, source: Tensor) -> Tensor:
-    combine = "add" if "scatter_add" in builder.origin else "set"
+@lower("scatter.src", combine="set")
+@lower("scatter_add.default", combine="add")
+def scatter(
+    builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, source: Tensor, *, combine: str
+) -> Tensor:
     return _along(builder, out, x, dim, places, source, combine)
 
 
@@ -129,28 +131,36 @@ def _rows(x: Tensor, dim: int, places: Tensor) -> tuple[int, Sizes]:
     return dim, (*x.sizes[:dim], count, *x.sizes[dim + 1 :])
 
 
-@lower("index_add.default", "index_copy.default", "index_fill.int_Scalar", "index_fill.int_Tensor")
+@lower("index_add.default", combine="add")
+@lower("index_copy.default", combine="set")
+@lower("index_fill.int_Scalar", "index_fill.int_Tensor", combine="set", wraps=True)
 def index_rows(
-    builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, source: Any, *, alpha: Any = 1
+    builder: Builder,
+    out: Result,
+    x: Tensor,
+    dim: int,
+    places: Tensor,
+    source: Any,
+    *,
+    alpha: Any = 1,
+    combine: str,
+    wraps: bool = False,
 ) -> Tensor:
-    """Whole slices, chosen by a vector of indices."""
+    """Whole slices, chosen by a vector of indices, which may count from the end where it `wraps`."""
     require_supported(out.dtype, *([source.dtype] if is_tensor(source) else []))
     dim, sizes = _rows(x, dim, places)
     if is_tensor(source) and source.sizes and len(source.sizes) != len(sizes):
         raise Decline("values of another rank")
     if alpha != 1 and out.dtype in (torch.bool, *_HALF):
         raise Decline("a product that is rounded")
-    origin = builder.origin
-    combine = "add" if "index_add" in origin else "set"
     kind = "element" if combine == "add" else "index"
     require_combine(builder, _accumulating(out, combine), combine)
     base = builder.copy(x, _accumulating(out, combine))
 
     def place(at: Index) -> Index:
         chosen = (at[dim],) if places.sizes else ()
-        filled = "index_fill" in origin
         found = (
-            _chosen(places, chosen, x.sizes[dim]) if filled else counted_from_0(places.at(chosen), x.sizes[dim], kind)
+            _chosen(places, chosen, x.sizes[dim]) if wraps else counted_from_0(places.at(chosen), x.sizes[dim], kind)
         )
         return (*at[:dim], found, *at[dim + 1 :])
 
@@ -219,7 +229,7 @@ def diagonal_scatter(
 
 def _in_eagers_memory(builder: Builder, x: Tensor) -> tuple[Stored, Expr]:
     """The tensor in memory that lies as eager's does, and where eager's memory begins, seen from it."""
-    fake = builder.operands[0].meta
+    fake = builder.site.operands[0].meta
     stored = builder.store(x)
     strides = tuple(_size(s) for s in fake.strides)
     if any(a is not b and s.value != 1 for a, b, s in zip(stored.strides, strides, stored.sizes)):
@@ -243,7 +253,7 @@ def as_strided_scatter(
     builder: Builder, out: Result, x: Tensor, source: Tensor, size: Any, stride: Any, offset: Any = None
 ) -> Tensor:
     require_supported(out.dtype, source.dtype)
-    fake = builder.operands[0].meta
+    fake = builder.site.operands[0].meta
     at = as_expr(0) if offset is None else as_expr(offset) - _size(fake.offset)
     if tuple(_size(s) for s in fake.strides) != out.strides:
         raise Decline("its result lies in another way than it does")

@@ -24,7 +24,7 @@ from stoker.lower.builder import Builder
 from stoker.lower.conv import channels_last, is_channels_last
 from stoker.lower.move import all_of
 from stoker.lower.operand import compute_dtype, number, require_supported
-from stoker.lower.registry import Decline, Result, find, lower
+from stoker.lower.registry import Decline, Result, lower
 from stoker.shape.expr import Expr, constant
 
 LARGEST_WINDOW = 25
@@ -62,11 +62,6 @@ def _adaptive(image: Sequence[Expr], out: Sequence[Expr]) -> list[Adaptive]:
     if any(not s.value for s in (*image, *out)):
         raise Decline("the sizes of windows depend on symbols")
     return [Adaptive(i.value, o.value) for i, o in zip(image, out)]  # type: ignore[arg-type]
-
-
-def _rank(builder: Builder) -> int:
-    """Dimensions of the image, by the operator's name."""
-    return next(int(d) for d in "123" if f"{d}d" in builder.origin)
 
 
 def _elements(axes: Axes) -> int:
@@ -113,9 +108,8 @@ def _library(builder: Builder, out: Any, x: Tensor, rest: Any, options: Any, rea
     """A library call that keeps the order of its input."""
     if not builder.free_layout or not is_channels_last(x):
         raise Decline(reason)
-    name = builder.origin.removeprefix("aten.")
     keep = [replace(r, strides=channels_last(r.sizes)) for r in (out if isinstance(out, list) else [out])]
-    return builder.call(find(name), (x, *rest), options, keep if isinstance(out, list) else keep[0])
+    return builder.call(builder.site.operator, (x, *rest), options, keep if isinstance(out, list) else keep[0])
 
 
 def _totals(builder: Builder, out: Result, x: Tensor, axes: Axes) -> Computed:
@@ -148,12 +142,12 @@ def _reduced(builder: Builder, out: Result, x: Tensor, axes: Axes, kind: str, ot
     return builder.reduce(out, out.sizes, out.strides, over, kind, element)
 
 
-@lower("avg_pool2d.default", "avg_pool3d.default")
+@lower("avg_pool2d.default", rank=2)
+@lower("avg_pool3d.default", rank=3)
 def avg_pool(
-    builder: Builder, out: Result, x: Tensor, kernel: Any, stride: Any = (), *rest: Any, **options: Any
+    builder: Builder, out: Result, x: Tensor, kernel: Any, stride: Any = (), *rest: Any, rank: int, **options: Any
 ) -> Any:
     padding, _, include, divisor = _filled(rest, [0, False, True, None])
-    rank = _rank(builder)
     if options or not out.dtype.is_floating_point:
         return _library(builder, out, x, (kernel, stride, *rest), options, "means of whole numbers")
     if rank == 3 and compute_dtype(out.dtype) is not out.dtype:
@@ -177,9 +171,9 @@ def _divisor(axes: Sequence[Sliding], window: Index, divisor: Any, include: bool
     return math.prod(axis.count(w, padded=include) for axis, w in zip(axes, window[-len(axes) :]))  # type: ignore[arg-type]
 
 
-@lower("_adaptive_avg_pool2d.default", "_adaptive_avg_pool3d.default")
-def adaptive_avg_pool(builder: Builder, out: Result, x: Tensor, size: Any) -> Any:
-    rank = _rank(builder)
+@lower("_adaptive_avg_pool2d.default", rank=2)
+@lower("_adaptive_avg_pool3d.default", rank=3)
+def adaptive_avg_pool(builder: Builder, out: Result, x: Tensor, size: Any, *, rank: int) -> Any:
     if not out.dtype.is_floating_point:
         return _library(builder, out, x, (size,), {}, "means of whole numbers")
     require_supported(out.dtype)
@@ -196,12 +190,12 @@ def adaptive_avg_pool(builder: Builder, out: Result, x: Tensor, size: Any) -> An
     return builder.compute(_laid(builder, out, x), element, [totals], cost=4 * rank)
 
 
-@lower("max_pool2d_with_indices.default", "max_pool3d_with_indices.default")
+@lower("max_pool2d_with_indices.default", rank=2)
+@lower("max_pool3d_with_indices.default", rank=3)
 def max_pool(
-    builder: Builder, out: list[Result], x: Tensor, kernel: Any, stride: Any = (), *rest: Any, **options: Any
+    builder: Builder, out: list[Result], x: Tensor, kernel: Any, stride: Any = (), *rest: Any, rank: int, **options: Any
 ) -> Any:
     padding, dilation, _ = _filled(rest, [0, 1, False])
-    rank = _rank(builder)
     axes = _sliding(x.sizes[-rank:], out[0].sizes[-rank:], kernel, stride, padding, dilation)
     spread = any(axis.dilation != 1 for axis in axes) and any(axis.padding for axis in axes)
     if options or spread or not x.dtype.is_floating_point:
@@ -211,9 +205,9 @@ def max_pool(
     return _largest(builder, out, x, axes, lambda: (kernel, stride, *rest))
 
 
-@lower("adaptive_max_pool2d.default", "adaptive_max_pool3d.default")
-def adaptive_max_pool(builder: Builder, out: list[Result], x: Tensor, size: Any) -> Any:
-    rank = _rank(builder)
+@lower("adaptive_max_pool2d.default", rank=2)
+@lower("adaptive_max_pool3d.default", rank=3)
+def adaptive_max_pool(builder: Builder, out: list[Result], x: Tensor, size: Any, *, rank: int) -> Any:
     if not x.dtype.is_floating_point:
         raise Decline("maxima of whole numbers")
     return _largest(builder, out, x, _adaptive(x.sizes[-rank:], out[0].sizes[-rank:]), lambda: (size,))
@@ -226,7 +220,7 @@ def _largest(
     require_supported(x.dtype)
     dtype, elements = compute_dtype(x.dtype), _elements(axes)
     if elements > LARGEST_WINDOW:
-        if 1 not in builder.unread:
+        if 1 not in builder.site.unread:
             return _library(builder, out, x, arguments(), {}, "the places of the largest elements of large windows")
         x = builder.store(x)
         if not is_channels_last(x):
@@ -319,12 +313,12 @@ def _gradient(builder: Builder, out: Result, gradient: Tensor, axes: Axes, read:
     return builder.compute(out, element, [gradient], cost=5 * count)
 
 
-@lower("avg_pool2d_backward.default", "avg_pool3d_backward.default")
+@lower("avg_pool2d_backward.default", rank=2)
+@lower("avg_pool3d_backward.default", rank=3)
 def avg_pool_backward(
-    builder: Builder, out: Result, gradient: Tensor, x: Tensor, kernel: Any, stride: Any = (), *rest: Any
+    builder: Builder, out: Result, gradient: Tensor, x: Tensor, kernel: Any, stride: Any = (), *rest: Any, rank: int
 ) -> Any:
     padding, _, include, divisor = _filled(rest, [0, False, True, None])
-    rank = _rank(builder)
     require_supported(out.dtype)
     axes = _sliding(x.sizes[-rank:], gradient.sizes[-rank:], kernel, stride, padding)
     if is_channels_last(x) and any(axis.most_holding > 1 for axis in axes):
@@ -338,9 +332,9 @@ def avg_pool_backward(
     return _gradient(builder, out, given, axes, read)
 
 
-@lower("_adaptive_avg_pool2d_backward.default", "_adaptive_avg_pool3d_backward.default")
-def adaptive_avg_pool_backward(builder: Builder, out: Result, gradient: Tensor, x: Tensor) -> Any:
-    rank = _rank(builder)
+@lower("_adaptive_avg_pool2d_backward.default", rank=2)
+@lower("_adaptive_avg_pool3d_backward.default", rank=3)
+def adaptive_avg_pool_backward(builder: Builder, out: Result, gradient: Tensor, x: Tensor, *, rank: int) -> Any:
     require_supported(out.dtype)
     axes = _adaptive(x.sizes[-rank:], gradient.sizes[-rank:])
     if not is_channels_last(x) or not all(axis.even for axis in axes):
