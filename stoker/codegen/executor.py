@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from stoker import _C
+from stoker import _C, torch_private
 from stoker.codegen.backend import Built, Launch, Native
 from stoker.loop.layout import Layout
 from stoker.loop.node import Source
@@ -256,9 +256,9 @@ def _run(coding: _Encoding, step: Run) -> tuple[Any, ...]:
 def _library(coding: _Encoding, step: Library, layouts: dict[str, Layout]) -> tuple[Any, ...]:
     results = tuple(coding.slot(r) for r in step.results)
     expected = tuple(coding.layout(layout) for layout in step.layouts)
-    if not isinstance(step.operator, torch._ops.OpOverload) or _returns_list(step.operator):
+    if not isinstance(step.operator, torch_private.OpOverload) or _returns_list(step.operator):
         return _through_python(coding, step, layouts, results, expected)
-    schema = step.operator._schema
+    schema = torch_private.schema_of(step.operator)
     try:
         arguments = tuple(
             _argument(coding, argument.type, value, layouts) for argument, value in zip(schema.arguments, _given(step))
@@ -270,7 +270,7 @@ def _library(coding: _Encoding, step: Library, layouts: dict[str, Layout]) -> tu
 
 def _returns_list(operator: Any) -> bool:
     """Is the result one list, which C++ would have to take apart?"""
-    returns = operator._schema.returns
+    returns = torch_private.schema_of(operator).returns
     return len(returns) == 1 and "List" in str(returns[0].type)
 
 
@@ -278,7 +278,7 @@ def _given(step: Library) -> list[Any]:
     """A value for each argument of the operator, in the schema's order."""
     keywords = dict(step.keywords)
     values = []
-    for position, argument in enumerate(step.operator._schema.arguments):
+    for position, argument in enumerate(torch_private.schema_of(step.operator).arguments):
         if position < len(step.arguments):
             values.append(step.arguments[position])
         elif argument.name in keywords:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from stoker import torch_private
 from stoker.graph.walk import draws
 from stoker.loop.body import Recorder
 from stoker.loop.handler import ops, using
@@ -233,7 +234,7 @@ class Builder:
 
 def _may_draw(operator: Any) -> bool:
     """Does a call draw random numbers? A function that is not an operator might."""
-    return draws(operator) or not isinstance(operator, torch._ops.OpOverload)
+    return draws(operator) or not isinstance(operator, torch_private.OpOverload)
 
 
 def _loop_index(dimensions: Dimensions) -> Index:

@@ -14,6 +14,7 @@ import torch
 from torch.fx import GraphModule
 from torch.fx import Node as GraphNode
 
+from stoker import torch_private
 from stoker.autograd.functional import run_on_copies
 from stoker.fake import FakeTensor
 from stoker.graph.dedupe import dedupe
@@ -186,11 +187,11 @@ class _Lowering:
             builder.program.declined.append((origin, extern.reason(target)))
         if target is run_on_copies:
             return builder.call(target, [self._as_in_eager(a) for a in arguments], keywords, out)
-        if not isinstance(target, torch._ops.OpOverload):
+        if not isinstance(target, torch_private.OpOverload):
             raise CannotLower(f"{target} is not an ATen operator")
         if node.target in EXACT:
             arguments = [self._laid_out(a, n) for a, n in zip(arguments, node.args)]
-        shares = any(r.alias_info is not None for r in target._schema.returns)
+        shares = any(r.alias_info is not None for r in torch_private.schema_of(target).returns)
         return builder.call(target, arguments, keywords, out, aliases=shares)
 
     def _laid_out(self, value: Any, given: Any) -> Any:

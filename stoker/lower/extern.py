@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from stoker import torch_private
 from stoker.lower.registry import find
 
 _NAMES = """
@@ -69,7 +70,7 @@ _REASONS: dict[str, str] = {
 @functools.cache
 def reason(operator: Any) -> str:
     """Why an operator without a lowering is a library call."""
-    if not isinstance(operator, torch._ops.OpOverload):
+    if not isinstance(operator, torch_private.OpOverload):
         return "it writes to its arguments, and has no form that does not"
     tags = operator.tags
     if torch.Tag.nondeterministic_seeded in tags:
