@@ -112,8 +112,7 @@ def test_blocks_of_one_class_are_no_recompiles() -> None:
     log.clear()
     model = nn.Sequential(*[Inner() for _ in range(6)])
     stoker.compile(model, backend="eager")(X)
-    changed = [event.reason for event in log.events("recompile")]
-    assert len(changed) == 1 and "intermediate value 0 == " in changed[0], "the number read, once"
+    assert log.events("recompile") == []
 
 
 def test_one_line_a_function_reaches_the_terminal(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,12 +7,12 @@ Out: for each kernel, the number of the fastest build.
 from __future__ import annotations
 
 import ctypes
+import random
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
-from rich.console import Console
-from rich.progress import track
 
 from stoker.codegen.backend import Site
 from stoker.loop.layout import Layout
@@ -29,11 +29,19 @@ def can_choose(sites: Sequence[Site]) -> bool:
 
 def fastest(sites: Sequence[Site], builds: Sequence[Sequence[int]]) -> list[int]:
     """The best build of each kernel."""
-    console = Console(stderr=True)
-    numbers = track(
-        range(len(sites)), "stoker: measuring kernels", console=console, transient=True, disable=not console.is_terminal
-    )
-    return [_best(sites[number], [build[number] for build in builds]) for number in numbers]
+    return [_best(sites[number], [build[number] for build in builds]) for number in _shown(range(len(sites)))]
+
+
+def _shown(numbers: range) -> Iterable[int]:
+    """The numbers, with their progress on a terminal. rich is loaded only there: it draws a random number when it is."""
+    if not sys.stderr.isatty():
+        return numbers
+    state = random.getstate()
+    from rich.console import Console
+    from rich.progress import track
+
+    random.setstate(state)
+    return track(numbers, "stoker: measuring kernels", console=Console(stderr=True), transient=True)
 
 
 def _best(site: Site, addresses: Sequence[int]) -> int:
