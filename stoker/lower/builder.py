@@ -21,7 +21,7 @@ from stoker.loop.layout import Layout, Sizes, contiguous, is_dense
 from stoker.loop.node import Extern, Loops, Program
 from stoker.loop.target import Target, Targets
 from stoker.loop.view import Computed, Index, Stored, Tensor, cost_of, reads_of
-from stoker.lower.registry import Result, Site
+from stoker.lower.registry import Result, Usage
 from stoker.shape.expr import constant, symbol
 
 IN_PIECES = frozenset({"sum", "prod", "max", "min", "any", "all"})
@@ -42,7 +42,7 @@ class Builder:
         self.program = Program()
         self.free_layout = free_layout
         """May tensors between operators have other strides than eager's? In inference, nobody sees them."""
-        self.site = Site()
+        self.usage = Usage()
         """The operator being lowered, and what is known of its use."""
         self.padded: dict[Tensor, Stored] = {}
         """Operands of products that were written again with padded rows."""
@@ -70,7 +70,7 @@ class Builder:
         """A tensor by its element function."""
         total = cost + cost_of(*inputs)
         return Computed(
-            out.dtype, out.device, out.sizes, out.strides, element, reads_of(*inputs), total, self.site.origin
+            out.dtype, out.device, out.sizes, out.strides, element, reads_of(*inputs), total, self.usage.origin
         )
 
     def store(self, tensor: Tensor) -> Stored:
@@ -203,7 +203,7 @@ class Builder:
                     i = replace(i, data=simplify(i.data, ranges))
             body.append(i)
         device = self.program.layouts[writes[0]].device
-        origins = origins or (*recorder.origins, self.site.origin)
+        origins = origins or (*recorder.origins, self.usage.origin)
         self.program.nodes.append(Loops(writes, outer, inner, tuple(body), device, origins))
 
     def call(self, operator: Any, arguments: Any, keywords: Any, results: Any, *, aliases: bool = False) -> Any:

@@ -47,7 +47,7 @@ from stoker.lower import (  # noqa: F401  (they fill the table)
 )
 from stoker.lower.builder import Builder
 from stoker.lower.extern import EXACT
-from stoker.lower.registry import CALLS, LOWERINGS, Decline, Result, Site, find
+from stoker.lower.registry import CALLS, LOWERINGS, Decline, Result, Usage, find
 from stoker.passes.simplify import VIEWS
 from stoker.shape.expr import Expr, Symbol, free_symbols
 from stoker.shape.symnode import expr_of, size_of
@@ -167,14 +167,14 @@ class _Lowering:
         """By its lowering if it has one that takes these arguments, else a library call."""
         builder = self.builder
         read = {user.args[1] for user in node.users if user.target is operator.getitem and user.users}
-        builder.site = Site(
+        builder.usage = Usage(
             target,
             torch.fx.node.map_arg(node.args, lambda n: n.meta["val"]),
             all(u.target in LOWERINGS and u.target not in CALLS for u in node.users),
             _is_returned(node),
             frozenset(range(len(out))) - read if isinstance(out, list) else frozenset(),
         )
-        origin = builder.site.origin
+        origin = builder.usage.origin
         function = LOWERINGS.get(target)
         if function is not None and out is not None:
             try:

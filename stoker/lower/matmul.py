@@ -61,7 +61,7 @@ def _product(builder: Builder, out: Result, name: str, bias: Tensor | None, a: T
         made = builder.call(find(name), [*lead, part, view.permute(weight, (1, 0))], {}, full)
         return view.narrow(made, 1, constant(0), constant(columns), constant(1))
 
-    return call(a, rows) if not builder.site.returned else _in_pieces(builder, out, a, rows, padded, call)
+    return call(a, rows) if not builder.usage.returned else _in_pieces(builder, out, a, rows, padded, call)
 
 
 def _in_pieces(builder: Builder, out: Result, a: Tensor, rows: int, padded: int, call: Any) -> Stored:

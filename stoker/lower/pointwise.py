@@ -63,7 +63,7 @@ def _binary(name: str) -> Callable[..., Any]:
 
 def _comparison(name: str) -> Callable[..., Any]:
     def lowering(builder: Builder, out: Result, a: Any, b: Any) -> Any:
-        common = result_dtype(builder.site.operands[:2])
+        common = result_dtype(builder.usage.operands[:2])
         return elementwise(builder, out, [a, b], _operation(name), compute_dtype(common), scalar_dtype=common)
 
     return lowering

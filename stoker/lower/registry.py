@@ -42,7 +42,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class Usage:
     """What a lowering may know of the place it is used at."""
 
     operator: Any = None

@@ -229,7 +229,7 @@ def diagonal_scatter(
 
 def _in_eagers_memory(builder: Builder, x: Tensor) -> tuple[Stored, Expr]:
     """The tensor in memory that lies as eager's does, and where eager's memory begins, seen from it."""
-    fake = builder.site.operands[0].meta
+    fake = builder.usage.operands[0].meta
     stored = builder.store(x)
     strides = tuple(_size(s) for s in fake.strides)
     if any(a is not b and s.value != 1 for a, b, s in zip(stored.strides, strides, stored.sizes)):
@@ -253,7 +253,7 @@ def as_strided_scatter(
     builder: Builder, out: Result, x: Tensor, source: Tensor, size: Any, stride: Any, offset: Any = None
 ) -> Tensor:
     require_supported(out.dtype, source.dtype)
-    fake = builder.site.operands[0].meta
+    fake = builder.usage.operands[0].meta
     at = as_expr(0) if offset is None else as_expr(offset) - _size(fake.offset)
     if tuple(_size(s) for s in fake.strides) != out.strides:
         raise Decline("its result lies in another way than it does")

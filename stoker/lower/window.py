@@ -109,7 +109,7 @@ def _library(builder: Builder, out: Any, x: Tensor, rest: Any, options: Any, rea
     if not builder.free_layout or not is_channels_last(x):
         raise Decline(reason)
     keep = [replace(r, strides=channels_last(r.sizes)) for r in (out if isinstance(out, list) else [out])]
-    return builder.call(builder.site.operator, (x, *rest), options, keep if isinstance(out, list) else keep[0])
+    return builder.call(builder.usage.operator, (x, *rest), options, keep if isinstance(out, list) else keep[0])
 
 
 def _totals(builder: Builder, out: Result, x: Tensor, axes: Axes) -> Computed:
@@ -220,7 +220,7 @@ def _largest(
     require_supported(x.dtype)
     dtype, elements = compute_dtype(x.dtype), _elements(axes)
     if elements > LARGEST_WINDOW:
-        if 1 not in builder.site.unread:
+        if 1 not in builder.usage.unread:
             return _library(builder, out, x, arguments(), {}, "the places of the largest elements of large windows")
         x = builder.store(x)
         if not is_channels_last(x):
