@@ -84,7 +84,7 @@ def pure(*reals: Any) -> None:
 
 
 NAMED: dict[str, Any] = {"torch.onnx.is_in_onnx_export": False, "torch._dynamo.decorators.graph_break": None}
-"""Answers of functions in modules that are not worth importing to name them."""
+"""Answers of functions that a user's program may call, in modules that we do not import: they are known by their names alone."""
 
 
 def handler_for(real: Any) -> Handler | None:
