@@ -30,8 +30,11 @@ def test_reasons(operator: object, words: str) -> None:
 
 
 def test_a_pattern_means_something() -> None:
-    """Each pattern is of operators that exist; those of other versions of torch aside, a pattern without any is a slip."""
+    """Each pattern is of operators that exist; a pattern without any is a slip.
+
+    One may be missing: its operators are registered by the first import of the Python module that defines them.
+    """
     names = [n.split("::")[-1].split(".")[0] for n in torch._C._dispatch_get_all_op_names()]
     patterns = [p for several in extern._REASONS.values() for p in several.split()]
     unused = [p for p in patterns if not any(fnmatch(n, p) for n in names)]
-    assert unused == ["_linear_cross_entropy_batch_chunked*"]
+    assert set(unused) <= {"_linear_cross_entropy_batch_chunked*"}
