@@ -1,233 +1,216 @@
+// From the plain form of a plan (stoker/codegen/plan_records.py) to its records: each field is read by the type it has in C++.
 #include "plan_executor.h"
 
 #include <torch/csrc/Dtype.h>
-#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
-
-#include <string>
 
 namespace stoker {
 
 namespace {
 
-// The description comes from our own compiler, so a mistake in it is a defect: any exception will do.
-PyObject* item(PyObject* tuple, Py_ssize_t index) {
-  TORCH_CHECK(PyTuple_Check(tuple) && index < PyTuple_GET_SIZE(tuple), "malformed plan");
-  return PyTuple_GET_ITEM(tuple, index);
+// What is wrong, and where: the path to the field is put before it on the way out.
+struct Malformed {
+  std::string where, what;
+};
+
+void require(bool holds, const char* what, PyObject* found) {
+  if (!holds) throw Malformed{"", std::string("expected ") + what + ", not " + Py_TYPE(found)->tp_name};
 }
 
-Py_ssize_t length(PyObject* tuple) {
-  TORCH_CHECK(PyTuple_Check(tuple), "malformed plan: expected a tuple");
-  return PyTuple_GET_SIZE(tuple);
-}
+class Reader {
+ public:
+  explicit Reader(PyObject* objects) : objects_(objects) {}
 
-int64_t integer(PyObject* object) {
-  const int64_t value = PyLong_AsLongLong(object);
-  if (value == -1 && PyErr_Occurred()) throw python_error();
-  return value;
-}
-
-uint32_t index(PyObject* object) { return static_cast<uint32_t>(integer(object)); }
-
-std::string text(PyObject* object) {
-  const char* characters = PyUnicode_AsUTF8(object);
-  if (!characters) throw python_error();
-  return characters;
-}
-
-at::ScalarType dtype(PyObject* object) {
-  TORCH_CHECK(THPDtype_Check(object), "malformed plan: expected a dtype");
-  return reinterpret_cast<THPDtype*>(object)->scalar_type;
-}
-
-NumberList number_list(PyObject* tuple) {
-  NumberList result;
-  for (Py_ssize_t i = 0; i < length(tuple); ++i) result.push_back(index(item(tuple, i)));
-  return result;
-}
-
-// (slot, dtype, sizes, strides, offset, whole)
-TensorView tensor_view(PyObject* tuple) {
-  return {index(item(tuple, 0)),       dtype(item(tuple, 1)),
-          item(tuple, 5) == Py_True,   number_list(item(tuple, 2)),
-          number_list(item(tuple, 3)), index(item(tuple, 4))};
-}
-
-// (dtype, sizes, strides, device)
-Expected expected(PyObject* tuple) {
-  if (tuple == Py_None) return {at::ScalarType::Undefined, {}, {}, at::kCPU};
-  return {dtype(item(tuple, 0)), number_list(item(tuple, 1)), number_list(item(tuple, 2)), c10::Device(text(item(tuple, 3)))};
-}
-
-// (function, threads, shared_bytes, programs, written, watches, name)
-void read_launch(PyObject* tuple, Step& step) {
-  step.launch.function = PyLong_AsVoidPtr(item(tuple, 0));
-  step.launch.threads = index(item(tuple, 1));
-  step.launch.shared_bytes = index(item(tuple, 2));
-  step.programs = index(item(tuple, 3));
-  PyObject* written = item(tuple, 4);
-  for (Py_ssize_t i = 0; i < length(written); ++i) step.written.push_back(item(written, i) == Py_True);
-  step.watches = item(tuple, 5) == Py_True;
-  step.name = text(item(tuple, 6));
-}
-
-c10::IValue plain_constant(const std::string& kind, PyObject* value) {
-  if (kind == "none") return c10::IValue();
-  if (kind == "undefined") return c10::IValue(at::Tensor());
-  if (kind == "bool") return c10::IValue(value == Py_True);
-  if (kind == "int") return c10::IValue(integer(value));
-  if (kind == "float") return c10::IValue(PyFloat_AsDouble(value));
-  if (kind == "str") return c10::IValue(text(value));
-  if (kind == "device") return c10::IValue(c10::Device(text(value)));
-  if (kind == "dtype") return c10::IValue(static_cast<int64_t>(dtype(value)));
-  if (kind == "floats" || kind == "bools") {
-    c10::List<double> floats;
-    c10::List<bool> bools;
-    for (Py_ssize_t i = 0; i < length(value); ++i)
-      if (kind == "floats") floats.push_back(PyFloat_AsDouble(item(value, i)));
-      else bools.push_back(item(value, i) == Py_True);
-    return kind == "floats" ? c10::IValue(floats) : c10::IValue(bools);
+  void read(PyObject* from, bool& to) const {
+    require(PyBool_Check(from), "a bool", from);
+    to = from == Py_True;
   }
-  if (kind == "scalars") {
-    c10::List<std::optional<at::Scalar>> scalars;
-    for (Py_ssize_t i = 0; i < length(value); ++i) scalars.push_back(at::Scalar(PyFloat_AsDouble(item(value, i))));
-    return c10::IValue(scalars);
-  }
-  TORCH_CHECK(false, "malformed plan: constant of kind ", kind);
-}
 
-// (kind, value); for Python outputs the object itself is kept too.
-Argument argument(PyObject* tuple) {
-  Argument result;
-  const std::string kind = text(item(tuple, 0));
-  PyObject* value = item(tuple, 1);
-  if (kind == "tensor") {
-    result.kind = Argument::Kind::TENSOR;
-    result.view = tensor_view(value);
-  } else if (kind == "number" || kind == "scalar") {
-    result.kind = kind == "number" ? Argument::Kind::NUMBER : Argument::Kind::SCALAR;
-    result.numbers = {index(value)};
-  } else if (kind == "numbers") {
-    result.kind = Argument::Kind::NUMBERS;
-    result.numbers = number_list(value);
-  } else if (kind == "tensors" || kind == "optional_tensors") {
-    result.kind = kind == "tensors" ? Argument::Kind::TENSORS : Argument::Kind::OPTIONAL_TENSORS;
-    for (Py_ssize_t i = 0; i < length(value); ++i) {
-      PyObject* part = item(value, i);
-      result.views.push_back(part == Py_None ? std::nullopt : std::optional(tensor_view(part)));
+  void read(PyObject* from, int64_t& to) const {
+    require(PyLong_Check(from), "an integer", from);
+    int overflow;
+    to = PyLong_AsLongLongAndOverflow(from, &overflow);
+    if (overflow) throw Malformed{"", "the integer does not fit into 64 bits"};
+  }
+
+  void read(PyObject* from, uint32_t& to) const {
+    int64_t value;
+    read(from, value);
+    if (value < 0 || value > UINT32_MAX) throw Malformed{"", "a place is out of range"};
+    to = static_cast<uint32_t>(value);
+  }
+
+  void read(PyObject* from, double& to) const {
+    require(PyFloat_Check(from), "a float", from);
+    to = PyFloat_AS_DOUBLE(from);
+  }
+
+  void read(PyObject* from, std::string& to) const {
+    require(PyUnicode_Check(from), "text", from);
+    Py_ssize_t length;
+    const char* characters = PyUnicode_AsUTF8AndSize(from, &length);
+    if (!characters) throw python_error();
+    to.assign(characters, length);
+  }
+
+  void read(PyObject* from, at::ScalarType& to) const {
+    static PyObject* torch = PyImport_ImportModule("torch");
+    require(PyUnicode_Check(from), "the name of a dtype", from);
+    const Ref found = Ref::steal(PyObject_GetAttr(torch, from));
+    if (!found) throw python_error();
+    require(THPDtype_Check(found.get()), "the name of a dtype", found.get());
+    to = reinterpret_cast<THPDtype*>(found.get())->scalar_type;
+  }
+
+  void read(PyObject* from, c10::Device& to) const { to = c10::Device(read<std::string>(from)); }
+
+  void read(PyObject* from, std::optional<c10::OperatorHandle>& to) const {
+    const auto name = read<std::string>(from);
+    const size_t dot = name.find('.');
+    const std::string overload = dot == std::string::npos ? "" : name.substr(dot + 1);
+    to = c10::Dispatcher::singleton().findSchemaOrThrow(name.substr(0, dot).c_str(), overload.c_str());
+  }
+
+  void read(PyObject* from, Kernel& to) const { to = reinterpret_cast<Kernel>(address(from)); }
+  void read(PyObject* from, DeviceFunction& to) const { to = address(from); }
+  void read(PyObject* from, int32_t*& to) const { to = static_cast<int32_t*>(address(from)); }
+  void read(PyObject* from, Ref& to) const { to = Ref::share(object(from)); }
+
+  void read(PyObject* from, at::Tensor& to) const {
+    require(THPVariable_Check(object(from)), "a tensor", object(from));
+    to = THPVariable_Unpack(object(from));
+  }
+
+  void read(PyObject* from, c10::IValue& to) const {
+    require(PyTuple_Check(from) && PyTuple_GET_SIZE(from) == 3, "a literal", from);
+    to = literal(read<LiteralKind>(PyTuple_GET_ITEM(from, 1)), PyTuple_GET_ITEM(from, 2));
+  }
+
+  template <class Enum>
+    requires std::is_enum_v<Enum>
+  void read(PyObject* from, Enum& to) const {
+    to = static_cast<Enum>(read<uint32_t>(from));
+  }
+
+  template <class Part>
+  void read(PyObject* from, std::optional<Part>& to) const {
+    if (from != Py_None) to = read<Part>(from);
+  }
+
+  template <class Part>
+  void read(PyObject* from, std::vector<Part>& to) const {
+    each(from, [&](PyObject* part) { to.push_back(read<Part>(part)); });
+  }
+
+  template <class Record>
+    requires requires { Record::NAME; }
+  void read(PyObject* from, Record& to) const {
+    require(named(from, Record::NAME), Record::NAME, from);
+    Py_ssize_t place = 1;
+    to.each([&](const char* name, auto& field) {
+      const std::string where = std::string(Record::NAME) + "." + name;
+      if (place >= PyTuple_GET_SIZE(from)) throw Malformed{where, "it is missing"};
+      at(where, [&] { read(PyTuple_GET_ITEM(from, place++), field); });
+    });
+    if (place != PyTuple_GET_SIZE(from)) throw Malformed{Record::NAME, "it has more fields than are known"};
+  }
+
+  template <class... Records>
+  void read(PyObject* from, std::variant<Records...>& to) const {
+    const bool found = ((named(from, Records::NAME) && (to = read<Records>(from), true)) || ...);
+    require(found, (std::string("one of") + ... + (std::string(" ") + Records::NAME)).c_str(), from);
+  }
+
+  template <class Value>
+  Value read(PyObject* from) const {
+    Value result{};
+    read(from, result);
+    return result;
+  }
+
+ private:
+  template <class Body>
+  static void at(const std::string& where, const Body& body) {
+    try {
+      body();
+    } catch (Malformed& error) {
+      error.where = where + (error.where.empty() || error.where[0] == '[' ? "" : " > ") + error.where;
+      throw;
     }
-  } else if (kind == "object") {
-    result.object = Ref::share(value);
-  } else {
-    result.constant = plain_constant(kind, value);
-    result.object = Ref::share(value);
   }
-  return result;
-}
 
-std::vector<Argument> arguments(PyObject* tuple) {
-  std::vector<Argument> result;
-  for (Py_ssize_t i = 0; i < length(tuple); ++i) result.push_back(argument(item(tuple, i)));
-  return result;
-}
+  template <class Body>
+  static void each(PyObject* from, const Body& body) {
+    require(PyTuple_Check(from), "a tuple", from);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(from); ++i)
+      at("[" + std::to_string(i) + "]", [&] { body(PyTuple_GET_ITEM(from, i)); });
+  }
 
-// ("allocate", slot, layout) | ("run", address, slots, numbers) | ("launch", launch, slots, numbers) | ("free", slot)
-// | ("call", name, overload, arguments, results, layouts, several) | ("python", function, arguments, results, layouts, several)
-Step step(PyObject* tuple) {
-  const std::string kind = text(item(tuple, 0));
-  Step result{};
-  if (kind == "allocate") {
-    result.kind = Step::Kind::ALLOCATE;
-    result.slot = index(item(tuple, 1));
-    result.layout = expected(item(tuple, 2));
+  static bool named(PyObject* from, const char* name) {
+    return PyTuple_Check(from) && PyTuple_GET_SIZE(from) && PyUnicode_Check(PyTuple_GET_ITEM(from, 0)) &&
+           PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(from, 0), name) == 0;
+  }
+
+  PyObject* object(PyObject* from) const {
+    const auto place = read<uint32_t>(from);
+    if (place >= PyTuple_GET_SIZE(objects_)) throw Malformed{"", "there is no such object"};
+    return PyTuple_GET_ITEM(objects_, place);
+  }
+
+  void* address(PyObject* from) const {
+    require(PyLong_Check(object(from)), "an address", object(from));
+    return PyLong_AsVoidPtr(object(from));
+  }
+
+  template <class Part>
+  c10::IValue list(PyObject* from) const {
+    c10::List<Part> result;
+    each(from, [&](PyObject* part) { result.push_back(read<Part>(part)); });
     return result;
   }
-  if (kind == "free") {
-    result.kind = Step::Kind::FREE;
-    result.slot = index(item(tuple, 1));
-    return result;
-  }
-  if (kind == "run") {
-    result.kind = Step::Kind::RUN;
-    result.kernel = reinterpret_cast<Kernel>(PyLong_AsVoidPtr(item(tuple, 1)));
-    result.slots = number_list(item(tuple, 2));
-    result.numbers = number_list(item(tuple, 3));
-    return result;
-  }
-  if (kind == "launch") {
-    result.kind = Step::Kind::LAUNCH;
-    read_launch(item(tuple, 1), result);
-    result.slots = number_list(item(tuple, 2));
-    result.numbers = number_list(item(tuple, 3));
-    return result;
-  }
-  int place = 2;
-  if (kind == "call") {
-    result.kind = Step::Kind::CALL;
-    const std::string name = text(item(tuple, 1)), overload = text(item(tuple, 2));
-    result.op = c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), overload.c_str());
-    place = 3;
-  } else {
-    result.kind = Step::Kind::PYTHON;
-    result.function = Ref::share(item(tuple, 1));
-  }
-  result.arguments = arguments(item(tuple, place));
-  result.slots = number_list(item(tuple, place + 1));
-  PyObject* layouts = item(tuple, place + 2);
-  for (Py_ssize_t i = 0; i < length(layouts); ++i) result.expected.push_back(expected(item(layouts, i)));
-  result.several = item(tuple, place + 3) == Py_True;
-  return result;
-}
 
-NumberStep number_step(PyObject* tuple) {
-  return {static_cast<NumberStep::Op>(integer(item(tuple, 0))), index(item(tuple, 1)), index(item(tuple, 2)),
-          index(item(tuple, 3))};
-}
+  c10::IValue literal(LiteralKind kind, PyObject* value) const {
+    switch (kind) {
+      case LiteralKind::NONE:
+        return {};
+      case LiteralKind::UNDEFINED:
+        return at::Tensor();
+      case LiteralKind::BOOL:
+        return read<bool>(value);
+      case LiteralKind::INT:
+        return read<int64_t>(value);
+      case LiteralKind::FLOAT:
+        return read<double>(value);
+      case LiteralKind::TEXT:
+        return read<std::string>(value);
+      case LiteralKind::DTYPE:
+        return static_cast<int64_t>(read<at::ScalarType>(value));
+      case LiteralKind::DEVICE:
+        return c10::Device(read<std::string>(value));
+      case LiteralKind::BOOLS:
+        return list<bool>(value);
+      case LiteralKind::FLOATS:
+        return list<double>(value);
+      case LiteralKind::SCALARS: {
+        c10::List<std::optional<at::Scalar>> scalars;
+        each(value, [&](PyObject* part) { scalars.push_back(at::Scalar(read<double>(part))); });
+        return scalars;
+      }
+    }
+    throw Malformed{"", "there is no such kind of literal"};
+  }
 
-// (device, bytes, ((slot, offset), ...))
-ArenaPlan arena_plan(PyObject* tuple) {
-  ArenaPlan plan{c10::Device(text(item(tuple, 0))), index(item(tuple, 1)), {}};
-  PyObject* places = item(tuple, 2);
-  for (Py_ssize_t i = 0; i < length(places); ++i)
-    plan.places.emplace_back(index(item(item(places, i), 0)), index(item(item(places, i), 1)));
-  return plan;
-}
+  PyObject* objects_;
+};
 
 }  // namespace
 
-// (slot_count, inputs, constants, numbers, symbols, arithmetic, arenas, steps, outputs, takes_list, device, flags)
-Program build_program(PyObject* description) {
-  Program program;
-  program.slot_count = integer(item(description, 0));
-  program.inputs = number_list(item(description, 1));
-  program.input_count = program.inputs.size();
-  PyObject* constants = item(description, 2);
-  for (Py_ssize_t i = 0; i < length(constants); ++i) {
-    PyObject* entry = item(constants, i);
-    program.constants.emplace_back(index(item(entry, 0)), THPVariable_Unpack(item(entry, 1)));
+PlanRecord read_plan(PyObject* plain, PyObject* objects) {
+  try {
+    return Reader(objects).read<PlanRecord>(plain);
+  } catch (const Malformed& error) {
+    TORCH_CHECK_VALUE(false, "a plan cannot be read at ", error.where, ": ", error.what);
   }
-  PyObject* numbers = item(description, 3);
-  for (Py_ssize_t i = 0; i < length(numbers); ++i) program.numbers.push_back(integer(item(numbers, i)));
-  PyObject* symbols = item(description, 4);
-  for (Py_ssize_t i = 0; i < length(symbols); ++i) {
-    PyObject* entry = item(symbols, i);
-    program.symbols.push_back(
-        {index(item(entry, 0)), index(item(entry, 1)), static_cast<int32_t>(integer(item(entry, 2)))});
-  }
-  PyObject* arithmetic = item(description, 5);
-  for (Py_ssize_t i = 0; i < length(arithmetic); ++i) program.arithmetic.push_back(number_step(item(arithmetic, i)));
-  PyObject* arenas = item(description, 6);
-  for (Py_ssize_t i = 0; i < length(arenas); ++i) program.arenas.push_back(arena_plan(item(arenas, i)));
-  PyObject* steps = item(description, 7);
-  for (Py_ssize_t i = 0; i < length(steps); ++i) {
-    program.steps.push_back(step(item(steps, i)));
-    program.calls_python |= program.steps.back().kind == Step::Kind::PYTHON;
-  }
-  program.outputs = arguments(item(description, 8));
-  program.takes_list = item(description, 9) == Py_True;
-  program.device = static_cast<int>(integer(item(description, 10)));
-  program.flags = static_cast<int32_t*>(PyLong_AsVoidPtr(item(description, 11)));
-  return program;
 }
 
 }  // namespace stoker

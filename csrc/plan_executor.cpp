@@ -29,8 +29,9 @@ struct PlanObject {
   PyObject_HEAD
   vectorcallfunc vectorcall;
   char takes_list;
-  Program program;
-  Ref otherwise;  // what to call where a number of the program has no 64-bit value; may be empty
+  bool calls_python;
+  PlanRecord plan;
+  Ref otherwise;  // what to call where a number of the plan has no 64-bit value; may be empty
 };
 
 // Memory for temporaries, kept between calls and shared by all plans, because fresh memory costs page faults. There are as
@@ -129,13 +130,14 @@ struct NoSuchSize {};
 // One call of a plan.
 class Execution {
  public:
-  Execution(const Program& program, PyObject* const* inputs) : program_(program), numbers_(program.numbers) {
-    slots_.resize(program.slot_count);
+  Execution(const PlanRecord& plan, PyObject* const* inputs) : plan_(plan), numbers_(plan.numbers) {
+    slots_.resize(plan.slot_count);
     if (!read_inputs(inputs) || !evaluate()) throw NoSuchSize();
-    if (program.device >= 0) {
-      if (program.flags) raise_noted(program.flags);
-      stream_ = current_stream(program.device);
-      enter_device(program.device);
+    if (plan.device) {
+      if (plan.flags) raise_noted(*plan.flags);
+      const auto device = static_cast<int>(*plan.device);
+      stream_ = current_stream(device);
+      enter_device(device);
     }
     take_arenas();
   }
@@ -146,52 +148,27 @@ class Execution {
   }
 
   void run() {
-    for (const Step& step : program_.steps) {
-      switch (step.kind) {
-        case Step::Kind::ALLOCATE:
-          allocate(step);
-          break;
-        case Step::Kind::RUN:
-          run_kernel(step);
-          break;
-        case Step::Kind::LAUNCH:
-          launch_kernel(step);
-          break;
-        case Step::Kind::CALL:
-          call(step);
-          break;
-        case Step::Kind::FREE:
-          slots_[step.slot] = Slot();
-          break;
-        case Step::Kind::PYTHON:
-          call_python(step);
-          break;
-      }
-    }
+    for (const PlanStep& step : plan_.steps) std::visit([this](const auto& kind) { take(kind); }, step);
   }
 
   PyObject* result() {
-    Ref tuple = Ref::steal(PyTuple_New(program_.outputs.size()));
+    Ref tuple = Ref::steal(PyTuple_New(plan_.outputs.size()));
     if (!tuple) throw python_error();
-    for (size_t i = 0; i < program_.outputs.size(); ++i) {
-      PyObject* value = to_python(program_.outputs[i]);
-      if (!value) throw python_error();
-      PyTuple_SET_ITEM(tuple.get(), i, value);
+    for (size_t i = 0; i < plan_.outputs.size(); ++i) {
+      PyTuple_SET_ITEM(tuple.get(), i, to_python(plan_.outputs[i]));
     }
     return tuple.release();
   }
 
  private:
   bool read_inputs(PyObject* const* inputs) {
-    for (size_t i = 0; i < program_.input_count; ++i) {
-      const uint32_t slot = program_.inputs[i];
-      if (slot != NOTHING) hold(slot, resolved(THPVariable_Unpack(inputs[i])));
-    }
-    for (const auto& [slot, tensor] : program_.constants) hold(slot, tensor);
-    for (const Symbol& symbol : program_.symbols) {
-      if (symbol.dimension != -1) {
-        const at::Tensor& tensor = slots_[program_.inputs[symbol.argument]].tensor;
-        numbers_[symbol.number] = symbol.dimension >= 0 ? tensor.size(symbol.dimension) : tensor.stride(-2 - symbol.dimension);
+    for (size_t i = 0; i < plan_.inputs.size(); ++i)
+      if (plan_.inputs[i]) hold(*plan_.inputs[i], resolved(THPVariable_Unpack(inputs[i])));
+    for (const PlanConstant& constant : plan_.constants) hold(constant.slot, constant.value);
+    for (const SymbolRead& symbol : plan_.symbols) {
+      if (symbol.dimension) {
+        const at::Tensor& tensor = slots_[*plan_.inputs[symbol.argument]].tensor;
+        numbers_[symbol.number] = symbol.stride ? tensor.stride(*symbol.dimension) : tensor.size(*symbol.dimension);
         continue;
       }
       int overflow;
@@ -214,25 +191,25 @@ class Execution {
 
   // False where a number has no 64-bit value.
   bool evaluate() {
-    for (const NumberStep& step : program_.arithmetic) {
+    for (const NumberStep& step : plan_.arithmetic) {
       const int64_t a = numbers_[step.a], b = numbers_[step.b];
       int64_t& target = numbers_[step.target];
-      switch (step.op) {
-        case NumberStep::Op::ADD:
+      switch (step.how) {
+        case Arithmetic::ADD:
           if (__builtin_add_overflow(a, b, &target)) return false;
           break;
-        case NumberStep::Op::MUL:
+        case Arithmetic::MUL:
           if (__builtin_mul_overflow(a, b, &target)) return false;
           break;
-        case NumberStep::Op::FLOORDIV:
-        case NumberStep::Op::MOD:
+        case Arithmetic::FLOORDIV:
+        case Arithmetic::MOD:
           if (!b || (a == INT64_MIN && b == -1)) return false;
-          target = step.op == NumberStep::Op::MOD ? a - floor_divide(a, b) * b : floor_divide(a, b);
+          target = step.how == Arithmetic::MOD ? a - floor_divide(a, b) * b : floor_divide(a, b);
           break;
-        case NumberStep::Op::MIN:
+        case Arithmetic::MIN:
           target = std::min(a, b);
           break;
-        case NumberStep::Op::MAX:
+        case Arithmetic::MAX:
           target = std::max(a, b);
           break;
       }
@@ -242,14 +219,14 @@ class Execution {
 
   // Blocks of the processor are kept between calls; those of a device come from its allocator, which keeps them.
   void take_arenas() {
-    arenas_.reserve(program_.arenas.size());
-    for (const ArenaPlan& plan : program_.arenas) {
-      const int64_t bytes = numbers_[plan.bytes];
-      arenas_.push_back(plan.device.is_cpu() ? arena_pool().take(bytes) : empty_on(plan.device, {bytes}, {1}, at::kByte));
+    arenas_.reserve(plan_.arenas.size());
+    for (const ArenaRecord& arena : plan_.arenas) {
+      const int64_t bytes = numbers_[arena.size_bytes];
+      arenas_.push_back(arena.device.is_cpu() ? arena_pool().take(bytes) : empty_on(arena.device, {bytes}, {1}, at::kByte));
       char* base = static_cast<char*>(arenas_.back().mutable_data_ptr());
-      for (const auto& [slot, offset] : plan.places) {
-        slots_[slot].pointer = base + numbers_[offset];
-        slots_[slot].arena = &arenas_.back();
+      for (const ArenaPlace& place : arena.places) {
+        slots_[place.slot].pointer = base + numbers_[place.offset_bytes];
+        slots_[place.slot].arena = &arenas_.back();
       }
     }
   }
@@ -259,42 +236,45 @@ class Execution {
     slots_[slot].tensor = std::move(tensor);
   }
 
-  c10::SmallVector<int64_t, 6> values(const NumberList& list) const {
+  c10::SmallVector<int64_t, 6> values(const std::vector<uint32_t>& list) const {
     c10::SmallVector<int64_t, 6> result(list.size());
     for (size_t i = 0; i < list.size(); ++i) result[i] = numbers_[list[i]];
     return result;
   }
 
-  at::Tensor empty(const Expected& layout) const {
+  at::Tensor empty(const BufferLayout& layout) const {
     return empty_on(layout.device, values(layout.sizes), values(layout.strides), layout.dtype);
   }
 
-  void allocate(const Step& step) { hold(step.slot, empty(step.layout)); }
+  void take(const AllocateStep& step) { hold(step.slot, empty(step.layout)); }
 
-  void run_kernel(const Step& step) {
+  void take(const FreeStep& step) { slots_[step.slot] = Slot(); }
+
+  void take(const RunStep& step) {
     pointers_.clear();
     for (const uint32_t slot : step.slots) pointers_.push_back(slots_[slot].pointer);
     sizes_.clear();
-    for (const uint32_t number : step.numbers) sizes_.push_back(numbers_[number]);
+    for (const uint32_t number : step.sizes) sizes_.push_back(numbers_[number]);
     const int outside = step.kernel(pointers_.data(), sizes_.data());
     if (outside) raise_outside(outside);
   }
 
-  void launch_kernel(const Step& step) {
+  void take(const LaunchStep& step) {
     const int64_t programs = numbers_[step.programs];
     if (!programs) return;
     c10::SmallVector<uint64_t, 64> words;
     for (size_t i = 0; i < step.slots.size(); ++i)
       words.push_back(reinterpret_cast<uintptr_t>(aligned(slots_[step.slots[i]], step.written[i])));
-    for (const uint32_t number : step.numbers) words.push_back(numbers_[number]);
-    if (step.watches) words.push_back(reinterpret_cast<uintptr_t>(program_.flags));
+    for (const uint32_t number : step.sizes) words.push_back(numbers_[number]);
+    if (step.watches) words.push_back(reinterpret_cast<uintptr_t>(*plan_.flags));
     words.append({0, 0});  // scratch memory that Triton's kernels may take; ours need none
     c10::SmallVector<void*, 64> parameters;
     for (uint64_t& word : words) parameters.push_back(&word);
     try {
-      launch(step.launch, static_cast<uint32_t>(programs), stream_, parameters.data());
+      const Launch kernel{step.kernel, static_cast<uint32_t>(step.threads), static_cast<uint32_t>(step.shared_bytes)};
+      launch(kernel, static_cast<uint32_t>(programs), stream_, parameters.data());
     } catch (c10::Error& error) {
-      error.add_context("in the kernel for " + step.name);
+      error.add_context("in the kernel for " + step.origins);
       throw;
     }
   }
@@ -325,45 +305,38 @@ class Execution {
     return result;
   }
 
-  c10::IValue value(const Argument& argument) const {
-    switch (argument.kind) {
-      case Argument::Kind::TENSOR:
-        return view(argument.view);
-      case Argument::Kind::NUMBER:
-      case Argument::Kind::SCALAR:
-        return numbers_[argument.numbers[0]];
-      case Argument::Kind::NUMBERS: {
-        const auto list = values(argument.numbers);
-        return c10::IValue(std::vector<int64_t>(list.begin(), list.end()));
-      }
-      case Argument::Kind::TENSORS: {
-        c10::List<at::Tensor> list;
-        for (const auto& part : argument.views) list.push_back(view(*part));
-        return list;
-      }
-      case Argument::Kind::OPTIONAL_TENSORS: {
-        c10::List<std::optional<at::Tensor>> list;
-        for (const auto& part : argument.views) list.push_back(part ? std::optional(view(*part)) : std::nullopt);
-        return list;
-      }
-      case Argument::Kind::CONSTANT:
-        return argument.constant;
-    }
-    return {};
+  c10::IValue value(const TensorView& argument) const { return view(argument); }
+  c10::IValue value(const NumberArgument& argument) const { return numbers_[argument.number]; }
+  c10::IValue value(const LiteralArgument& argument) const { return argument.literal; }
+
+  c10::IValue value(const NumbersArgument& argument) const {
+    const auto list = values(argument.numbers);
+    return c10::IValue(std::vector<int64_t>(list.begin(), list.end()));
   }
 
-  void call(const Step& step) {
+  c10::IValue value(const ViewsArgument& argument) const {
+    c10::List<at::Tensor> list;
+    for (const TensorView& part : argument.views) list.push_back(view(part));
+    return list;
+  }
+
+  c10::IValue value(const OptionalViewsArgument& argument) const {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const auto& part : argument.views) list.push_back(part ? std::optional(view(*part)) : std::nullopt);
+    return list;
+  }
+
+  void take(const CallStep& step) {
     stack_.clear();
-    for (const Argument& argument : step.arguments) stack_.push_back(value(argument));
-    step.op->callBoxed(stack_);
-    for (size_t i = 0; i < step.slots.size(); ++i) {
-      if (step.slots[i] == NOTHING) continue;
-      hold(step.slots[i], conform(stack_[i].toTensor(), step.expected[i]));
-    }
+    for (const CallArgument& argument : step.arguments)
+      stack_.push_back(std::visit([this](const auto& kind) { return value(kind); }, argument));
+    step.callee->callBoxed(stack_);
+    for (size_t i = 0; i < step.results.size(); ++i)
+      if (step.results[i]) hold(*step.results[i], conform(stack_[i].toTensor(), *step.layouts[i]));
   }
 
   // A result whose strides were not foretold is copied.
-  at::Tensor conform(at::Tensor result, const Expected& layout) const {
+  at::Tensor conform(at::Tensor result, const BufferLayout& layout) const {
     if (!result.defined() || !result.numel()) return result;
     TORCH_CHECK(result.scalar_type() == layout.dtype, "a library call gave ", result.scalar_type(), " where ",
                 layout.dtype, " was foretold; please report this");
@@ -373,53 +346,34 @@ class Execution {
     return result;
   }
 
-  PyObject* to_python(const Argument& argument) const {
-    switch (argument.kind) {
-      case Argument::Kind::TENSOR:
-        return THPVariable_Wrap(view(argument.view));
-      case Argument::Kind::NUMBER:
-      case Argument::Kind::SCALAR:
-        return PyLong_FromLongLong(numbers_[argument.numbers[0]]);
-      case Argument::Kind::NUMBERS:
-      case Argument::Kind::TENSORS:
-      case Argument::Kind::OPTIONAL_TENSORS:
-        return to_list(argument);
-      case Argument::Kind::CONSTANT:
-        return Py_NewRef(argument.object.get());
-    }
-    return nullptr;
-  }
+  PyObject* python(const TensorView& argument) const { return THPVariable_Wrap(view(argument)); }
+  PyObject* python(const NumberArgument& argument) const { return PyLong_FromLongLong(numbers_[argument.number]); }
+  PyObject* python(const ObjectOutput& argument) const { return Py_NewRef(argument.value.get()); }
 
-  PyObject* to_list(const Argument& argument) const {
-    const bool numbers = argument.kind == Argument::Kind::NUMBERS;
-    const size_t count = numbers ? argument.numbers.size() : argument.views.size();
-    Ref list = Ref::steal(PyList_New(count));
-    for (size_t i = 0; i < count; ++i) {
-      PyObject* part = numbers ? PyLong_FromLongLong(numbers_[argument.numbers[i]])
-                       : argument.views[i] ? THPVariable_Wrap(view(*argument.views[i]))
-                                           : Py_NewRef(Py_None);
-      PyList_SET_ITEM(list.get(), i, part);
-    }
-    return list.release();
+  template <class Union>
+  PyObject* to_python(const Union& argument) const {
+    PyObject* result = std::visit([this](const auto& kind) { return python(kind); }, argument);
+    if (!result) throw python_error();
+    return result;
   }
 
   // An operator that only Python can call.
-  void call_python(const Step& step) {
+  void take(const PythonStep& step) {
     Ref arguments = Ref::steal(PyTuple_New(step.arguments.size()));
     for (size_t i = 0; i < step.arguments.size(); ++i)
       PyTuple_SET_ITEM(arguments.get(), i, to_python(step.arguments[i]));
-    Ref result = Ref::steal(PyObject_CallObject(step.function.get(), arguments.get()));
+    Ref result = Ref::steal(PyObject_CallObject(step.callee.get(), arguments.get()));
     if (!result) throw python_error();
-    for (size_t i = 0; i < step.slots.size(); ++i) {
-      if (step.slots[i] == NOTHING) continue;
+    for (size_t i = 0; i < step.results.size(); ++i) {
+      if (!step.results[i]) continue;
       Ref part = step.several ? Ref::steal(PySequence_GetItem(result.get(), i)) : Ref::share(result.get());
       if (!part) throw python_error();
-      hold(step.slots[i], conform(THPVariable_Unpack(part.get()), step.expected[i]));
+      hold(*step.results[i], conform(THPVariable_Unpack(part.get()), *step.layouts[i]));
     }
   }
 
-  const Program& program_;
-  Numbers numbers_;
+  const PlanRecord& plan_;
+  std::vector<int64_t> numbers_;
   std::vector<Slot> slots_;
   std::vector<at::Tensor> arenas_;
   std::vector<at::Tensor> copies_;
@@ -430,28 +384,29 @@ class Execution {
 };
 
 PyObject* run_plan(PyObject* self, PyObject* const* inputs, size_t flagged, PyObject* keywords) {
-  const Program& program = reinterpret_cast<PlanObject*>(self)->program;
+  const auto* object = reinterpret_cast<PlanObject*>(self);
+  const PlanRecord& plan = object->plan;
   auto count = static_cast<size_t>(PyVectorcall_NARGS(flagged));
   PyObject* list = nullptr;
-  if (program.takes_list) {
+  if (plan.takes_list) {
     if (count != 1 || !PyList_Check(inputs[0]))
       return PyErr_Format(PyExc_TypeError, "the plan takes its inputs in one list");
     list = inputs[0];
     inputs = PySequence_Fast_ITEMS(list);
     count = PyList_GET_SIZE(list);
   }
-  if (count != program.input_count || (keywords && PyTuple_GET_SIZE(keywords)))
-    return PyErr_Format(PyExc_TypeError, "the plan takes %zu inputs, not %zu", program.input_count, count);
+  if (count != plan.inputs.size() || (keywords && PyTuple_GET_SIZE(keywords)))
+    return PyErr_Format(PyExc_TypeError, "the plan takes %zu inputs, not %zu", plan.inputs.size(), count);
   HANDLE_TH_ERRORS
   // Everything below autograd: plans are functional, and gradients are the business of whoever calls them.
   const c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
   const c10::OptionalDeviceGuard guard(
-      program.device >= 0 ? std::optional(c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(program.device)))
-                          : std::nullopt);
+      plan.device ? std::optional(c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(*plan.device)))
+                  : std::nullopt);
   try {
-    Execution execution(program, inputs);
+    Execution execution(plan, inputs);
     if (list && PyList_SetSlice(list, 0, PY_SSIZE_T_MAX, nullptr)) throw python_error();
-    if (program.calls_python || program.steps.size() <= SHORT_PLAN) {
+    if (object->calls_python || plan.steps.size() <= SHORT_PLAN) {
       execution.run();
     } else {
       const pybind11::gil_scoped_release released;
@@ -459,8 +414,7 @@ PyObject* run_plan(PyObject* self, PyObject* const* inputs, size_t flagged, PyOb
     }
     return execution.result();
   } catch (const NoSuchSize&) {
-    PyObject* otherwise = reinterpret_cast<PlanObject*>(self)->otherwise.get();
-    if (otherwise) return PyObject_Vectorcall(otherwise, inputs, count, nullptr);
+    if (object->otherwise) return PyObject_Vectorcall(object->otherwise.get(), inputs, count, nullptr);
     PyErr_SetString(PyExc_OverflowError, "a size of the plan has no 64-bit value");
     return nullptr;
   }
@@ -468,15 +422,17 @@ PyObject* run_plan(PyObject* self, PyObject* const* inputs, size_t flagged, PyOb
 }
 
 PyObject* plan_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
-  PyObject *description, *otherwise = Py_None;
-  if (!PyArg_ParseTuple(arguments, "O!|O:Plan", &PyTuple_Type, &description, &otherwise)) return nullptr;
+  PyObject *plain, *objects, *otherwise = Py_None;
+  if (!PyArg_ParseTuple(arguments, "O!O!|O:Plan", &PyTuple_Type, &plain, &PyTuple_Type, &objects, &otherwise)) return nullptr;
   HANDLE_TH_ERRORS
-  Program program = build_program(description);
+  PlanRecord plan = read_plan(plain, objects);
   auto* self = reinterpret_cast<PlanObject*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
   self->vectorcall = run_plan;
-  self->takes_list = program.takes_list;
-  new (&self->program) Program(std::move(program));
+  self->takes_list = plan.takes_list;
+  self->calls_python = std::any_of(plan.steps.begin(), plan.steps.end(),
+                                   [](const PlanStep& step) { return std::holds_alternative<PythonStep>(step); });
+  new (&self->plan) PlanRecord(std::move(plan));
   new (&self->otherwise) Ref(otherwise == Py_None ? Ref() : Ref::share(otherwise));
   return reinterpret_cast<PyObject*>(self);
   END_HANDLE_TH_ERRORS
@@ -485,7 +441,7 @@ PyObject* plan_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
 void plan_dealloc(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   reinterpret_cast<PlanObject*>(object)->otherwise.~Ref();
-  reinterpret_cast<PlanObject*>(object)->program.~Program();
+  reinterpret_cast<PlanObject*>(object)->plan.~PlanRecord();
   type->tp_free(object);
   Py_DECREF(type);
 }

@@ -23,9 +23,10 @@ from stoker import _C, log
 from stoker.autograd import aot
 from stoker.codegen.aten import through_aten
 from stoker.codegen.backend import Backend, Built, Site
-from stoker.codegen.executor import TooLarge, executor
+from stoker.codegen.executor import executor
 from stoker.codegen.generators import NoGenerator, generators
 from stoker.codegen.host import host_program
+from stoker.codegen.numbers import TooLarge
 from stoker.decompose import OURS
 from stoker.defect import survive
 from stoker.fake import FakeTensor
@@ -214,7 +215,7 @@ def _compiled(
         otherwise = lambda *inputs: through_aten(graph_module)(*inputs)  # noqa: E731  (rarely needed: made when it is)
         if scalars is not None:
             otherwise = scalars.numbers(otherwise, len(plan.inputs))
-        return executor(plan, program.layouts, kernels, otherwise)  # type: ignore[no-any-return]
+        return executor(plan, program.layouts, kernels, otherwise)
 
 
 def devices_of(module: GraphModule) -> list[str]:
