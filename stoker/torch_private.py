@@ -51,11 +51,23 @@ def run_backward(
     *,
     keep_graph: bool = False,
     create_graph: bool = False,
+    allow_unreachable: bool = True,
+    accumulate: bool = False,
 ) -> tuple[torch.Tensor | None, ...]:
     """The autograd engine. `torch.autograd.grad` first checks shapes with a helper that imports SymPy. 2.13."""
     return Variable._execution_engine.run_backward(  # type: ignore[attr-defined, no-any-return]
-        outputs, gradients, keep_graph, create_graph, inputs, allow_unreachable=True, accumulate_grad=False
+        outputs,
+        gradients,
+        keep_graph,
+        create_graph,
+        inputs,
+        allow_unreachable=allow_unreachable,
+        accumulate_grad=accumulate,
     )
+
+
+WITHHELD = torch._disable_dynamo(lambda: None).__code__  # type: ignore[attr-defined]  # not in the stubs
+"""The code of the wrapper that torch puts around functions which its own compiler is not to enter. 2.11, 2.13."""
 
 
 def registered_fake_kernel(qualified_name: str) -> Callable[..., object] | None:
@@ -78,6 +90,9 @@ script_annotate = torch.jit.annotate
 
 optimizer_value = _get_value
 """Reads an optimizer's step count as a Python number; to compilers it gives the tensor, in float32. 2.13."""
+
+group_tensors = torch._C._group_tensors_by_device_and_dtype
+"""Sorts lists of tensors for kernels that work on many: what clipping of gradients calls. 2.11, 2.13."""
 
 foreach_addcdiv_ = torch._foreach_addcdiv_
 """`addcdiv_` of each of several tensors. 2.13."""

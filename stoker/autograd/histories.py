@@ -37,6 +37,24 @@ def histories(results: Sequence[torch.Tensor]) -> Histories:
     return tuple(sorted(sets))
 
 
+FREED = "Trying to backward through the graph a second time"
+"""In the message of torch's error for a history that an earlier backward used up."""
+
+
+def is_spent(result: torch.Tensor) -> bool:
+    """Has a backward freed what some node behind a result had saved? Then there can be no other one."""
+    return any(_is_freed(node) for node in _nodes_behind(result.grad_fn))
+
+
+def _is_freed(node: Any) -> bool:
+    for name in _names_of_saved(type(node)):  # type: ignore[arg-type]  # a node of autograd
+        try:
+            getattr(node, name)
+        except RuntimeError as error:
+            return FREED in str(error)
+    return False
+
+
 def saved_memories(results: Sequence[FakeTensor]) -> frozenset[FakeStorage]:
     """The memory of the tensors that the nodes behind some results have saved: what the user must not write to."""
     found: set[FakeStorage] = set()

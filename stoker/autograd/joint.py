@@ -19,7 +19,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from stoker import torch_private
 from stoker.autograd.alias import Alias
-from stoker.autograd.histories import Histories, histories, saved_memories
+from stoker.autograd.histories import Histories, histories, is_spent, saved_memories
 from stoker.autograd.inputs import Inputs
 from stoker.autograd.interpret import run_captured
 from stoker.autograd.inverse import PHYSICAL, View
@@ -63,6 +63,8 @@ class Joint:
     """Sets of tangents that are used up together."""
     saved: frozenset[int] = frozenset()
     """The inputs that eager saves for the backward: to write to others before it is no error."""
+    spent: frozenset[int] = frozenset()
+    """The results whose history a backward inside the program used up: they require a gradient that nobody can compute."""
 
     @property
     def differentiable(self) -> bool:
@@ -104,7 +106,10 @@ def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, ask
     before = [(v.grad_fn, v._version) if isinstance(v, FakeTensor) else (None, 0) for v in inputs.values]
     with torch.set_grad_enabled(grad), taken_apart(inputs.mode.shape_env), trace:
         outputs = run_captured(captured, inputs.values, trace)
-    _refuse_retained([*inputs.values, *outputs])
+    _refuse_lost_history([*inputs.values, *outputs])
+    with inputs.mode:
+        spent = {id(t) for t in outputs if isinstance(t, FakeTensor) and t.requires_grad and is_spent(t)}
+    _refuse_retained([value for value in (*inputs.values, *outputs) if id(value) not in spent])
     refuse_written_overlap(inputs.examples, inputs.written(trace.aliases), inputs.placed(trace.aliases))
     detached = _detached(inputs)
     results = _Results(trace)
@@ -119,7 +124,7 @@ def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, ask
     wanted = [
         (p, t)
         for p, t in enumerate(results.tensors)
-        if t is not None and t.requires_grad and (asked.only is None or p in asked.only)
+        if t is not None and t.requires_grad and (asked.only is None or p in asked.only) and id(t) not in spent
     ]
     with inputs.mode:  # outside of it, torch's way to a tensor subclass's operators loads SymPy
         shared = histories([t for _, t in wanted])
@@ -140,6 +145,7 @@ def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, ask
         _of_inference(results),
         shared,
         frozenset(i for i, memory in enumerate(inputs.memories) if memory in saved),
+        frozenset(p for p, t in enumerate(results.tensors) if t is not None and id(t) in spent),
     )
 
 
@@ -213,19 +219,17 @@ def _outcomes(trace: Trace, inputs: Inputs, outputs: Sequence[Any], results: _Re
 
 def _refuse_retained(values: Sequence[Any]) -> None:
     """The gradient of a tensor in the middle of a program is no result of its backward."""
-    for value in values:
-        if isinstance(value, FakeTensor):
-            _refuse_lost_history(value)
-            if value.retains_grad:
-                raise CannotTrace("a tensor retains its gradient")
+    if any(isinstance(value, FakeTensor) and value.retains_grad for value in values):
+        raise CannotTrace("a tensor retains its gradient")
 
 
-def _refuse_lost_history(value: FakeTensor) -> None:
+def _refuse_lost_history(values: Sequence[Any]) -> None:
     """A piece of `chunk` or `unbind` whose memory was written since has no autograd node that can be asked for."""
-    try:
-        value.grad_fn  # noqa: B018
-    except RuntimeError as error:
-        raise CannotTrace(f"an output has no history: {error}") from error
+    for value in values:
+        try:
+            value.grad_fn if isinstance(value, FakeTensor) else None  # noqa: B018
+        except RuntimeError as error:
+            raise CannotTrace(f"an output has no history: {error}") from error
 
 
 def _outcome(trace: Trace, inputs: Inputs, value: Any, shared: dict[int, set[int]], results: _Results) -> Outcome:

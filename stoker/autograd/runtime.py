@@ -129,6 +129,7 @@ def _finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[An
         not writes
         and not moves
         and not joint.detached
+        and not joint.spent
         and outcomes == tuple(GraphResult(i) for i in range(len(joint.results)))
     ):
         return None
@@ -137,6 +138,8 @@ def _finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[An
     early, late = [w for w in writes if not w.moved and w.differentiable], [w for w in writes if w.moved]
 
     def finish(inputs: Sequence[Any], results: Sequence[Any]) -> tuple[Any, ...]:
+        if joint.spent:
+            results = [_Spent.apply(_anchor, r) if p in joint.spent else r for p, r in enumerate(results)]
         with torch.no_grad():
             for write in plain:
                 target = inputs[write.index]
@@ -155,6 +158,25 @@ def _finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[An
         return outputs
 
     return finish
+
+
+_anchor = torch.empty(0, requires_grad=True)
+
+
+class _Spent(torch.autograd.Function):
+    """A tensor whose history was used up: it requires a gradient, and to ask for one is the error that it is in eager."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+        ctx.mark_dirty(result)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[None, None]:
+        raise RuntimeError(
+            "Trying to backward through the graph a second time: the backward inside the compiled function has freed what it "
+            "had saved. Specify retain_graph=True there to go through it once more."
+        )
 
 
 def _write(write: Write, inputs: Sequence[Any], results: Sequence[Any]) -> None:

@@ -253,14 +253,16 @@ def _all_guards(m: Evaluator) -> list[Guard]:
 
 def _distinct(m: Evaluator) -> list[Guard]:
     """What was written through one source must not be what was read through another."""
-    found = []
+    found: list[Guard] = []
+    before: set[int] = set()
     for value in m.effects.mutated.values():
+        before.add(id(value))
         if value.source is None or isinstance(value.source, Fixed):
             continue
         others = tuple(
             other.source
             for other, real in m.wrap.known.values()
-            if other is not value
+            if id(other) not in before
             and other.source is not None
             and not isinstance(other.source, Fixed)
             and other.python_type() is value.python_type()

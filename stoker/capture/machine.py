@@ -83,6 +83,7 @@ class Recording(Protocol):
     inputs: list[tuple[Node, Source, Any]]
     conversions: dict[Node, Callable[[Any], Any]]
     leaves: dict[Node, int]
+    retained: list[Any]
     tensor_of_fake: dict[int, tuple[torch.Tensor, Value]]
 
     def hold(self, fake: torch.Tensor, value: Value) -> None: ...

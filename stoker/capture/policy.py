@@ -116,6 +116,10 @@ class Policy:
             return "it is marked as not to be compiled"
         return self.refuse_file(real.__code__.co_filename)
 
+    def enters_withheld(self, real: types.FunctionType) -> bool:
+        """Is a function entered that torch keeps from its own compiler?"""
+        return real.__code__.co_filename.startswith(f"{TORCH}/optim/")
+
     def refuse_file(self, filename: str) -> str | None:
         if filename.startswith(ENTERED_FILES):
             return None

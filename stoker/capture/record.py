@@ -51,6 +51,7 @@ class GraphRecorder:
             Node, Callable[[Any], Any]
         ] = {}  # what an object goes through before it enters the graph
         self.leaves: dict[Node, int] = {}  # tensors that became leaves of autograd inside, and by which instruction
+        self.retained: list[TensorValue] = []  # tensors in the middle of the program whose gradient is kept
         self.tensor_of_fake: dict[int, tuple[torch.Tensor, Value]] = {}
         self.object_nodes: dict[int, Node] = {}
 
@@ -78,7 +79,8 @@ class GraphRecorder:
         if self.m.overrides.active and self.m.overrides.intercepts(args, kwargs):
             raise Break(f"`{_name(target)}`", "it is reached by a way on which __torch_function__ is not captured")
         if "requires_grad" in kwargs and kwargs["requires_grad"].truth(self.m):
-            raise Break(f"`{_name(target)}`", "it makes a leaf of autograd in the middle of a graph")
+            made = self.node(kind, target, args, {k: v for k, v in kwargs.items() if k != "requires_grad"}, keep)
+            return made.method(self.m, "requires_grad_", [], {})
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {name: self.to_fake(a) for name, a in kwargs.items()}
         result = self.run_fake(kind, target, fake_args, fake_kwargs)

@@ -515,28 +515,6 @@ def test_libraries(x):
     return y * 2, json.loads("[1, 2]"), re.sub("a", "b", "banana")
 
 
-@program("backward inside", BREAK, inputs=lambda: (torch.ones(3, requires_grad=True),))
-def test_backward(x):
-    y = (x * x).sum()
-    y.backward()
-    return x.grad + 1
-
-
-@program("torch.autograd.grad inside", BREAK, inputs=lambda: (torch.ones(3, requires_grad=True),))
-def test_autograd_grad(x):
-    y = (x * x).sum()
-    (g,) = torch.autograd.grad(y, x)
-    return g * 2
-
-
-@program("optimizer step inside", BREAK, inputs=lambda: (torch.nn.Linear(2, 2), torch.ones(1, 2)), steady=False)
-def test_optimizer(model, x):
-    loss = model(x).sum()
-    loss.backward()
-    torch.optim.SGD(model.parameters(), lr=0.1).step()
-    return loss.detach() * 2
-
-
 @program("sys.stdout.write", BREAK)
 def test_stdout(x):
     import sys

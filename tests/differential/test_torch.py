@@ -526,3 +526,25 @@ def test_inner_leaf_seen(x):
     hidden = x + 1
     hidden.requires_grad_()
     return hidden * 2
+
+
+@program("backward inside", inputs=lambda: (torch.ones(3, requires_grad=True),))
+def test_backward(x):
+    y = (x * x).sum()
+    y.backward()
+    return x.grad + 1
+
+
+@program("torch.autograd.grad inside", inputs=lambda: (torch.ones(3, requires_grad=True),))
+def test_autograd_grad(x):
+    y = (x * x).sum()
+    (g,) = torch.autograd.grad(y, x)
+    return g * 2
+
+
+@program("optimizer step inside", inputs=lambda: (torch.nn.Linear(2, 2), torch.ones(1, 2)), steady=False)
+def test_optimizer(model, x):
+    loss = model(x).sum()
+    loss.backward()
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+    return loss.detach() * 2

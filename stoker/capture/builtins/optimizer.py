@@ -12,7 +12,9 @@ import torch
 
 from stoker import torch_private
 from stoker.capture.handlers import handles, tensor_special
+from stoker.capture.polyfill import grouping
 from stoker.capture.values.constant import Constant
+from stoker.capture.values.sequence import SequenceValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 
@@ -52,9 +54,21 @@ for _name, _scale in (("addcdiv_", "value"), ("addcmul_", "value"), ("add_", "al
 
 @handles(torch_private.foreach_addcdiv_)
 def foreach_addcdiv_(m: Machine, *args: Value, **kwargs: Value) -> Value:
-    if kwargs or len(args) != 4 or not isinstance(args[3], TensorValue):
+    if kwargs or len(args) != 4 or not _is_data(m, args[3]):
         return m.record.call(torch_private.foreach_addcdiv_, list(args), kwargs, keep=True)
     receivers, *parts = (value.items_list(m) for value in args[:3])
     for number, (receiver, *operands) in enumerate(zip(receivers, *parts, strict=True)):
         _scaled(m, "addcdiv_", receiver, tuple(operands), m.operators.item(args[3], Constant(number)))
     return Constant(None)
+
+
+def _is_data(m: Machine, factors: Value) -> bool:
+    """Are the factors, numbers to eager, in a tensor or in several?"""
+    if isinstance(factors, SequenceValue):
+        return any(isinstance(factor, TensorValue) for factor in factors.items_list(m))
+    return isinstance(factors, TensorValue)
+
+
+@handles(torch_private.group_tensors)
+def group_tensors(m: Machine, lists: Value, with_indices: Value = Constant(False)) -> Value:  # noqa: B008
+    return m.wrap.object(grouping.by_device_and_dtype).call(m, [lists, with_indices], {})

@@ -67,6 +67,8 @@ class TensorValue(Value):
         self.node, self.fake, self.cls, self.source = node, fake, cls, source
         self.real: torch.Tensor | None = None
         self.extra: dict[str, Value] = {}
+        self.held: Value | None = None
+        """What `.grad` is; None as long as captured code neither looked at it nor set it."""
 
     def python_type(self) -> type:
         return self.cls
@@ -89,7 +91,7 @@ class TensorValue(Value):
             return self.autograd_attribute(m, name)
         if name in DERIVED:
             return m.record.call(getattr, [self, Constant(name)], {})
-        if name == "grad":
+        if name in ("grad", "_grad"):
             return self.gradient(m)
         if name == "__class__":
             return m.wrap.object(self.cls)
@@ -120,9 +122,25 @@ class TensorValue(Value):
         return m.wrap.constant(m.concrete.run(getattr, self.fake, name))
 
     def gradient(self, m: Machine) -> Value:
-        if self.source is None or self.real is None:
-            return Constant(None)
-        return m.wrap.at(self.real.grad, Attribute(self.source, "grad"))
+        if self.held is None:
+            outside = self.source is not None and self.real is not None
+            self.held = self.gradient_at_entry(m) if outside else Constant(None)
+        return self.held
+
+    def gradient_at_entry(self, m: Machine) -> Value:
+        assert self.source is not None and self.real is not None
+        return m.wrap.force(m.wrap.at(self.real.grad, Attribute(self.source, "grad")))
+
+    def set_gradient(self, m: Machine, gradient: Value) -> None:
+        """`.grad = gradient`, which torch refuses for a tensor of another shape."""
+        new = m.wrap.force(gradient)
+        if isinstance(new, TensorValue):
+            m.concrete.run(setattr, self.fake, "grad", new.fake)
+        elif not (isinstance(new, Constant) and new.value is None):
+            self.unsupported("assignment of something other than a tensor to the gradient")
+        if new is not self.held:
+            self.held = new
+            m.effects.will_mutate(self)
 
     def python_attribute(self, m: Machine, name: str) -> Value:
         """An attribute the user set on the tensor object."""
@@ -144,8 +162,16 @@ class TensorValue(Value):
             self.hold_attribute(m, name, value)
         elif name == "requires_grad" and isinstance(value, Constant):
             m.calls.builtin_method(self, "requires_grad_", [value], {})
+        elif name in ("grad", "_grad"):
+            self.set_gradient(m, value)
         else:
             self.unsupported(f"assignment to tensor attribute {name!r}")
+
+    def delete_attribute(self, m: Machine, name: str) -> None:
+        if name in ("grad", "_grad"):
+            self.set_gradient(m, Constant(None))
+        else:
+            super().delete_attribute(m, name)
 
     def hold_attribute(self, m: Machine, name: str, value: Value) -> None:
         """Put a Python attribute on the tensor object."""
@@ -216,9 +242,14 @@ class TensorValue(Value):
     def hash_key(self, m: Machine) -> Any:
         return IdentityKey(self)
 
+    def write_back(self, e: Emitter) -> None:
+        assert self.held is not None
+        e.store_attribute(self, "grad", self.held)
+
     def emit(self, e: Emitter) -> None:
         e.load_output(self.node)
-        if self.extra:
+        held = self.extra if self.held is None or isinstance(self.held, Constant) else {**self.extra, "grad": self.held}
+        if held:
             e.name_top(self)
-            for name, attribute in self.extra.items():
+            for name, attribute in held.items():
                 e.store_attribute(self, name, attribute)

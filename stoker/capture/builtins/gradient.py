@@ -1,0 +1,142 @@
+"""Autograd's engine inside captured code: `backward()`, `torch.autograd.grad`, `retain_grad`.
+
+A backward pass is one node of the graph (`stoker.capture.engine`). The gradients that it leaves in `.grad` are its results;
+which tensors receive them is known from the history of the fakes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from stoker.capture import engine
+from stoker.capture.handlers import handles, tensor_special
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.sequence import SequenceValue, TupleValue
+from stoker.capture.values.subclass import SubclassValue
+from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.value import Value
+from stoker.errors import Break
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+NONE = Constant(None)
+FALSE = Constant(False)
+
+
+@handles(torch.autograd.backward)
+def backward(
+    m: Machine,
+    tensors: Value,
+    grad_tensors: Value = NONE,
+    retain_graph: Value = NONE,
+    create_graph: Value = FALSE,
+    grad_variables: Value = NONE,
+    inputs: Value = NONE,
+) -> Value:
+    if not _is_none(grad_variables):
+        raise Break("torch.autograd.backward", "grad_variables is deprecated", "use grad_tensors")
+    results = _tensors(m, tensors)
+    reached = [m.wrap.force(v) for v in _tensors(m, inputs)] if not _is_none(inputs) else _receivers(m, results)
+    receivers = [v for v in dict.fromkeys(reached) if isinstance(v, TensorValue)]
+    if any(isinstance(v, SubclassValue) for v in receivers):
+        raise Break("backward()", "the gradient of a tensor subclass is not captured")
+    held = [receiver.gradient(m) for receiver in receivers]
+    create = create_graph.truth(m)
+    given = _is_none(inputs)
+    made = m.record.call(
+        engine.backward,
+        [
+            TupleValue(results),
+            TupleValue(_gradients(m, grad_tensors, len(results))),
+            Constant(create if _is_none(retain_graph) else retain_graph.truth(m)),
+            Constant(create),
+            TupleValue([] if given else list(receivers)),
+            TupleValue(list(receivers)),
+            TupleValue(held),
+        ],
+        {},
+        keep=True,
+    )
+    for receiver, gradient in zip(receivers, made.items_list(m)):
+        receiver.set_gradient(m, gradient)
+    return NONE
+
+
+@handles(torch.autograd.grad)
+def grad(
+    m: Machine,
+    outputs: Value,
+    inputs: Value,
+    grad_outputs: Value = NONE,
+    retain_graph: Value = NONE,
+    create_graph: Value = FALSE,
+    only_inputs: Value = Constant(True),  # noqa: B008
+    allow_unused: Value = NONE,
+    is_grads_batched: Value = FALSE,
+    materialize_grads: Value = FALSE,
+) -> Value:
+    if is_grads_batched.truth(m):
+        raise Break("torch.autograd.grad", "is_grads_batched maps the backward over a dimension")
+    results, create, materialize = _tensors(m, outputs), create_graph.truth(m), materialize_grads.truth(m)
+    made = m.record.call(
+        engine.grad,
+        [
+            TupleValue(results),
+            TupleValue(_tensors(m, inputs)),
+            TupleValue(_gradients(m, grad_outputs, len(results))),
+            Constant(create if _is_none(retain_graph) else retain_graph.truth(m)),
+            Constant(create),
+            Constant(materialize if _is_none(allow_unused) else allow_unused.truth(m)),
+            Constant(materialize),
+        ],
+        {},
+        keep=True,
+    )
+    return TupleValue(made.items_list(m))
+
+
+@tensor_special("retain_grad")
+def retain_grad(m: Machine, value: TensorValue) -> Value:
+    """The gradient of a tensor that is no leaf is kept, too."""
+    if isinstance(value, SubclassValue):
+        value.unsupported("retain_grad()")
+    m.record.method(value, "retain_grad", [], {})
+    if not value.fake.is_leaf and value not in m.record.retained:
+        m.record.retained.append(value)
+    return NONE
+
+
+def _is_none(value: Value) -> bool:
+    return isinstance(value, Constant) and value.value is None
+
+
+def _tensors(m: Machine, value: Value) -> list[Value]:
+    """One tensor, or a sequence of them."""
+    value = m.wrap.force(value)
+    if isinstance(value, TensorValue):
+        return [value]
+    found = [m.wrap.force(v) for v in value.items_list(m)]
+    if not all(isinstance(v, TensorValue) for v in found):
+        raise Break("autograd's engine", "it is given something other than tensors")
+    return found
+
+
+def _gradients(m: Machine, value: Value, count: int) -> list[Value]:
+    if _is_none(value):
+        return [NONE] * count
+    return [m.wrap.force(v) for v in value.items_list(m)] if isinstance(value, SequenceValue) else [value]
+
+
+def _receivers(m: Machine, results: list[Value]) -> list[Value]:
+    """The tensors whose `.grad` a backward changes: leaves, and those that retain it."""
+    found = [m.record.tensor_of_fake.get(id(leaf)) for leaf in engine.receivers_of([r.fake for r in results])]  # type: ignore[attr-defined]  # tensors
+    if any(known is None for known in found):
+        raise Break(
+            "backward()",
+            "it reaches beyond the compiled function: an argument has a history of its own",
+            "detach the argument, or call backward() outside",
+        )
+    return [known[1] for known in found if known is not None] + list(m.record.retained)

@@ -1,0 +1,114 @@
+"""Autograd's engine as operators of a captured graph: `backward` and `grad` inside a program.
+
+In:  tensors of the program, real ones or fakes.
+Out: gradients, as results. The `.grad` of a tensor is an argument and a result, so that a graph changes no tensor's attributes;
+     replacement code sets them behind it.
+
+Whoever differentiates a graph runs these on tensors of its own: the formulas of autograd become operators like others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from stoker import torch_private
+
+Gradients = Sequence[torch.Tensor | None]
+
+
+def backward(
+    tensors: Sequence[torch.Tensor],
+    gradients: Gradients,
+    keep_graph: bool,
+    create_graph: bool,
+    inputs: Sequence[torch.Tensor],
+    receivers: Sequence[torch.Tensor],
+    held: Gradients,
+) -> tuple[torch.Tensor | None, ...]:
+    """What `.grad` of the receivers is after `torch.autograd.backward`, if it was `held` before. Accumulating writes to these,
+    as in eager."""
+    before = [tensor.grad for tensor in receivers]
+    for tensor, gradient in zip(receivers, held):
+        tensor.grad = gradient
+    try:
+        with torch.autograd.set_multithreading_enabled(False):
+            torch_private.run_backward(
+                tuple(tensors),
+                _starting(tensors, gradients),
+                tuple(inputs),
+                keep_graph=keep_graph,
+                create_graph=create_graph,
+                accumulate=True,
+            )
+        return tuple(tensor.grad for tensor in receivers)
+    finally:
+        for tensor, gradient in zip(receivers, before):
+            tensor.grad = gradient
+
+
+def grad(
+    outputs: Sequence[torch.Tensor],
+    inputs: Sequence[torch.Tensor],
+    gradients: Gradients,
+    keep_graph: bool,
+    create_graph: bool,
+    allow_unused: bool,
+    materialize: bool,
+) -> tuple[torch.Tensor | None, ...]:
+    """`torch.autograd.grad`."""
+    with torch.autograd.set_multithreading_enabled(False):
+        found = torch_private.run_backward(
+            tuple(outputs),
+            _starting(outputs, gradients),
+            tuple(inputs),
+            keep_graph=keep_graph,
+            create_graph=create_graph,
+            allow_unreachable=allow_unused,
+        )
+    if materialize:
+        return tuple(torch.zeros_like(t, requires_grad=create_graph) if g is None else g for t, g in zip(inputs, found))
+    return tuple(found)
+
+
+def _starting(tensors: Sequence[torch.Tensor], gradients: Gradients) -> tuple[torch.Tensor | None, ...]:
+    """The gradients that a backward starts with: for a scalar it may be left out."""
+    if len(tensors) != len(gradients):
+        raise RuntimeError(f"got {len(tensors)} tensors and {len(gradients)} gradients")
+    return tuple(_start(tensor, gradient) for tensor, gradient in zip(tensors, gradients))
+
+
+def _start(tensor: torch.Tensor, gradient: torch.Tensor | None) -> torch.Tensor | None:
+    if gradient is not None:
+        if gradient.shape != tensor.shape:
+            raise RuntimeError(f"Mismatch in shape: a gradient of {gradient.shape} for a tensor of {tensor.shape}")
+        return gradient
+    if not tensor.requires_grad:
+        return None
+    if tensor.numel() != 1 or not tensor.dtype.is_floating_point:
+        raise RuntimeError("grad can be implicitly created only for real scalar outputs")
+    return torch.ones_like(tensor, memory_format=torch.preserve_format)
+
+
+def receivers_of(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The leaves that a backward from some tensors accumulates into, in the order in which they are met."""
+    found: dict[Any, None] = {}
+    pending = [t.grad_fn if t.grad_fn is not None else _accumulator(t) for t in reversed(tensors) if t.requires_grad]
+    seen = set()
+    while pending:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            found[node] = None
+        pending += (following for following, _ in reversed(node.next_functions))
+    return [node.variable for node in found]
+
+
+def _accumulator(leaf: torch.Tensor) -> Any:
+    """The node that accumulates into a leaf."""
+    with torch.enable_grad():
+        return leaf.view_as(leaf).grad_fn.next_functions[0][0]  # type: ignore[union-attr]  # a view of a leaf that requires grad

@@ -1,0 +1,444 @@
+"""Autograd's engine inside a compiled function: backward, grad, `.grad`, whole training steps; in one graph, equal to eager."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn, optim
+
+import stoker
+import stoker.errors
+
+Program = Callable[..., Any]
+PROGRAMS: dict[str, tuple[Program, Callable[[], tuple[Any, ...]]]] = {}
+BACKENDS = ["eager", "aot_eager", "stoker"]
+
+
+def leaf(*sizes: int) -> torch.Tensor:
+    return torch.randn(*(sizes or (3, 4)), requires_grad=True)
+
+
+def program(*makers: Callable[[], Any]) -> Callable[[Program], Program]:
+    """A program on fresh inputs: leaves of shape (3, 4) if nothing else is said."""
+
+    def register(function: Program) -> Program:
+        count = function.__code__.co_argcount
+        PROGRAMS[function.__name__] = (function, lambda: tuple(make() for make in makers or (leaf,) * count))
+        return function
+
+    return register
+
+
+def described(value: Any, seen: dict[int, int]) -> Any:
+    """Values, flags of autograd and sharing."""
+    if isinstance(value, torch.Tensor):
+        again = seen.setdefault(id(value), len(seen))
+        kept = value.grad if value.is_leaf else None
+        flags = (value.requires_grad, value.is_leaf, tuple(value.shape), value.stride(), value.dtype)
+        return [again, flags, value.detach().clone(), None if kept is None else described(kept, seen)]
+    if isinstance(value, nn.Module):
+        return [described(p, seen) for p in (*value.parameters(), *value.buffers())]
+    if isinstance(value, dict):
+        return {k: described(v, seen) for k, v in value.items()}
+    return [described(v, seen) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def observed(function: Program, make: Callable[[], tuple[Any, ...]]) -> list[Any]:
+    """Three calls on the same inputs: gradients accumulate from the second on."""
+    torch.manual_seed(0)
+    inputs, found = make(), []
+    for _ in range(3):
+        result = function(*inputs)
+        found.append(described([result, inputs], {}))
+    return found
+
+
+def same(mine: Any, theirs: Any) -> None:
+    """Equal, tensors up to rounding."""
+    if isinstance(theirs, torch.Tensor):
+        torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
+    elif isinstance(theirs, (list, tuple)):
+        assert len(mine) == len(theirs)
+        for a, b in zip(mine, theirs):
+            same(a, b)
+    elif isinstance(theirs, dict):
+        assert mine.keys() == theirs.keys()
+        same(list(mine.values()), list(theirs.values()))
+    else:
+        assert mine == theirs
+
+
+@program()
+def loss_backward(x):
+    (x * x).sum().backward()
+    return x.grad * 2
+
+
+@program()
+def accumulates(x, y):
+    (x * y).sum().backward()
+    (x.sin() + y).sum().backward()
+    return x.grad
+
+
+@program()
+def gradient_given(x):
+    y = x * 3
+    y.backward(torch.ones_like(y) * 2)
+
+
+@program()
+def several_tensors(x, y):
+    torch.autograd.backward([(x * y).sum(), x.exp().sum()], [torch.tensor(2.0), None])
+
+
+@program()
+def only_some_inputs(x, y):
+    (x * y).sum().backward(inputs=[x])
+    return y.grad is None
+
+
+@program()
+def kept_and_again(x):
+    y = x.pow(3).sum()
+    y.backward(retain_graph=True)
+    first = x.grad.clone()
+    y.backward()
+    return first, x.grad - first
+
+
+@program()
+def grad_of(x, y):
+    a, b = torch.autograd.grad((x * y.sin()).sum(), [x, y])
+    return a + b
+
+
+@program()
+def grad_unused(x, y):
+    a, b = torch.autograd.grad((x * x).sum(), (x, y), allow_unused=True)
+    return a, b
+
+
+@program()
+def grad_materialized(x, y):
+    return torch.autograd.grad((x * x).sum(), (x, y), materialize_grads=True)
+
+
+@program()
+def grad_of_an_intermediate(x):
+    y = x * 2
+    return torch.autograd.grad((y * y).sum(), y)[0]
+
+
+@program()
+def gradient_penalty(x, w):
+    out = (x @ w.t()).tanh()
+    (g,) = torch.autograd.grad(out.sum(), x, create_graph=True)
+    loss = out.mean() + (g.norm(2, dim=1) - 1).square().mean()
+    loss.backward()
+    return loss.detach()
+
+
+@program()
+def hessian_vector(x):
+    y = (x**3).sum()
+    (g,) = torch.autograd.grad(y, x, create_graph=True)
+    return torch.autograd.grad((g * x.detach()).sum(), x)[0]
+
+
+@program()
+def higher_order_outside(x):
+    (g,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+    return g.sum()
+
+
+@program()
+def leaf_made_inside(x):
+    y = x.detach().clone().requires_grad_()
+    (y * x.detach()).sum().backward()
+    return y.grad
+
+
+@program()
+def leaf_by_factory():
+    w = torch.ones(3, requires_grad=True)
+    (w * torch.arange(3.0)).sum().backward()
+    return w.grad
+
+
+@program()
+def gradient_ascent(x):
+    y = x.detach()
+    for _ in range(3):
+        y.requires_grad_()
+        (g,) = torch.autograd.grad((y.sin() * y).sum(), y)
+        y = (y + 0.1 * g.sign()).detach()
+    return y
+
+
+@program()
+def retained(x):
+    y = x * 2
+    y.retain_grad()
+    (y * y).sum().backward()
+    return y.grad * 1.0
+
+
+@program()
+def gradient_set(x):
+    x.grad = torch.ones_like(x)
+    (x * x).sum().backward()
+    return x.grad.sum()
+
+
+@program()
+def gradient_none(x):
+    (x * x).sum().backward()
+    g = x.grad
+    x.grad = None
+    return g
+
+
+@program()
+def gradient_deleted(x):
+    (x * x).sum().backward()
+    del x.grad
+    return x.grad is None
+
+
+@program()
+def gradient_scaled_in_place(x):
+    (x * x).sum().backward()
+    x.grad.mul_(0.5)
+    x.grad += 1
+    return x.grad.norm()
+
+
+@program()
+def gradient_zeroed(x):
+    if x.grad is not None:
+        x.grad.zero_()
+    (x * 5).sum().backward()
+
+
+@program()
+def gradient_kept_elsewhere(x):
+    (x * x).sum().backward()
+    before = x.grad
+    (x * 3).sum().backward()
+    return before is x.grad, before
+
+
+@program(leaf, leaf)
+def clipped_by_norm(x, y):
+    (x * y * 10).sum().backward()
+    return torch.nn.utils.clip_grad_norm_([x, y], 1.0)
+
+
+@program(leaf, leaf)
+def clipped_by_norm_plain(x, y):
+    (x * y * 10).sum().backward()
+    return torch.nn.utils.clip_grad_norm_([x, y], 1.0, norm_type=1.0, foreach=False)
+
+
+@program(leaf, leaf)
+def clipped_by_value(x, y):
+    (x * y * 10).sum().backward()
+    torch.nn.utils.clip_grad_value_([x, y], 0.25)
+
+
+@program()
+def written_by_hand(x):
+    (x * x).sum().backward()
+    with torch.no_grad():
+        x -= 0.1 * x.grad
+        x.grad = None
+
+
+@program()
+def written_through_data(x):
+    (x * x).sum().backward()
+    x.data.add_(x.grad, alpha=-0.1)
+    x.grad.data.zero_()
+
+
+@program()
+def without_grad_around(x):
+    with torch.no_grad():
+        with torch.enable_grad():
+            y = (x * x).sum()
+        (g,) = torch.autograd.grad(y, x)
+    return g
+
+
+@program(leaf, lambda: torch.randn(3, 4).t().contiguous().t().requires_grad_())
+def layouts(x, y):
+    (x.t() @ y).sum().backward()
+
+
+@program(lambda: nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2)), leaf)
+def a_module(model, x):
+    model.zero_grad()
+    loss = model(x).square().mean()
+    loss.backward()
+    return loss.detach()
+
+
+@program(lambda: nn.Linear(4, 4), leaf)
+def a_module_that_accumulates(model, x):
+    for part in x.split(1):
+        (model(part).square().mean() / 3).backward()
+
+
+@program(lambda: nn.Embedding(10, 4), lambda: torch.tensor([1, 2, 2]))
+def an_embedding(model, x):
+    model(x).square().sum().backward()
+
+
+@program(lambda: nn.Linear(4, 4), leaf)
+def frozen_parts(model, x):
+    (model(x.detach()).square().mean()).backward()
+    return model.bias.grad.clone()
+
+
+@program(lambda: nn.Dropout(0.5), leaf)
+def random_numbers(model, x):
+    (model(x) * x).sum().backward()
+
+
+@program(leaf)
+def spent_loss_is_detached(x):
+    loss = (x * x).sum()
+    loss.backward()
+    return loss.detach(), loss.requires_grad
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program(name: str, backend: str) -> None:
+    function, make = PROGRAMS[name]
+    mine = observed(stoker.compile(function, backend=backend, fullgraph=True), make)
+    same(mine, observed(function, make))
+
+
+OPTIMIZERS: dict[str, Callable[..., optim.Optimizer]] = {
+    "SGD": lambda p, **how: optim.SGD(p, 0.1, **how),
+    "momentum": lambda p, **how: optim.SGD(p, 0.1, momentum=0.9, nesterov=True, weight_decay=0.01, **how),
+    "Adam": lambda p, **how: optim.Adam(p, 1e-2, **how),
+    "AdamW": lambda p, **how: optim.AdamW(p, 1e-2, amsgrad=True, **how),
+    "Adagrad": lambda p, **how: optim.Adagrad(p, 1e-2, **how),
+    "RMSprop": lambda p, **how: optim.RMSprop(p, 1e-2, momentum=0.1, centered=True, **how),
+    "Adamax": lambda p, **how: optim.Adamax(p, 1e-2, **how),
+    "NAdam": lambda p, **how: optim.NAdam(p, 1e-2, **how),
+    "Adadelta": lambda p, **how: optim.Adadelta(p, **how),
+}
+
+
+def trained(make: Callable[[Any], optim.Optimizer], compile: Callable[[Any], Any], steps: int, clip: bool) -> Any:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.GELU(), nn.Linear(8, 2)).double()
+    optimizer = make(model.parameters())
+    schedule = optim.lr_scheduler.StepLR(optimizer, 5, 0.5)
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        if clip:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        return loss
+
+    run, losses = compile(step), []
+    for _ in range(steps):
+        losses.append(run(torch.randn(3, 4, dtype=torch.double)).detach())
+        schedule.step()
+    gradients = [p.grad.clone() for p in model.parameters()]
+    return losses, [p.detach() for p in model.parameters()], gradients, copy.deepcopy(optimizer.state_dict())
+
+
+def whole_step(backend: str) -> Callable[[Any], Any]:
+    return lambda step: stoker.compile(step, backend=backend, fullgraph=True)
+
+
+@pytest.mark.parametrize("foreach", [False, True])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_training_step_is_one_graph(name: str, foreach: bool) -> None:
+    make = lambda p: OPTIMIZERS[name](p, foreach=foreach)  # noqa: E731
+    mine = trained(make, whole_step("stoker"), 20, clip=name == "Adam")
+    same(mine, trained(make, lambda step: step, 20, clip=name == "Adam"))
+
+
+def test_a_training_step_compiles_few_times() -> None:
+    """Once while there is no state, once with it, once more when the learning rate changes."""
+    stoker.log.clear()
+    trained(OPTIMIZERS["AdamW"], whole_step("stoker"), 20, clip=False)
+    assert len(stoker.events("captured")) <= 4, [e.reason for e in stoker.events("recompile")]
+
+
+def test_a_learning_rate_in_a_tensor() -> None:
+    make = lambda p: optim.Adam(p, lr=torch.tensor(1e-2), foreach=False)  # noqa: E731
+    mine = trained(make, whole_step("stoker"), 8, clip=False)
+    same(mine, trained(make, lambda step: step, 8, clip=False))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_history_that_was_used_up_cannot_be_used_again(backend: str) -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        loss = (x * x).sum()
+        loss.backward()
+        return loss
+
+    for function in (step, stoker.compile(step, backend=backend, fullgraph=True)):
+        loss = function(leaf())
+        assert loss.requires_grad and not loss.is_leaf
+        with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+            loss.backward()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_history_that_was_kept_can_be_used_again(backend: str) -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        loss = (x * x).sum()
+        loss.backward(retain_graph=True)
+        return loss
+
+    found = []
+    for function in (step, stoker.compile(step, backend=backend, fullgraph=True)):
+        torch.manual_seed(0)
+        x = leaf()
+        function(x).backward()
+        found.append(x.grad)
+    same(*found)
+
+
+def test_a_backward_that_goes_on_outside_breaks() -> None:
+    def step(x: torch.Tensor) -> None:
+        (x * x).sum().backward()
+
+    found = []
+    for function in (step, stoker.compile(step, backend="eager")):
+        torch.manual_seed(0)
+        x = leaf()
+        function(x * 2)
+        found.append(x.grad)
+    same(*found)
+    with pytest.raises(stoker.errors.GraphBreakError, match="beyond the compiled function"):
+        stoker.compile(step, backend="eager", fullgraph=True)(leaf() * 2)
+
+
+def test_parameters_that_become_one_are_noticed() -> None:
+    def step(x: torch.Tensor, y: torch.Tensor) -> None:
+        (x * y).sum().backward()
+
+    compiled = stoker.compile(step, fullgraph=True)
+    for function in (step, compiled):
+        x, y = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+        function(x, y)
+        z = torch.ones(3, requires_grad=True)
+        function(z, z)
+        assert z.grad.tolist() == [2.0, 2.0, 2.0]
