@@ -18,8 +18,9 @@ from stoker.codegen.backend import Built, Launch, Native
 from stoker.codegen.encoding import Encoding
 from stoker.codegen.library_call import library_call
 from stoker.codegen.numbers import TooLarge
+from stoker.loop.instruction import IndexValue
 from stoker.loop.layout import Layout
-from stoker.loop.node import Source
+from stoker.loop.node import SymbolSource
 from stoker.loop.view import Stored
 from stoker.runtime.device import index_flags
 from stoker.schedule.memory import Arena
@@ -79,7 +80,7 @@ def _device(plan: Plan, kernels: Sequence[Built]) -> int | None:
     return found.pop() if found else None
 
 
-def _symbol_read(number: record.Number, source: Source) -> record.SymbolRead:
+def _symbol_read(number: record.Number, source: SymbolSource) -> record.SymbolRead:
     return record.SymbolRead(number, source.argument, source.dimension, source.stride)
 
 
@@ -96,8 +97,8 @@ def _count_in_kernels(coding: Encoding) -> None:
         known = _sizes(step)
         for phase in coding.plan.kernels[step.kernel].phases:
             for _, i in phase.lines:
-                if i.op == "index" and free_symbols(i.data) <= known.keys():
-                    coding.numbers.of(substitute(i.data, known))
+                if isinstance(i, IndexValue) and free_symbols(i.expr) <= known.keys():
+                    coding.numbers.of(substitute(i.expr, known))
 
 
 def _output(coding: Encoding, value: object) -> record.PlanOutput:

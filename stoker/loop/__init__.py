@@ -18,12 +18,13 @@ v0 = x[2*i0]
 v1 = mul(v0, v0)
 y[i0] = v1
 
-Reading order: `handler`, `op`, `body`, `layout`, `index`, `view`, `node`; companions: `text`, `check`, `interpret`.
+Reading order: `handler`, `op`, `instruction`, `body`, `layout`, `index`, `view`, `node`; companions: `text`, `check`, `interpret`.
 """
 
-from stoker.loop.body import Instruction, Recorder, Value
+from stoker.loop.body import LoopValue, Recorder
 from stoker.loop.handler import ops, using
+from stoker.loop.instruction import LoopInstruction
 from stoker.loop.layout import Layout
 from stoker.loop.node import Extern, Loops, Program
 
-__all__ = ["Extern", "Instruction", "Layout", "Loops", "Program", "Recorder", "Value", "ops", "using"]
+__all__ = ["Extern", "Layout", "LoopInstruction", "LoopValue", "Loops", "Program", "Recorder", "ops", "using"]

@@ -7,14 +7,27 @@ Requirements checked: each buffer read was written before, or is an input; value
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import assert_never
 
 import torch
 
-from stoker.loop.body import Instruction
+from stoker.loop.instruction import (
+    Apply,
+    Convert,
+    Immediate,
+    IndexValue,
+    Indirect,
+    Load,
+    LoopInstruction,
+    Reduce,
+    Scan,
+    Store,
+    index_expressions,
+)
 from stoker.loop.node import Extern, Loops, Program, reads
 from stoker.loop.op import COMBINES, ELEMENTWISE, MOMENTS, OUTSIDE, REDUCTIONS, SCANS
 from stoker.loop.text import node_text
-from stoker.shape.expr import Expr, Symbol, free_symbols
+from stoker.shape.expr import Symbol, free_symbols
 
 
 class Malformed(AssertionError):
@@ -42,49 +55,47 @@ def check_body(node: Loops, sizes: set[Symbol]) -> None:
         problem = _problem(node.body, number, instruction, symbols)
         if problem:
             raise Malformed(f"v{number}: {problem}:\n{node_text(node)}")
-        if instruction.op == "indirect":
-            symbols.add(instruction.data[0])
+        if isinstance(instruction, Indirect):
+            symbols.add(instruction.name)
 
 
-def _problem(body: Sequence[Instruction], number: int, instruction: Instruction, symbols: set[Symbol]) -> str:
-    if any(a >= number for a in instruction.arguments):
+def _problem(body: Sequence[LoopInstruction], number: int, i: LoopInstruction, symbols: set[Symbol]) -> str:
+    if any(a >= number for a in i.arguments):
         return "it uses a value that comes later"
-    types = [body[a].dtype for a in instruction.arguments]
-    for expr in _indices(instruction):
+    for expr in index_expressions(i):
         unknown = free_symbols(expr) - symbols
         if unknown:
             return f"its index uses unknown symbols {unknown}"
-    operation = ELEMENTWISE.get(instruction.op)
+    return _problem_of_kind(i, [body[a].dtype for a in i.arguments])
+
+
+def _problem_of_kind(i: LoopInstruction, types: list[torch.dtype]) -> str:
+    match i:
+        case Apply():
+            return _elementwise_problem(i.operation, types)
+        case Reduce():
+            if i.kind not in REDUCTIONS:
+                return f"there is no reduction {i.kind}"
+            floating = types[0].is_floating_point
+            wrong = (i.kind in MOMENTS and not floating) or (i.kind == "xor_sum" and floating)
+            return f"{i.kind} of {types[0]}" if wrong else ""
+        case Indirect():
+            return "" if i.family in OUTSIDE else f"there is no family {i.family}"
+        case Scan():
+            return "" if i.kind in SCANS else f"there is no scan {i.kind}"
+        case Store():
+            return "" if i.combine in COMBINES else f"there is no store that does {i.combine}"
+        case Load() | Immediate() | IndexValue() | Convert():
+            return ""
+    assert_never(i)
+
+
+def _elementwise_problem(name: str, types: list[torch.dtype]) -> str:
+    operation = ELEMENTWISE.get(name)
     if operation is None:
-        return _structural_problem(instruction, types)
+        return f"there is no operation {name}"
     if len(types) != operation.arity:
-        return f"{instruction.op} takes {operation.arity} arguments"
-    if instruction.op == "where":
+        return f"{name} takes {operation.arity} arguments"
+    if name == "where":
         return "" if types[0] is torch.bool and types[1] is types[2] else f"where of types {types}"
-    return "" if len(set(types)) == 1 else f"{instruction.op} of different types {types}"
-
-
-def _structural_problem(instruction: Instruction, types: list[torch.dtype]) -> str:
-    match instruction.op:
-        case "reduce" if instruction.data not in REDUCTIONS:
-            return f"there is no reduction {instruction.data}"
-        case "reduce" if instruction.data in MOMENTS and not types[0].is_floating_point:
-            return f"{instruction.data} of {types[0]}"
-        case "reduce" if instruction.data == "xor_sum" and types[0].is_floating_point:
-            return f"{instruction.data} of {types[0]}"
-        case "indirect":
-            return "" if instruction.data[2] in OUTSIDE else f"there is no family {instruction.data[2]}"
-        case "scan":
-            return "" if instruction.data in SCANS else f"there is no scan {instruction.data}"
-        case "store":
-            return "" if instruction.data[2] in COMBINES else f"there is no store that does {instruction.data[2]}"
-    return ""
-
-
-def _indices(instruction: Instruction) -> list[Expr]:
-    match instruction.op:
-        case "load" | "store" | "indirect":
-            return [instruction.data[1]]
-        case "index":
-            return [instruction.data]
-    return []
+    return "" if len(set(types)) == 1 else f"{name} of different types {types}"

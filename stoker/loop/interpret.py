@@ -8,11 +8,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 
 from stoker.loop.index import uses
+from stoker.loop.instruction import (
+    Apply,
+    Convert,
+    Immediate,
+    IndexValue,
+    Indirect,
+    Load,
+    LoopInstruction,
+    Reduce,
+    Scan,
+    Store,
+)
 from stoker.loop.layout import Layout
 from stoker.loop.node import Extern, Loops, Program
 from stoker.loop.op import ELEMENTWISE, outside_code, outside_error
@@ -116,34 +128,35 @@ class Grid:
             arguments = [self.values[a] for a in instruction.arguments]
             self.values.append(self.step(instruction, arguments))
 
-    def step(self, instruction: Any, arguments: list[Any]) -> Any:
-        match instruction.op:
-            case "load":
-                buffer, index = instruction.data
-                return self.load(buffer, index, arguments)
-            case "store":
-                buffer, index, combine = instruction.data
-                return self.store(buffer, index, combine, arguments[0])
-            case "constant":
-                return torch.full([1] * len(self.shape), instruction.data, dtype=instruction.dtype)
-            case "index":
-                return torch.as_tensor(self.number(instruction.data)).to(instruction.dtype)
-            case "indirect":
-                name, size, kind = instruction.data
-                limit = self.number(size)
-                wrapped = torch.where(arguments[0] < 0, arguments[0] + limit, arguments[0]).long()
-                outside = (wrapped < 0) | (wrapped >= limit)
-                if bool((outside & arguments[1] if len(arguments) > 1 else outside).any()):
-                    raise outside_error(outside_code(kind))
-                self.known[name] = torch.where(outside, 0, wrapped)
-                return None
-            case "reduce":
-                return self.reduce(instruction.data, arguments[0], instruction.dtype)
-            case "scan":
-                return self.scan(instruction.data, arguments[0])
-            case "to_dtype":
-                return arguments[0].to(instruction.dtype)
-        return ELEMENTWISE[instruction.op].meaning(*arguments)
+    def step(self, i: LoopInstruction, arguments: list[Any]) -> Any:
+        match i:
+            case Load():
+                return self.load(i.buffer, i.index, arguments)
+            case Store():
+                return self.store(i.buffer, i.index, i.combine, arguments[0])
+            case Immediate():
+                return torch.full([1] * len(self.shape), i.value, dtype=i.dtype)
+            case IndexValue():
+                return torch.as_tensor(self.number(i.expr)).to(i.dtype)
+            case Indirect():
+                return self.indirect(i, arguments)
+            case Reduce():
+                return self.reduce(i.kind, arguments[0], i.dtype)
+            case Scan():
+                return self.scan(i.kind, arguments[0])
+            case Convert():
+                return arguments[0].to(i.dtype)
+            case Apply():
+                return ELEMENTWISE[i.operation].meaning(*arguments)
+        assert_never(i)
+
+    def indirect(self, i: Indirect, arguments: list[Any]) -> None:
+        limit = self.number(i.size)
+        wrapped = torch.where(arguments[0] < 0, arguments[0] + limit, arguments[0]).long()
+        outside = (wrapped < 0) | (wrapped >= limit)
+        if bool((outside & arguments[1] if len(arguments) > 1 else outside).any()):
+            raise outside_error(outside_code(i.family))
+        self.known[i.name] = torch.where(outside, 0, wrapped)
 
     def number(self, expr: Expr) -> Any:
         return number_on_grid(expr, self.known)

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from stoker.loop.body import Instruction
 from stoker.loop.index import Dimensions
+from stoker.loop.instruction import Load, LoopInstruction, Store
 from stoker.loop.layout import Layout
 from stoker.loop.view import Stored
 from stoker.shape.expr import Expr, Symbol
@@ -26,7 +26,7 @@ class Loops:
     writes: tuple[str, ...]
     outer: Dimensions
     inner: Dimensions
-    body: tuple[Instruction, ...]
+    body: tuple[LoopInstruction, ...]
     device: torch.device
     origins: tuple[str, ...] = ()
     """The operators it came from."""
@@ -56,7 +56,7 @@ Node = Loops | Extern
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SymbolSource:
     """Where to read a symbol when the program is called: the size of an input's dimension or its stride, or an integer input."""
 
     argument: int
@@ -81,7 +81,7 @@ class Program:
     """Buffers that nobody writes: what they hold is not promised."""
     nodes: list[Node] = field(default_factory=list)
     outputs: list[Stored | Expr | None | Any] = field(default_factory=list)
-    symbols: dict[Symbol, Source] = field(default_factory=dict)
+    symbols: dict[Symbol, SymbolSource] = field(default_factory=dict)
     lowered: list[str] = field(default_factory=list)
     """Operators that became loops or views, one entry for each node of the graph."""
     declined: list[tuple[str, str]] = field(default_factory=list)
@@ -104,5 +104,5 @@ def reads(node: Node) -> tuple[str, ...]:
     if isinstance(node, Extern):
         names = [t.buffer for t in tensors_in((node.arguments, node.keywords))]
     else:
-        names = [i.data[0] for i in node.body if i.op == "load" or (i.op == "store" and i.data[2])]
+        names = [i.buffer for i in node.body if isinstance(i, Load) or (isinstance(i, Store) and i.combine)]
     return tuple(dict.fromkeys(names))

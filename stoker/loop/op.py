@@ -4,7 +4,7 @@ Arguments of one operation have one type (`where` after its condition); conversi
 meaning is given in torch, for the interpreter; code generators have tables of their own, and tests/unit/loop/test_op.py
 holds that none misses an entry.
 
-Structural operations, which are not in this table: load, store, constant, index, indirect, reduce, scan, to_dtype.
+What is not in this table, as loads and reductions, has a kind of instruction of its own: `stoker/loop/instruction.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 
-class Result(Enum):
+class ResultType(Enum):
     """The type of a result."""
 
     SAME = "that of the arguments"
@@ -31,7 +31,7 @@ class Elementwise:
 
     arity: int
     meaning: Callable[..., Any]
-    result: Result = Result.SAME
+    result: ResultType = ResultType.SAME
     cost: int = 1
 
 
@@ -117,19 +117,19 @@ _FUNCTIONS: dict[str, Elementwise] = {
 }
 
 _LOGIC: dict[str, Elementwise] = {
-    "eq": Elementwise(2, torch.eq, Result.BOOL),
-    "ne": Elementwise(2, torch.ne, Result.BOOL),
-    "lt": Elementwise(2, torch.lt, Result.BOOL),
-    "le": Elementwise(2, torch.le, Result.BOOL),
-    "gt": Elementwise(2, torch.gt, Result.BOOL),
-    "ge": Elementwise(2, torch.ge, Result.BOOL),
-    "isnan": Elementwise(1, torch.isnan, Result.BOOL),
-    "isinf": Elementwise(1, torch.isinf, Result.BOOL),
+    "eq": Elementwise(2, torch.eq, ResultType.BOOL),
+    "ne": Elementwise(2, torch.ne, ResultType.BOOL),
+    "lt": Elementwise(2, torch.lt, ResultType.BOOL),
+    "le": Elementwise(2, torch.le, ResultType.BOOL),
+    "gt": Elementwise(2, torch.gt, ResultType.BOOL),
+    "ge": Elementwise(2, torch.ge, ResultType.BOOL),
+    "isnan": Elementwise(1, torch.isnan, ResultType.BOOL),
+    "isinf": Elementwise(1, torch.isinf, ResultType.BOOL),
     "bitwise_not": Elementwise(1, torch.bitwise_not),
     "bitwise_and": Elementwise(2, torch.bitwise_and),
     "bitwise_or": Elementwise(2, torch.bitwise_or),
     "bitwise_xor": Elementwise(2, torch.bitwise_xor),
-    "where": Elementwise(3, torch.where, Result.SECOND),
+    "where": Elementwise(3, torch.where, ResultType.SECOND),
 }
 
 ELEMENTWISE: dict[str, Elementwise] = _ARITHMETIC | _FUNCTIONS | _LOGIC

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
-from stoker.loop.body import Instruction
 from stoker.loop.index import Dimensions
+from stoker.loop.instruction import LoopInstruction
 
 LOOP_DTYPES = frozenset(
     {
@@ -22,11 +22,11 @@ LOOP_DTYPES = frozenset(
 )  # fmt: skip
 """Types that loops compute with; operators on others are library calls."""
 
-Private = Callable[[Dimensions, Dimensions, Sequence[Instruction], int], bool]
+Private = Callable[[Dimensions, Dimensions, Sequence[LoopInstruction], int], bool]
 """(outer loops, inner loops, instructions inside them, bytes of an inner point): can what one outer point makes and uses stay in
 the fastest memory?"""
 
-Split = Callable[[Dimensions, Dimensions, Sequence[Instruction]], int]
+Split = Callable[[Dimensions, Dimensions, Sequence[LoopInstruction]], int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import assert_never
 
-from stoker.loop.body import Instruction
+import torch
+
 from stoker.loop.index import Dimensions
+from stoker.loop.instruction import (
+    Apply,
+    Convert,
+    Immediate,
+    IndexValue,
+    Indirect,
+    Load,
+    LoopInstruction,
+    Reduce,
+    Scan,
+    Store,
+)
 from stoker.loop.layout import Layout
 from stoker.loop.node import Loops, Node, Program
 from stoker.loop.view import Stored
 from stoker.shape.expr import Expr, text
 
 
-def short(dtype: Any) -> str:
+def short(dtype: torch.dtype) -> str:
     """torch.float32 as float32."""
     return str(dtype).removeprefix("torch.")
 
 
-def sizes_text(sizes: Any) -> str:
+def sizes_text(sizes: Iterable[Expr]) -> str:
     return "[" + ", ".join(text(s) for s in sizes) + "]"
 
 
@@ -25,33 +39,32 @@ def layout_text(layout: Layout) -> str:
     return f"{short(layout.dtype)}{sizes_text(layout.sizes)} strides {sizes_text(layout.strides)}"
 
 
-def instruction_text(number: int, instruction: Instruction) -> str:
+def instruction_text(number: int, i: LoopInstruction) -> str:
     """One line of a body."""
-    arguments = ", ".join(f"v{a}" for a in instruction.arguments)
-    match instruction.op:
-        case "load":
-            buffer, index = instruction.data
+    arguments = ", ".join(f"v{a}" for a in i.arguments)
+    match i:
+        case Load():
             guard = f" if {arguments}" if arguments else ""
-            return f"v{number} = {buffer}[{text(index)}]{guard}"
-        case "store":
-            buffer, index, combine = instruction.data
-            return f"{buffer}[{text(index)}] {combine or ''}= {arguments}"
-        case "constant":
-            return f"v{number} = {instruction.data!r}:{short(instruction.dtype)}"
-        case "index":
-            return f"v{number} = index({text(instruction.data)}):{short(instruction.dtype)}"
-        case "indirect":
-            name, size, kind = instruction.data
-            first, *condition = (f"v{a}" for a in instruction.arguments)
+            return f"v{number} = {i.buffer}[{text(i.index)}]{guard}"
+        case Store():
+            return f"{i.buffer}[{text(i.index)}] {i.combine or ''}= {arguments}"
+        case Immediate():
+            return f"v{number} = {i.words}:{short(i.dtype)}"
+        case IndexValue():
+            return f"v{number} = index({text(i.expr)}):{short(i.dtype)}"
+        case Indirect():
+            first, *condition = (f"v{a}" for a in i.arguments)
             guard = f" if {condition[0]}" if condition else ""
-            return f"{text(name)} = {first} below {text(size)} as {kind}{guard}"
-        case "reduce":
-            return f"v{number} = {instruction.data} of {arguments} over the inner loops"
-        case "scan":
-            return f"v{number} = {instruction.data} of {arguments} so far along the inner loops"
-        case "to_dtype":
-            return f"v{number} = {short(instruction.dtype)}({arguments})"
-    return f"v{number} = {instruction.op}({arguments})"
+            return f"{text(i.name)} = {first} below {text(i.size)} as {i.family}{guard}"
+        case Reduce():
+            return f"v{number} = {i.kind} of {arguments} over the inner loops"
+        case Scan():
+            return f"v{number} = {i.kind} of {arguments} so far along the inner loops"
+        case Convert():
+            return f"v{number} = {short(i.dtype)}({arguments})"
+        case Apply():
+            return f"v{number} = {i.operation}({arguments})"
+    assert_never(i)
 
 
 def loops_text(outer: Dimensions, inner: Dimensions) -> str:
@@ -61,7 +74,7 @@ def loops_text(outer: Dimensions, inner: Dimensions) -> str:
     )
 
 
-def argument_text(value: Any) -> str:
+def argument_text(value: object) -> str:
     """An argument of a library call."""
     if isinstance(value, Stored):
         offset = "" if value.offset.value == 0 else f" from {text(value.offset)}"

@@ -17,6 +17,7 @@ from stoker.graph.walk import draws
 from stoker.loop.body import Recorder
 from stoker.loop.handler import ops, using
 from stoker.loop.index import Dimension, Dimensions, ranges_of, simplify
+from stoker.loop.instruction import Indirect, with_expressions
 from stoker.loop.layout import Layout, Sizes, contiguous, is_dense
 from stoker.loop.node import Extern, Loops, Program
 from stoker.loop.target import Target, Targets
@@ -196,12 +197,7 @@ class Builder:
         ranges = ranges_of((*outer, *inner))
         body = []
         for i in recorder.instructions:
-            match i.op:
-                case "load" | "store":
-                    i = replace(i, data=(i.data[0], simplify(i.data[1], ranges), *i.data[2:]))
-                case "index":
-                    i = replace(i, data=simplify(i.data, ranges))
-            body.append(i)
+            body.append(i if isinstance(i, Indirect) else with_expressions(i, lambda e: simplify(e, ranges)))
         device = self.program.layouts[writes[0]].device
         origins = origins or (*recorder.origins, self.usage.origin)
         self.program.nodes.append(Loops(writes, outer, inner, tuple(body), device, origins))

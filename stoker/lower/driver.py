@@ -20,7 +20,7 @@ from stoker.fake import FakeTensor
 from stoker.graph.dedupe import dedupe
 from stoker.graph.prune import prune
 from stoker.loop.layout import Layout, is_dense
-from stoker.loop.node import Program, Source
+from stoker.loop.node import Program, SymbolSource
 from stoker.loop.target import LOOP_DTYPES, Targets
 from stoker.loop.view import Computed, NumberNeeded, Scalar, Stored, Tensor
 from stoker.lower import (  # noqa: F401  (they fill the table)
@@ -113,9 +113,9 @@ class _Lowering:
             program.inputs.append(name)
             stored = self.outside(name, value)
             for dimension, size in enumerate(value.meta.sizes):
-                self.know(size, Source(position, dimension))
+                self.know(size, SymbolSource(position, dimension))
             for dimension, stride in enumerate(value.meta.strides):
-                self.know(stride, Source(position, dimension, stride=True))
+                self.know(stride, SymbolSource(position, dimension, stride=True))
             return stored
         if not isinstance(value, (int, float, bool, torch.SymInt, torch.SymFloat)) and node.users:
             raise CannotLower(f"an input is a {type(value).__name__}, which plans do not take")
@@ -125,10 +125,10 @@ class _Lowering:
             program.layouts[f"input{position}"] = layout
             return Scalar(f"input{position}", layout.dtype, layout.device, (), ())
         program.inputs.append(None)
-        self.know(value, Source(position, None))
+        self.know(value, SymbolSource(position, None))
         return size_of(value) if isinstance(value, torch.SymInt) else value
 
-    def know(self, size: Any, source: Source) -> None:
+    def know(self, size: Any, source: SymbolSource) -> None:
         if isinstance(size, torch.SymInt):
             expr = expr_of(size)
             if isinstance(expr, Symbol):

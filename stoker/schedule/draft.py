@@ -13,8 +13,8 @@ from functools import cached_property
 
 import torch
 
-from stoker.loop.body import Instruction
 from stoker.loop.index import Dimension, Dimensions, coefficient, count, express, refine
+from stoker.loop.instruction import Load, Store
 from stoker.loop.node import Loops
 from stoker.shape.expr import Expr, Symbol, constant, free_symbols, substitute, symbol
 
@@ -56,11 +56,13 @@ class Draft:
 
     @cached_property
     def loads(self) -> frozenset[Access]:
-        return frozenset((i.data[0], m.index(i.data[1])) for m in self.members for i in m.node.body if i.op == "load")
+        return frozenset((i.buffer, m.index(i.index)) for m in self.members for i in m.node.body if isinstance(i, Load))
 
     @cached_property
     def stores(self) -> frozenset[Access]:
-        return frozenset((i.data[0], m.index(i.data[1])) for m in self.members for i in m.node.body if i.op == "store")
+        return frozenset(
+            (i.buffer, m.index(i.index)) for m in self.members for i in m.node.body if isinstance(i, Store)
+        )
 
     @cached_property
     def reads(self) -> frozenset[str]:
@@ -82,12 +84,12 @@ class Draft:
 def draft_of(position: int, node: Loops) -> Draft:
     """A node alone, its outer loops in the order of the memory it writes."""
     store = _store(node)
-    if store.data[2]:
+    if store.combine:
         order = [
             d for d in node.outer if d.size.value != 1
         ]  # places are computed: the order of the values is the one known
     else:
-        order = _by_stride(node.outer, store.data[1])
+        order = _by_stride(node.outer, store.index)
     outer = _named("i", [d.size for d in order])
     inner = _named("r", [d.size for d in node.inner if d.size.value != 1])
     place = dict(zip((d.symbol for d in order), (d.symbol for d in outer)))
@@ -96,8 +98,8 @@ def draft_of(position: int, node: Loops) -> Draft:
     return Draft((Member(position, node, place, bool(node.inner)),), outer, inner)  # type: ignore[arg-type]
 
 
-def _store(node: Loops) -> Instruction:
-    return next(i for i in reversed(node.body) if i.op == "store")
+def _store(node: Loops) -> Store:
+    return next(i for i in reversed(node.body) if isinstance(i, Store))
 
 
 def _named(prefix: str, sizes: Sequence[Expr]) -> Dimensions:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from stoker.loop.instruction import Scan, Store
 from stoker.loop.target import Target
 from stoker.schedule.draft import Draft, align, joined
 
@@ -51,8 +52,8 @@ def fuse(first: Draft, second: Draft, target: Target) -> Draft | Refusal:
 
 
 def _scans(draft: Draft) -> bool:
-    return any(i.op == "scan" for m in draft.members for i in m.node.body)
+    return any(isinstance(i, Scan) for m in draft.members for i in m.node.body)
 
 
 def _scatters(draft: Draft) -> bool:
-    return any(i.op == "store" and i.data[2] for m in draft.members for i in m.node.body)
+    return any(isinstance(i, Store) and bool(i.combine) for m in draft.members for i in m.node.body)

@@ -9,12 +9,23 @@ A value is a tensor over (outer points, inner points), either of which may be 1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import torch
 
-from stoker.loop.body import Instruction
 from stoker.loop.index import Dimensions
+from stoker.loop.instruction import (
+    Apply,
+    Convert,
+    Immediate,
+    IndexValue,
+    Indirect,
+    Load,
+    LoopInstruction,
+    Reduce,
+    Scan,
+    Store,
+)
 from stoker.loop.interpret import number_on_grid, reduced_rows, scanned_rows
 from stoker.loop.op import ELEMENTWISE, outside_code
 from stoker.schedule.kernel import Kernel
@@ -57,57 +68,58 @@ class _Run:
         found = torch.as_tensor(number_on_grid(expr, self.known))
         return found.view(1, 1) if not found.dim() else found
 
-    def step(self, i: Instruction, arguments: list[Any]) -> Any:
-        match i.op:
-            case "load":
+    def step(self, i: LoopInstruction, arguments: list[Any]) -> Any:
+        match i:
+            case Load():
                 return self.load(i, arguments)
-            case "store":
+            case Store():
                 return self.store(i, arguments[0])
-            case "constant":
-                return torch.full((1, 1), i.data, dtype=i.dtype)
-            case "index":
-                return self.at(i.data).to(i.dtype)
-            case "indirect":
+            case Immediate():
+                return torch.full((1, 1), i.value, dtype=i.dtype)
+            case IndexValue():
+                return self.at(i.expr).to(i.dtype)
+            case Indirect():
                 return self.indirect(i, arguments)
-            case "reduce":
-                return reduced_rows(i.data, arguments[0].expand(self.points, self.row), i.dtype)[:, None]
-            case "scan":
-                return scanned_rows(i.data, arguments[0].expand(self.points, self.row))
-            case "to_dtype":
+            case Reduce():
+                return reduced_rows(i.kind, arguments[0].expand(self.points, self.row), i.dtype)[:, None]
+            case Scan():
+                return scanned_rows(i.kind, arguments[0].expand(self.points, self.row))
+            case Convert():
                 return arguments[0].to(i.dtype)
-        return ELEMENTWISE[i.op].meaning(*arguments)
+            case Apply():
+                return ELEMENTWISE[i.operation].meaning(*arguments)
+        assert_never(i)
 
     def place(self, buffer: str, index: Expr) -> torch.Tensor:
         """Where an access goes; scratch is memory of each outer point."""
         apart = torch.arange(self.points)[:, None] * self.row if buffer[0] == "s" else 0
         return self.at(index) + apart
 
-    def load(self, i: Instruction, condition: list[Any]) -> torch.Tensor:
-        memory, place = self.memory[i.data[0]].view(i.dtype), self.place(*i.data)
+    def load(self, i: Load, condition: list[Any]) -> torch.Tensor:
+        memory, place = self.memory[i.buffer].view(i.dtype), self.place(i.buffer, i.index)
         if not condition:
             return memory[place]
         if not memory.numel():
             return torch.zeros(condition[0].shape, dtype=i.dtype)
         return torch.where(condition[0], memory[torch.where(condition[0], place, 0)], torch.zeros((), dtype=i.dtype))
 
-    def store(self, i: Instruction, value: torch.Tensor) -> None:
-        buffer, index, combine = i.data
-        shape = torch.broadcast_shapes(self.place(buffer, index).shape, value.shape, (self.points, 1))
-        place, value = (t.expand(shape).reshape(-1) for t in (self.place(buffer, index), value))
-        memory = self.memory[buffer].view(i.dtype)
-        if combine in ("mul", "max", "min"):
-            memory.scatter_reduce_(0, place, value, {"mul": "prod", "max": "amax", "min": "amin"}[combine])
+    def store(self, i: Store, value: torch.Tensor) -> None:
+        place = self.place(i.buffer, i.index)
+        shape = torch.broadcast_shapes(place.shape, value.shape, (self.points, 1))
+        place, value = (t.expand(shape).reshape(-1) for t in (place, value))
+        memory = self.memory[i.buffer].view(i.dtype)
+        if i.combine in ("mul", "max", "min"):
+            memory.scatter_reduce_(0, place, value, {"mul": "prod", "max": "amax", "min": "amin"}[i.combine])
         else:
-            memory.index_put_((place,), value, accumulate=combine == "add")
+            memory.index_put_((place,), value, accumulate=i.combine == "add")
 
-    def indirect(self, i: Instruction, arguments: list[Any]) -> None:
-        name, size, family = i.data
-        limit = self.at(size)
+    def indirect(self, i: Indirect, arguments: list[Any]) -> None:
+        limit = self.at(i.size)
         wrapped = torch.where(arguments[0] < 0, arguments[0] + limit, arguments[0]).long()
         bad = (wrapped < 0) | (wrapped >= limit)
         if bool((bad & arguments[1] if len(arguments) > 1 else bad).any()):
-            self.outside |= outside_code(family)
-        self.known[name] = torch.where(bad, 0, wrapped)
+            self.outside |= outside_code(i.family)
+        self.known[i.name] = torch.where(bad, 0, wrapped)
 
 
 def _flat(buffer: torch.Tensor) -> torch.Tensor:

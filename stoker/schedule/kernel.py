@@ -12,21 +12,30 @@ exists after it. Names are canonical (loops o0, r0; arguments a0; sizes n0), so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 
-from stoker.loop.body import Instruction
 from stoker.loop.index import Dimension, Dimensions, ranges_of, simplify
+from stoker.loop.instruction import (
+    IndexValue,
+    Indirect,
+    Load,
+    LoopInstruction,
+    Reduce,
+    Scan,
+    Store,
+    index_expressions,
+    with_expressions,
+)
 from stoker.loop.target import Target
 from stoker.loop.text import instruction_text, short
 from stoker.schedule.draft import Draft, Member
 from stoker.schedule.merge import merge_loops, position_in
-from stoker.shape.expr import Expr, Symbol, free_symbols, substitute, symbol, text
+from stoker.shape.expr import Atom, Expr, Symbol, free_symbols, substitute, symbol, text
 
-Line = tuple[int, Instruction]
+Line = tuple[int, LoopInstruction]
 """An instruction and the number of its value."""
 
 
@@ -84,7 +93,7 @@ def _timed(draft: Draft) -> list[tuple[int, list[Member]]]:
     when: dict[Member, int] = {}
     for member in draft.members:
         time = 0 if member.across else 1
-        for name in {i.data[0] for i in member.node.body if i.op == "load"}:
+        for name in {i.buffer for i in member.node.body if isinstance(i, Load)}:
             for source in writer.get(name, ()):
                 time = max(time, _after(when[source], source, member))
         when[member] = time
@@ -113,7 +122,7 @@ class _Section:
     after: list[Line] = field(default_factory=list)
     late: set[int] = field(default_factory=set)
     """Values that exist after the inner loops: reductions, and what is made of them."""
-    known: dict[Any, int] = field(default_factory=dict)
+    known: dict[LoopInstruction, int] = field(default_factory=dict)
     """Instructions inside, for finding equal ones."""
 
 
@@ -127,7 +136,7 @@ class _Assembly:
         self.count = 0
         self.varies: dict[int, bool] = {}
         """For each value: does it change within the inner loops?"""
-        self.known: dict[Any, int] = {}
+        self.known: dict[LoopInstruction, int] = {}
         self.memory: dict[tuple[str, Expr], tuple[int, _Section]] = {}
         """What was stored where: the value, and the phase that made it."""
         self.needed: set[str] = set(kept)
@@ -142,28 +151,26 @@ class _Assembly:
                 arguments = tuple(numbers[a] for a in instruction.arguments)
                 numbers.append(self._instruction(instruction, arguments, place))
 
-    def _instruction(self, i: Instruction, arguments: tuple[int, ...], place: dict[Symbol, Expr]) -> int:
-        match i.op:
-            case "load":
-                return self._load(i, arguments, self._index(i.data[1], place))
-            case "store":
-                buffer, index, combine = i.data
-                index = self._index(index, place)
-                self.memory[buffer, index] = (arguments[0], self.sections[-1])
-                return self._append(replace(i, arguments=arguments, data=(buffer, index, combine)), index)
-            case "index":
-                expr = self._index(i.data, place)
-                return self._add(replace(i, data=expr), expr)
-            case "indirect":
-                name = symbol(f"x{self.count}")
-                place[i.data[0]] = name
-                number = self._append(replace(i, arguments=arguments, data=(name, *i.data[1:])))
+    def _instruction(self, i: LoopInstruction, arguments: tuple[int, ...], place: dict[Symbol, Expr]) -> int:
+        match i:
+            case Load():
+                return self._load(i, arguments, self._index(i.index, place))
+            case Store():
+                index = self._index(i.index, place)
+                self.memory[i.buffer, index] = (arguments[0], self.sections[-1])
+                return self._append(replace(i, arguments=arguments, index=index), index)
+            case IndexValue():
+                expr = self._index(i.expr, place)
+                return self._add(replace(i, expr=expr), expr)
+            case Indirect():
+                name = place[i.name] = symbol(f"x{self.count}")
+                number = self._append(replace(i, arguments=arguments, name=name))
                 if self.varies[number]:
                     self.varying.add(name)
                 return number
-            case "scan":
+            case Scan():
                 return self._append(replace(i, arguments=arguments), inside=True)
-            case "reduce":
+            case Reduce():
                 number = self._append(replace(i, arguments=arguments), inside=True)
                 self.varies[number] = False
                 self.sections[-1].late.add(number)
@@ -173,29 +180,27 @@ class _Assembly:
     def _index(self, expr: Expr, place: dict[Symbol, Expr]) -> Expr:
         return simplify(substitute(expr, place), self.ranges)  # type: ignore[arg-type]
 
-    def _load(self, i: Instruction, arguments: tuple[int, ...], index: Expr) -> int:
+    def _load(self, i: Load, arguments: tuple[int, ...], index: Expr) -> int:
         """From memory, or the value itself if this kernel stored it and it can still be seen."""
-        buffer = i.data[0]
-        found = self.memory.get((buffer, index))
+        found = self.memory.get((i.buffer, index))
         if found is not None and not arguments:
             value, section = found
             if section is self.sections[-1] or not self.varies[value]:
                 return value
-        if buffer in self.draft.writes:
-            self.needed.add(buffer)
-        return self._add(replace(i, arguments=arguments, data=(buffer, index)), index)
+        if i.buffer in self.draft.writes:
+            self.needed.add(i.buffer)
+        return self._add(replace(i, arguments=arguments, index=index), index)
 
-    def _add(self, i: Instruction, index: Expr | None = None) -> int:
-        key = (i.op, i.arguments, i.dtype, repr(i.data) if i.op == "constant" else i.data)
+    def _add(self, i: LoopInstruction, index: Expr | None = None) -> int:
         section = self.sections[-1]
-        found = self.known.get(key, section.known.get(key))
+        found = self.known.get(i, section.known.get(i))
         if found is not None:
             return found
         number = self._append(i, index)
-        (section.known if self.varies[number] else self.known)[key] = number
+        (section.known if self.varies[number] else self.known)[i] = number
         return number
 
-    def _append(self, i: Instruction, index: Expr | None = None, *, inside: bool = False) -> int:
+    def _append(self, i: LoopInstruction, index: Expr | None = None, *, inside: bool = False) -> int:
         """Into the inner loops, or before or after them if it is the same for all their iterations."""
         number, self.count = self.count, self.count + 1
         section = self.sections[-1]
@@ -231,39 +236,17 @@ class _Assembly:
 
     def _wanted(self, line: Line, live: set[int], symbols: set[Symbol]) -> bool:
         number, i = line
-        match i.op:
-            case "store":
-                wanted = i.data[0] in self.needed
-            case "indirect":
-                wanted = i.data[0] in symbols
+        match i:
+            case Store():
+                wanted = i.buffer in self.needed
+            case Indirect():
+                wanted = i.name in symbols
             case _:
                 wanted = number in live
         if wanted:
             live.update(i.arguments)
             symbols.update(*(free_symbols(e) for e in index_expressions(i)))
         return wanted
-
-
-def index_expressions(i: Instruction) -> tuple[Expr, ...]:
-    """The expressions inside an instruction."""
-    match i.op:
-        case "load" | "store" | "indirect":
-            return (i.data[1],)
-        case "index":
-            return (i.data,)
-    return ()
-
-
-def with_expressions(i: Instruction, change: Callable[[Expr], Expr]) -> Instruction:
-    """The instruction with its expressions changed."""
-    match i.op:
-        case "load" | "store":
-            return replace(i, data=(i.data[0], change(i.data[1]), *i.data[2:]))
-        case "indirect":
-            return replace(i, data=(change(i.data[0]), change(i.data[1]), *i.data[2:]))
-        case "index":
-            return replace(i, data=change(i.data))
-    return i
 
 
 def _canonical(
@@ -273,9 +256,9 @@ def _canonical(
     expressions = [e for p in phases for _, i in p.lines for e in index_expressions(i)]
     outer, change_outer = merge_loops(draft.outer, expressions)
     inner, change_inner = merge_loops(draft.inner, expressions)
-    names: dict[Any, Symbol] = {d.symbol: symbol(f"o{n}") for n, d in enumerate(outer)}
+    names: dict[Atom, Symbol] = {d.symbol: symbol(f"o{n}") for n, d in enumerate(outer)}
     names |= {d.symbol: symbol(f"r{n}") for n, d in enumerate(inner)}
-    merged: dict[Any, Expr] = {**change_outer, **change_inner}
+    merged = {**change_outer, **change_inner}
     sizes: dict[Symbol, Symbol] = {}
     buffers: dict[str, int] = {}
     across = [with_expressions(i, lambda e: substitute(e, merged)) for p in phases if p.across for _, i in p.lines]
@@ -292,22 +275,23 @@ def _canonical(
                 sizes[found] = names[found] = symbol(f"n{len(sizes)}")
         return substitute(expr, names)
 
-    def line(number: int, i: Instruction) -> Line:
+    def line(number: int, i: LoopInstruction) -> Line:
         numbers[number] = len(numbers)
-        if i.op == "indirect":
-            names[i.data[0]] = symbol(f"x{len(numbers)}")
         i = with_expressions(i, expression)
-        if i.op in ("load", "store") and i.data[0] in scratch:
-            i = replace(i, data=(f"s{scratch[i.data[0]]}", position, *i.data[2:]))
-        elif i.op in ("load", "store"):
-            place = buffers.setdefault(i.data[0], len(buffers))
-            i = replace(i, data=(f"a{place}", *i.data[1:]))
+        match i:
+            case Indirect():
+                names[i.name] = symbol(f"x{len(numbers)}")
+                i = replace(i, name=names[i.name])
+            case Load() | Store() if i.buffer in scratch:
+                i = replace(i, buffer=f"s{scratch[i.buffer]}", index=position)
+            case Load() | Store():
+                i = replace(i, buffer=f"a{buffers.setdefault(i.buffer, len(buffers))}")
         return numbers[number], replace(i, arguments=tuple(numbers[a] for a in i.arguments))
 
     outer = tuple(Dimension(names[d.symbol], expression(d.size)) for d in outer)
     inner = tuple(Dimension(names[d.symbol], expression(d.size)) for d in inner)
     done = tuple(Phase(p.across, tuple(line(*entry) for entry in p.lines)) for p in phases)
-    stores = {i.data[0] for p in done for _, i in p.lines if i.op == "store"}
+    stores = {i.buffer for p in done for _, i in p.lines if isinstance(i, Store)}
     written = frozenset(int(name[1:]) for name in stores if name[0] == "a")
     kept_types, scratch_types = tuple(dtypes[b] for b in buffers), tuple(dtypes[b] for b in scratch)
     kernel = Kernel(draft.device, outer, inner, done, kept_types, written, scratch_types, len(sizes))
@@ -317,8 +301,8 @@ def _canonical(
 
 def _local(draft: Draft, phases: list[Phase], kept: frozenset[str]) -> list[str]:
     """Buffers that one outer point writes and reads again, inside the inner loops, and nobody else."""
-    used = dict.fromkeys(i.data[0] for p in phases for _, i in p.lines if i.op in ("load", "store"))
-    once = {i.data[0] for p in phases if not p.across for _, i in p.lines if i.op in ("load", "store")}
+    used = dict.fromkeys(i.buffer for p in phases for _, i in p.lines if isinstance(i, (Load, Store)))
+    once = {i.buffer for p in phases if not p.across for _, i in p.lines if isinstance(i, (Load, Store))}
     return [b for b in used if b in draft.writes and b not in kept and b not in once]
 
 

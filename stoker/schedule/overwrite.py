@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from stoker.loop.instruction import Load, Scan, Store
 from stoker.loop.layout import Layout, is_dense
 from stoker.loop.view import Stored
 from stoker.schedule.kernel import Kernel
@@ -87,14 +88,14 @@ def overwritable(kernel: Kernel) -> list[tuple[int, int]]:
     last_read: dict[str, int] = {}
     first_write: dict[str, int] = {}
     for place, (_, i) in enumerate(line for phase in kernel.phases for line in phase.lines):
-        if i.op == "scan" or (i.op == "store" and i.data[2]):
+        if isinstance(i, Scan) or (isinstance(i, Store) and i.combine):
             return []  # such kernels may visit an element more than once
-        if i.op == "load":
-            reads.setdefault(i.data[0], set()).add(i.data[1])
-            last_read[i.data[0]] = place
-        elif i.op == "store":
-            writes.setdefault(i.data[0], set()).add(i.data[1])
-            first_write.setdefault(i.data[0], place)
+        if isinstance(i, Load):
+            reads.setdefault(i.buffer, set()).add(i.index)
+            last_read[i.buffer] = place
+        elif isinstance(i, Store):
+            writes.setdefault(i.buffer, set()).add(i.index)
+            first_write.setdefault(i.buffer, place)
     return [
         (int(x[1:]), int(y[1:]))
         for y, written in writes.items()

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from stoker.loop.node import Extern, Program, Source, reads, tensors_in
+from stoker.loop.node import Extern, Program, SymbolSource, reads, tensors_in
 from stoker.loop.target import Targets
 from stoker.loop.text import argument_text
 from stoker.schedule.draft import Draft
@@ -30,7 +30,7 @@ class Plan:
 
     inputs: tuple[str | None, ...]
     constants: tuple[tuple[str, torch.Tensor], ...]
-    symbols: tuple[tuple[Symbol, Source], ...]
+    symbols: tuple[tuple[Symbol, SymbolSource], ...]
     kernels: tuple[Kernel, ...]
     steps: tuple[Step, ...]
     outputs: tuple[Any, ...]

@@ -20,7 +20,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Mapping
-from typing import Union
+from typing import TypeVar, Union, cast
 
 Monomial = tuple["Atom", ...]
 """A product of atoms, sorted by `order`; repeated for powers; empty for the constant."""
@@ -578,17 +578,21 @@ def evaluate(expr: Expr, values: Mapping[Symbol, int]) -> int:
     return number(expr)
 
 
-def substitute(expr: Expr, replacements: Mapping[Atom, Expr]) -> Expr:
+_AtomKind = TypeVar("_AtomKind", bound=Atom)
+
+
+def substitute(expr: Expr, replacements: Mapping[_AtomKind, Expr]) -> Expr:
     """The expression with atoms replaced, simplified again."""
     if not expr.terms:
         return expr
+    known = cast(Mapping[Expr, Expr], replacements)
     changed: dict[Atom, Expr] = {}
     for atom in atoms(expr):
-        if atom in replacements:
-            changed[atom] = replacements[atom]
+        if atom in known:
+            changed[atom] = known[atom]
         elif any(a in changed for part in parts(atom) for m, _ in part.terms for a in m):
             changed[atom] = _rebuilt(atom, [_with_atoms(part, changed) for part in parts(atom)])
-            changed[atom] = replacements.get(changed[atom], changed[atom])  # type: ignore[call-overload]
+            changed[atom] = known.get(changed[atom], changed[atom])
     return _with_atoms(expr, changed) if changed else expr
 
 

@@ -21,6 +21,7 @@ from stoker.loop.body import Recorder
 from stoker.loop.check import Malformed, check
 from stoker.loop.handler import ops, using
 from stoker.loop.index import Dimension
+from stoker.loop.instruction import Reduce
 from stoker.loop.interpret import interpret
 from stoker.loop.layout import Layout, contiguous
 from stoker.loop.node import Loops, Program
@@ -38,7 +39,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _kinds(records: list[Record]) -> dict[Shape, set[str]]:
     return {
-        shape_of_kernel(kernel): {i.data for p in kernel.phases for _, i in p.lines if i.op == "reduce"}
+        shape_of_kernel(kernel): {i.kind for p in kernel.phases for _, i in p.lines if isinstance(i, Reduce)}
         for r in records
         for kernel in r.products["plan"].kernels
     }

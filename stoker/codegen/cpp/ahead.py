@@ -9,6 +9,7 @@ from __future__ import annotations
 from stoker.codegen.cpp.cost import cost
 from stoker.codegen.cpp.shape import Shape
 from stoker.loop.index import coefficient, count
+from stoker.loop.instruction import Load
 from stoker.schedule.kernel import Kernel, Phase
 from stoker.shape.expr import Expr, substitute, symbol
 
@@ -27,11 +28,13 @@ def requests(kernel: Kernel, shape: Shape) -> tuple[Phase | None, list[Request]]
     across = [p for p in kernel.phases if p.across]
     if shape is not Shape.ROWS or not kernel.outer or len(across) < 2 or len(kernel.inner) != 1:
         return None, []
-    loads = dict.fromkeys((i.data, i.dtype.itemsize) for p in across for _, i in p.lines if i.op == "load")
+    loads = dict.fromkeys(
+        (i.buffer, i.index, i.dtype.itemsize) for p in across for _, i in p.lines if isinstance(i, Load)
+    )
     found = []
     points = count(kernel.outer) * count(kernel.inner)
     row, inside = kernel.outer[-1].symbol, kernel.inner[-1].symbol
-    for (buffer, index), item_bytes in loads:
+    for buffer, index, item_bytes in loads:
         step, along = coefficient(index, row), coefficient(index, inside)
         large = points.value is None or points.value * item_bytes > CACHED_BYTES
         if (

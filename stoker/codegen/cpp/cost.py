@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from stoker.loop.body import Instruction
+from stoker.loop.instruction import Apply, Load, LoopInstruction, Store
 from stoker.loop.op import ELEMENTWISE
 
 
-def cost(i: Instruction) -> int:
-    operation = ELEMENTWISE.get(i.op)
-    return operation.cost if operation is not None else int(i.op in ("load", "store"))
+def cost(i: LoopInstruction) -> int:
+    return ELEMENTWISE[i.operation].cost if isinstance(i, Apply) else int(isinstance(i, (Load, Store)))

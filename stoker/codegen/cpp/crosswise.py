@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeGuard
 
 import torch
 
+from stoker.codegen.cpp.emitter import Emitter
 from stoker.codegen.cpp.operation import TYPES
 from stoker.codegen.cpp.shape import crosses, crossing
-from stoker.loop.body import Instruction
 from stoker.loop.index import Dimension, coefficient, uses
+from stoker.loop.instruction import Load, LoopInstruction, Store
 from stoker.schedule.kernel import Kernel, Line, Phase
 from stoker.shape.expr import Expr, Symbol, substitute, symbol, text
 
@@ -30,16 +31,16 @@ class _Tiled:
     kernel: Kernel
     loop: Dimension
     last: Dimension
-    moves: tuple[tuple[Instruction, Instruction], ...]
+    moves: tuple[tuple[Load, Store], ...]
     """Loads that cross, each with the store that alone uses its value."""
     lines: tuple[Line, ...]
     """All others."""
 
-    def crosses(self, i: Instruction) -> bool:
-        return crosses(i, self.loop, self.last) and self.kernel.arguments[int(i.data[0][1:])] is i.dtype
+    def crosses(self, i: LoopInstruction) -> TypeGuard[Load | Store]:
+        return crosses(i, self.loop, self.last) and self.kernel.arguments[int(i.buffer[1:])] is i.dtype
 
 
-def emit_crosswise(emitter: Any) -> None:
+def emit_crosswise(emitter: Emitter) -> None:
     """The loops of the kernel, two of them in tiles."""
     tiled = _sorted(emitter.kernel)
     pair = (tiled.loop, tiled.last)
@@ -51,7 +52,7 @@ def emit_crosswise(emitter: Any) -> None:
             emitter.out.line(f"const int64_t {name}_first = {name}_tile * {TILE};")
             emitter.out.line(f"const int64_t {name}_end = minimum<int64_t>({name}_first + {TILE}, {size});")
         for load, store in tiled.moves:
-            step = emitter.expr(coefficient(store.data[1], tiled.loop.symbol))
+            step = emitter.expr(_step(store, tiled.loop.symbol))
             _turn_in(emitter, tiled, load, "transpose_away", _start(emitter, tiled, store), step)
         if tiled.lines:
             _through_arrays(emitter, tiled)
@@ -67,25 +68,34 @@ def _sorted(kernel: Kernel) -> _Tiled:
     for number, i in phase.lines:
         for a in i.arguments:
             users.setdefault(a, set()).add(number)
-    moved: dict[int, int] = {}
+    moves: dict[int, tuple[Load, Store]] = {}
+    taken: set[int] = set()
     for number, i in phase.lines:
-        if i.op == "load" and tiled.crosses(i) and len(users[number]) == 1:
+        if tiled.crosses(i) and isinstance(i, Load) and len(users[number]) == 1:
             (user,) = users[number]
-            if instructions[user].op == "store" and _walks(instructions[user], loop, last):
-                if int(instructions[user].data[0][1:]) not in kernel.shared:  # others may read there before it
-                    moved[number] = user
-    taken = {*moved, *moved.values()}
-    moves = tuple((instructions[a], instructions[b]) for a, b in moved.items())
-    return replace(tiled, moves=moves, lines=tuple(line for line in phase.lines if line[0] not in taken))
+            store = instructions[user]
+            if isinstance(store, Store) and _walks(store, loop, last):
+                if int(store.buffer[1:]) not in kernel.shared:  # others may read there before it
+                    moves[number] = (i, store)
+                    taken |= {number, user}
+    rest = tuple(line for line in phase.lines if line[0] not in taken)
+    return replace(tiled, moves=tuple(moves.values()), lines=rest)
 
 
-def _walks(store: Instruction, loop: Dimension, last: Dimension) -> bool:
+def _step(access: Load | Store, loop: Symbol) -> Expr:
+    """How far an access moves with each step of a loop in which its index is linear."""
+    found = coefficient(access.index, loop)
+    assert found is not None
+    return found
+
+
+def _walks(store: Store, loop: Dimension, last: Dimension) -> bool:
     """Does a store walk along memory with the last loop, and by a fixed step with the other?"""
-    along, step = coefficient(store.data[1], last.symbol), coefficient(store.data[1], loop.symbol)
+    along, step = coefficient(store.index, last.symbol), coefficient(store.index, loop.symbol)
     return along is not None and along.value == 1 and step is not None and not uses(step, last.symbol)
 
 
-def _through_arrays(emitter: Any, tiled: _Tiled) -> None:
+def _through_arrays(emitter: Emitter, tiled: _Tiled) -> None:
     """Operands that cross become arrays, the tile is computed, and results that cross leave their arrays."""
     out = emitter.out
     loop, last = tiled.loop.symbol, tiled.last.symbol
@@ -95,40 +105,39 @@ def _through_arrays(emitter: Any, tiled: _Tiled) -> None:
     for n, i in crossing_lines:
         if tile_of[n] == n:
             out.line(f"alignas(64) {TYPES[i.dtype]} tile{n}[{TILE * TILE}];")
-        if i.op == "load":
+        if isinstance(i, Load):
             _turn_in(emitter, tiled, i, "transpose_tile", f"tile{n}", str(TILE))
-    inside = {n: replace(i, data=(f"tile{n}", place, *i.data[2:])) for n, i in crossing_lines}
+    inside = {n: replace(i, buffer=f"tile{n}", index=place) for n, i in crossing_lines}
     phase = Phase(False, tuple((n, inside.get(n, i)) for n, i in tiled.lines if tile_of.get(n, n) == n))
     with out.block(emitter.head(tiled.loop, f"{text(loop)}_first", f"{text(loop)}_end")):
         emitter.simd(True)
         with out.block(emitter.head(tiled.last, f"{text(last)}_first", f"{text(last)}_end")):
             emitter.lines(phase)
     for n, i in crossing_lines:
-        if i.op == "store":
-            step = emitter.expr(coefficient(i.data[1], last))
+        if isinstance(i, Store):
+            step = emitter.expr(_step(i, last))
             counts = f"{_count(loop)}, {_count(last)}"
             out.line(f"transpose_away(tile{tile_of[n]}, {TILE}, {_start(emitter, tiled, i)}, {step}, {counts});")
 
 
-def _tiles(lines: Sequence[Line]) -> dict[int, int]:
+def _tiles(lines: Sequence[tuple[int, Load | Store]]) -> dict[int, int]:
     """Which line's array each line uses: a value that is stored to several places is turned out of one."""
     first: dict[tuple[int, torch.dtype], int] = {}
-    return {n: first.setdefault((i.arguments[0], i.dtype), n) if i.op == "store" else n for n, i in lines}
+    return {n: first.setdefault((i.arguments[0], i.dtype), n) if isinstance(i, Store) else n for n, i in lines}
 
 
-def _turn_in(emitter: Any, tiled: _Tiled, load: Instruction, how: str, target: str, step: str) -> None:
+def _turn_in(emitter: Emitter, tiled: _Tiled, load: Load, how: str, target: str, step: str) -> None:
     """Turn what a load reads in this tile into memory where the last loop walks along."""
     loop, last = tiled.loop.symbol, tiled.last.symbol
-    jump = emitter.expr(coefficient(load.data[1], last))
+    jump = emitter.expr(_step(load, last))
     counts = f"{_count(last)}, {_count(loop)}"
     emitter.out.line(f"{how}({_start(emitter, tiled, load)}, {jump}, {target}, {step}, {counts});")
 
 
-def _start(emitter: Any, tiled: _Tiled, i: Instruction) -> str:
+def _start(emitter: Emitter, tiled: _Tiled, i: Load | Store) -> str:
     """Where an access begins in this tile."""
-    buffer, index, *_ = i.data
-    first: dict[Any, Expr] = {d.symbol: _first(d.symbol) for d in (tiled.loop, tiled.last)}
-    return f"{buffer} + ({emitter.expr(substitute(index, first))})"
+    first = {d.symbol: _first(d.symbol) for d in (tiled.loop, tiled.last)}
+    return f"{i.buffer} + ({emitter.expr(substitute(i.index, first))})"
 
 
 def _first(loop: Symbol) -> Symbol:

@@ -14,8 +14,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-import torch
+from typing import assert_never
 
 from stoker.codegen.cpp.ahead import AHEAD, requests
 from stoker.codegen.cpp.cost import cost
@@ -40,8 +39,19 @@ from stoker.codegen.cpp.scatter import combined, combines, emit_scatter
 from stoker.codegen.cpp.shape import Shape, shape_of_kernel
 from stoker.codegen.cpp.tiles import USUAL, Tiles
 from stoker.codegen.writer import Writer
-from stoker.loop.body import Instruction
 from stoker.loop.index import Dimension, count, ranges_of
+from stoker.loop.instruction import (
+    Apply,
+    Convert,
+    Immediate,
+    IndexValue,
+    Indirect,
+    Load,
+    LoopInstruction,
+    Reduce,
+    Scan,
+    Store,
+)
 from stoker.loop.op import MOMENTS, outside_code
 from stoker.schedule.kernel import Kernel, Phase
 from stoker.schedule.merge import position_in
@@ -59,7 +69,7 @@ WAYS, CHEAP_STEP = 4, 6
 STRIP_CHUNK = 256
 """Rows above a strip that are reduced together."""
 
-Reductions = list[tuple[int, Accumulator, Instruction]]
+Reductions = list[tuple[int, Accumulator, Reduce]]
 _JOIN = {
     "+": "{0} += {1};", "*": "{0} *= {1};", "|": "{0} |= {1};", "&": "{0} &= {1};", "^": "{0} ^= {1};",
     "max": "{0} = {0} < {1} ? {1} : {0};", "min": "{0} = {0} > {1} ? {1} : {0};",
@@ -80,11 +90,11 @@ class _Emitter:
         self.shape = shape_of_kernel(kernel)
         self.ranges = ranges_of((*kernel.outer, *kernel.inner))
         self.types = {n: i.dtype for p in kernel.phases for n, i in p.lines}
-        self.reduces = {n: i for p in kernel.phases for n, i in p.lines if i.op == "reduce"}
+        self.reduces = {n: i for p in kernel.phases for n, i in p.lines if isinstance(i, Reduce)}
         self.lasting = self._lasting()
         self.asking, self.requests = requests(kernel, self.shape)
         self.watches = sorted(
-            {outside_code(i.data[2]) for p in kernel.phases for _, i in p.lines if i.op == "indirect"}
+            {outside_code(i.family) for p in kernel.phases for _, i in p.lines if isinstance(i, Indirect)}
         )
         """The families of indices that must not be out of range."""
         self.scan_place = ""
@@ -212,7 +222,7 @@ class _Emitter:
 
     def vectorizable(self, phase: Phase) -> bool:
         """Can iterations of the innermost loop run at once? Not if they add to computed places."""
-        return not any(i.op == "store" and i.data[2] for _, i in phase.lines)
+        return not any(isinstance(i, Store) and i.combine for _, i in phase.lines)
 
     def rows(self) -> None:
         with self.shared(self.kernel.outer):
@@ -234,9 +244,9 @@ class _Emitter:
 
     def accumulators(self, phase: Phase) -> Reductions:
         return [
-            (n, accumulator(i.data, i.dtype, self.types[i.arguments[0]]), i)
+            (n, accumulator(i.kind, i.dtype, self.types[i.arguments[0]]), i)
             for n, i in phase.lines
-            if i.op == "reduce" and i.data not in MOMENTS
+            if isinstance(i, Reduce) and i.kind not in MOMENTS
         ]
 
     def across(self, phase: Phase, *, threads: bool) -> None:
@@ -416,54 +426,59 @@ class _Emitter:
 
         for number, i in phase.lines:
             arguments = [value(a) for a in i.arguments]
-            if i.op == "reduce":
+            if isinstance(i, Reduce):
                 self.combine(number, i, arguments[0], strip, accumulator)
             else:
                 self.instruction(number, i, arguments)
-            if strip and number in self.lasting and i.op != "reduce":
+            if strip and number in self.lasting and not isinstance(i, Reduce):
                 self.out.line(f"v{number}_all{strip} = v{number};")
 
-    def instruction(self, number: int, i: Instruction, arguments: list[str]) -> None:
-        out, kind = self.out, TYPES[i.dtype]
-        match i.op:
-            case "load":
-                buffer, index = i.data
-                words = f"{buffer}[{self.expr(index)}]"
-                if buffer[0] == "a" and self.kernel.arguments[int(buffer[1:])] is not i.dtype:
-                    words = f"bit_cast<{kind}>({words})"
-                if arguments:
-                    words = f"{arguments[0]} ? {words} : {literal(0, i.dtype)}"
-            case "store":
-                buffer, index, combine = i.data
-                self.store(f"{buffer}[{self.expr(index)}]", arguments[0], combine, i.dtype)
+    def instruction(self, number: int, i: LoopInstruction, arguments: list[str]) -> None:
+        kind = TYPES[i.dtype]
+        match i:
+            case Load():
+                words = self.load(i, arguments)
+            case Store():
+                place = f"{i.buffer}[{self.expr(i.index)}]"
+                self.out.line(f"{place} = {combined(place, arguments[0], i.combine, i.dtype)};")
                 return
-            case "constant":
-                words = literal(i.data, i.dtype)
-            case "index":
-                words = f"convert<{kind}>(int64_t({self.expr(i.data)}))"
-            case "indirect":
-                name, size, family = i.data
-                limit = self.expr(size)
-                wrapped, result = f"{text(name)}_wrapped", text(name)
-                out.line(f"const int64_t {wrapped} = {arguments[0]} < 0 ? {arguments[0]} + ({limit}) : {arguments[0]};")
-                out.line(f"const bool {result}_bad = {wrapped} < 0 || {wrapped} >= ({limit});")
-                reached = f"{result}_bad && {arguments[1]}" if len(arguments) > 1 else f"{result}_bad"
-                out.line(f"outside{outside_code(family)} += int64_t({reached});")
-                out.line(f"const int64_t {result} = {result}_bad ? 0 : {wrapped};")
+            case Immediate():
+                words = literal(i.value, i.dtype)
+            case IndexValue():
+                words = f"convert<{kind}>(int64_t({self.expr(i.expr)}))"
+            case Indirect():
+                self.indirect(i, arguments)
                 return
-            case "scan":
+            case Scan():
                 words = scan_step(self, number, i, arguments[0])
-            case "to_dtype":
+            case Convert():
                 words = f"convert<{kind}>({arguments[0]})"
+            case Apply():
+                words = operation(i.operation, i.dtype, self.types[i.arguments[0]], arguments)
+            case Reduce():
+                raise AssertionError("a reduction is combined, by its shape")
             case _:
-                words = operation(i.op, i.dtype, self.types[i.arguments[0]], arguments)
-        out.line(f"const {kind} v{number} = {words};")
+                assert_never(i)
+        self.out.line(f"const {kind} v{number} = {words};")
 
-    def store(self, place: str, value: str, combine: str | None, dtype: torch.dtype) -> None:
-        self.out.line(f"{place} = {combined(place, value, combine, dtype)};")
+    def load(self, i: Load, condition: list[str]) -> str:
+        words = f"{i.buffer}[{self.expr(i.index)}]"
+        if i.buffer[0] == "a" and self.kernel.arguments[int(i.buffer[1:])] is not i.dtype:
+            words = f"bit_cast<{TYPES[i.dtype]}>({words})"
+        return f"{condition[0]} ? {words} : {literal(0, i.dtype)}" if condition else words
 
-    def combine(self, number: int, i: Instruction, value: str, strip: str, name: str) -> None:
-        form = accumulator(i.data, i.dtype, self.types[i.arguments[0]])
+    def indirect(self, i: Indirect, arguments: list[str]) -> None:
+        """A computed index, in range or counted."""
+        out, limit = self.out, self.expr(i.size)
+        wrapped, result = f"{text(i.name)}_wrapped", text(i.name)
+        out.line(f"const int64_t {wrapped} = {arguments[0]} < 0 ? {arguments[0]} + ({limit}) : {arguments[0]};")
+        out.line(f"const bool {result}_bad = {wrapped} < 0 || {wrapped} >= ({limit});")
+        reached = f"{result}_bad && {arguments[1]}" if len(arguments) > 1 else f"{result}_bad"
+        out.line(f"outside{outside_code(i.family)} += int64_t({reached});")
+        out.line(f"const int64_t {result} = {result}_bad ? 0 : {wrapped};")
+
+    def combine(self, number: int, i: Reduce, value: str, strip: str, name: str) -> None:
+        form = accumulator(i.kind, i.dtype, self.types[i.arguments[0]])
         name = name if form.clause else "acc"
         position = self.expr(position_in(self.kernel.inner))
         for words in form.combine:

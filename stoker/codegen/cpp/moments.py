@@ -7,10 +7,11 @@ instructions of the phase run with the sums.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from stoker.codegen.cpp.emitter import Emitter
 from stoker.codegen.cpp.operation import TYPES
 from stoker.loop.index import Dimension, count
+from stoker.loop.instruction import Indirect, Reduce
 from stoker.loop.op import MOMENTS
 from stoker.schedule.kernel import Phase
 from stoker.shape.expr import text
@@ -36,13 +37,13 @@ class Measured:
 
 def measured(phase: Phase) -> Measured | None:
     """The phase taken apart, if it finds moments."""
-    found = [(n, i) for n, i in phase.lines if i.op == "reduce" and i.data in MOMENTS]
+    found = [(n, i) for n, i in phase.lines if isinstance(i, Reduce) and i.kind in MOMENTS]
     if not found:
         return None
     lines = dict(phase.lines)
     values = tuple(dict.fromkeys((i.arguments[0], TYPES[i.dtype]) for _, i in found))
     needed: set[int] = set()
-    waiting = [number for number, _ in values] + [n for n, i in phase.lines if i.op == "indirect"]
+    waiting = [number for number, _ in values] + [n for n, i in phase.lines if isinstance(i, Indirect)]
     while waiting:
         number = waiting.pop()
         if number in lines and number not in needed:
@@ -53,16 +54,16 @@ def measured(phase: Phase) -> Measured | None:
         Phase(phase.across, tuple(line for line in phase.lines if line[0] not in reduces)),
         values,
         Phase(phase.across, tuple(line for line in phase.lines if line[0] in needed)),
-        tuple((n, i.arguments[0], i.data) for n, i in found),
+        tuple((n, i.arguments[0], i.kind) for n, i in found),
     )
 
 
-def start_row(emitter: Any, moments: Measured) -> None:
+def start_row(emitter: Emitter, moments: Measured) -> None:
     for number, kind in moments.values:
         emitter.out.line(f"Moments<{kind}> m{number};")
 
 
-def finish_row(emitter: Any, moments: Measured) -> None:
+def finish_row(emitter: Emitter, moments: Measured) -> None:
     types = dict(moments.values)
     for result, number, kind in moments.results:
         words = f"m{number}.mean()" if kind == "mean" else f"m{number}.moment"
@@ -74,7 +75,7 @@ def clauses(moments: Measured | None) -> str:
     return "" if moments is None else "".join(f" reduction(join: m{number})" for number, _ in moments.values)
 
 
-def distances(emitter: Any, moments: Measured, last: Dimension) -> None:
+def distances(emitter: Emitter, moments: Measured, last: Dimension) -> None:
     """The second walk over a piece of a row, whose sums are known, and its joining."""
     out = emitter.out
     for number, kind in moments.values:
@@ -90,7 +91,7 @@ def distances(emitter: Any, moments: Measured, last: Dimension) -> None:
         out.line(f"m{number}.take(chunk_end - chunk, m{number}_sum, m{number}_moment);")
 
 
-def sums(emitter: Any, moments: Measured | None) -> str:
+def sums(emitter: Emitter, moments: Measured | None) -> str:
     """Start the sums of a piece of a row; the clauses for them."""
     if moments is None:
         return ""
@@ -99,13 +100,13 @@ def sums(emitter: Any, moments: Measured | None) -> str:
     return "".join(f" reduction(+: m{number}_sum)" for number, _ in moments.values)
 
 
-def add(emitter: Any, moments: Measured | None) -> None:
+def add(emitter: Emitter, moments: Measured | None) -> None:
     """Take one value of a row into the sums."""
     for number, _ in moments.values if moments is not None else ():
         emitter.out.line(f"m{number}_sum += v{number};")
 
 
-def strip_moments(emitter: Any, moments: Measured, last: Dimension) -> None:
+def strip_moments(emitter: Emitter, moments: Measured, last: Dimension) -> None:
     """Moments over the inner loops around a strip: the same with an array for each variable."""
     out, size = emitter.out, emitter.tiles.strip
     first, *rest = emitter.kernel.inner

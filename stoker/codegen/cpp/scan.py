@@ -6,12 +6,11 @@ values are an array over a strip of them; otherwise each outer point has a varia
 
 from __future__ import annotations
 
-from typing import Any
-
+from stoker.codegen.cpp.emitter import Emitter
 from stoker.codegen.cpp.operation import TYPES
 from stoker.codegen.cpp.shape import Shape
-from stoker.loop.body import Instruction
 from stoker.loop.index import Dimension
+from stoker.loop.instruction import Scan
 from stoker.schedule.kernel import Kernel
 from stoker.schedule.merge import position_in
 from stoker.shape.expr import symbol, text
@@ -30,12 +29,12 @@ _FORMS: dict[str, tuple[str, str]] = {
 
 
 def scans(kernel: Kernel) -> bool:
-    return any(i.op == "scan" for p in kernel.phases for _, i in p.lines)
+    return any(isinstance(i, Scan) for p in kernel.phases for _, i in p.lines)
 
 
-def emit_scan(emitter: Any) -> None:
+def emit_scan(emitter: Emitter) -> None:
     """The loops of a kernel that scans."""
-    kernel: Kernel = emitter.kernel
+    kernel = emitter.kernel
     columns = emitter.shape is Shape.COLUMNS and bool(kernel.outer)
     lead, last = (kernel.outer[:-1], kernel.outer[-1]) if columns else (kernel.outer, None)
     strips = () if last is None else (Dimension(symbol("strip"), (last.size + (STRIP - 1)) // STRIP),)
@@ -57,8 +56,8 @@ def emit_scan(emitter: Any) -> None:
                     emitter.lines(phase)
 
 
-def _start(emitter: Any, kernel: Kernel, *, columns: bool) -> None:
-    for number, i in ((n, i) for p in kernel.phases for n, i in p.lines if i.op == "scan"):
+def _start(emitter: Emitter, kernel: Kernel, *, columns: bool) -> None:
+    for number, i in ((n, i) for p in kernel.phases for n, i in p.lines if isinstance(i, Scan)):
         for name, kind, start in _variables(emitter, number, i):
             if columns:
                 emitter.out.line(f"{kind} {name}[{STRIP}];")
@@ -67,28 +66,28 @@ def _start(emitter: Any, kernel: Kernel, *, columns: bool) -> None:
                 emitter.out.line(f"{kind} {name} = {start};")
 
 
-def _variables(emitter: Any, number: int, i: Instruction) -> list[tuple[str, str, str]]:
+def _variables(emitter: Emitter, number: int, i: Scan) -> list[tuple[str, str, str]]:
     """(name, type, start) of what a scan keeps."""
     kind = TYPES[emitter.types[i.arguments[0]]]
-    start = _FORMS[i.data.removeprefix("arg")][0].format(t=kind)
+    start = _FORMS[i.kind.removeprefix("arg")][0].format(t=kind)
     kept = [(f"v{number}_scan", kind, start)]
-    if i.data.startswith("arg"):
+    if i.kind.startswith("arg"):
         kept.append((f"v{number}_at", "int64_t", "0"))
     return kept
 
 
-def scan_step(emitter: Any, number: int, i: Instruction, value: str) -> str:
+def scan_step(emitter: Emitter, number: int, i: Scan, value: str) -> str:
     """Take one more element in; the expression of the value so far.
 
     Outside of strips a new extreme is a jump: it is rare, and the next element need not wait for the comparison.
     """
     place = emitter.scan_place
-    last, kind = f"v{number}_scan{place}", i.data.removeprefix("arg")
+    last, kind = f"v{number}_scan{place}", i.kind.removeprefix("arg")
     if kind not in ("max", "min"):
         emitter.out.line(f"{last} = {_FORMS[kind][1].format(last, v=value)};")
         return last
     newer = f"({value} != {value} || {value} {'>=' if kind == 'max' else '<='} {last})"
-    named = i.data.startswith("arg")
+    named = i.kind.startswith("arg")
     position = emitter.expr(position_in(emitter.kernel.inner))
     if place:
         if named:

@@ -7,16 +7,19 @@ and nothing computed depends on it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import ExitStack
-from typing import Any
+from functools import reduce
+from operator import mul
 
 import torch
 
+from stoker.codegen.cpp.emitter import Emitter
 from stoker.codegen.cpp.operation import TYPES
-from stoker.loop.body import Instruction
 from stoker.loop.index import Dimension, coefficient, ranges_of
+from stoker.loop.instruction import IndexValue, Indirect, Load, LoopInstruction, Store
 from stoker.schedule.kernel import Kernel
-from stoker.shape.expr import Expr, Symbol, free_symbols
+from stoker.shape.expr import Atom, Expr, Symbol, constant, free_symbols
 from stoker.shape.prove import bounds
 
 SHARE = 64
@@ -27,7 +30,7 @@ _FORMS = {"add": "{0} + {1}", "mul": "{0} * {1}", "max": "maximum({0}, {1})", "m
 
 def combines(kernel: Kernel) -> bool:
     """Does the kernel combine with what is in memory?"""
-    return any(i.op == "store" and i.data[2] for p in kernel.phases for _, i in p.lines)
+    return any(isinstance(i, Store) and bool(i.combine) for p in kernel.phases for _, i in p.lines)
 
 
 def combined(place: str, value: str, combine: str | None, dtype: torch.dtype) -> str:
@@ -43,9 +46,9 @@ def combined(place: str, value: str, combine: str | None, dtype: torch.dtype) ->
     return _FORMS[combine].format(place, value)
 
 
-def emit_scatter(emitter: Any) -> None:
+def emit_scatter(emitter: Emitter) -> None:
     """The loops of the kernel, in order; one of them in pieces that threads share."""
-    kernel: Kernel = emitter.kernel
+    kernel = emitter.kernel
     (phase,) = kernel.phases
     shared = _certain(kernel)
     with ExitStack() as stack:
@@ -66,7 +69,7 @@ def _certain(kernel: Kernel) -> Dimension | None:
     """A loop whose iterations write to different places whatever was computed; the innermost, if several are."""
     lines = [i for p in kernel.phases for _, i in p.lines]
     varying = _computed(lines)
-    (index,) = {i.data[1] for i in lines if i.op == "store"}
+    (index,) = {i.index for i in lines if isinstance(i, Store)}
     for loop in reversed(kernel.outer):
         step = coefficient(index, loop.symbol)
         if (
@@ -80,17 +83,17 @@ def _certain(kernel: Kernel) -> Dimension | None:
     return None
 
 
-def _computed(lines: list[Instruction]) -> dict[Symbol, frozenset[Symbol]]:
+def _computed(lines: list[LoopInstruction]) -> dict[Symbol, frozenset[Symbol]]:
     """For each computed index: the loops that it depends on."""
     depends: list[frozenset[Symbol]] = []
     found: dict[Symbol, frozenset[Symbol]] = {}
     for i in lines:
         own: frozenset[Symbol] = frozenset().union(*(depends[a] for a in i.arguments))
-        if i.op in ("load", "index"):
-            for symbol in free_symbols(i.data[1] if i.op == "load" else i.data):
+        if isinstance(i, (Load, IndexValue)):
+            for symbol in free_symbols(i.index if isinstance(i, Load) else i.expr):
                 own |= found.get(symbol, frozenset({symbol}))
-        if i.op == "indirect":
-            found[i.data[0]] = own
+        if isinstance(i, Indirect):
+            found[i.name] = own
         depends.append(own)
     return found
 
@@ -102,7 +105,7 @@ def _apart(index: Expr, loop: Dimension, step: int, kernel: Kernel) -> bool:
         return False
     reach = abs(step) * size
     inside = 0
-    known: dict[Symbol, Any] = dict(ranges_of(kernel.outer))
+    known = ranges_of(kernel.outer)
     for monomial, factor in index.terms:
         if loop.symbol in monomial:
             continue
@@ -115,8 +118,5 @@ def _apart(index: Expr, loop: Dimension, step: int, kernel: Kernel) -> bool:
     return inside < abs(step)
 
 
-def _term(monomial: Any, factor: int) -> Expr:
-    total: Any = factor
-    for atom in monomial:
-        total = atom * total
-    return total  # type: ignore[no-any-return]
+def _term(monomial: Iterable[Atom], factor: int) -> Expr:
+    return reduce(mul, monomial, constant(factor))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from typing import TypeGuard
 
-from stoker.loop.body import Instruction
 from stoker.loop.index import Dimension, Dimensions, coefficient, count, uses
+from stoker.loop.instruction import Indirect, Load, LoopInstruction, Reduce, Store
 from stoker.schedule.kernel import Kernel
 from stoker.shape.expr import Expr, free_symbols
 
@@ -31,16 +32,18 @@ def shape_of_kernel(kernel: Kernel) -> Shape:
     """The shape of a finished kernel."""
     across = [i for p in kernel.phases if p.across or not kernel.inner for _, i in p.lines]
     shape = shape_of(kernel.outer, kernel.inner, across)
-    if shape is Shape.COLUMNS and any(i.op == "indirect" for p in kernel.phases if not p.across for _, i in p.lines):
+    if shape is Shape.COLUMNS and any(
+        isinstance(i, Indirect) for p in kernel.phases if not p.across for _, i in p.lines
+    ):
         return Shape.ROWS  # a computed index is a variable of one outer point, not of a strip
     return shape
 
 
-def shape_of(outer: Dimensions, inner: Dimensions, across: Sequence[Instruction]) -> Shape:
+def shape_of(outer: Dimensions, inner: Dimensions, across: Sequence[LoopInstruction]) -> Shape:
     """The shape for these loops, from the instructions inside the inner ones, or all if there are none."""
     if not inner:
         return Shape.PLAIN if crossing(outer, across) is None else Shape.CROSSWISE
-    if any(i.op == "reduce" and i.data.startswith("arg") for i in across):
+    if any(isinstance(i, Reduce) and i.kind.startswith("arg") for i in across):
         return Shape.ROWS
     if outer and _votes(across, outer[-1]) > _votes(across, inner[-1]):
         return Shape.COLUMNS
@@ -52,9 +55,9 @@ SMALLEST_TILE = 8
 """Loops that run less often than this are not worth cutting into tiles."""
 
 
-def crossing(outer: Dimensions, lines: Sequence[Instruction]) -> Dimension | None:
+def crossing(outer: Dimensions, lines: Sequence[LoopInstruction]) -> Dimension | None:
     """The loop along which accesses walk that cross the last one; None if there is none worth tiles."""
-    if any(i.op == "store" and i.data[2] for i in lines) or len(outer) < 2:
+    if any(isinstance(i, Store) and i.combine for i in lines) or len(outer) < 2:
         return None
     *others, last = outer
     votes = {loop: sum(crosses(i, loop, last) for i in lines) for loop in others}
@@ -63,14 +66,14 @@ def crossing(outer: Dimensions, lines: Sequence[Instruction]) -> Dimension | Non
     return None if small or not votes[most] else most
 
 
-def crosses(i: Instruction, loop: Dimension, last: Dimension) -> bool:
+def crosses(i: LoopInstruction, loop: Dimension, last: Dimension) -> TypeGuard[Load | Store]:
     """Does an access walk along memory with this loop, and jump with the last one?"""
-    if i.op not in ("load", "store") or (i.op == "load" and i.arguments):
+    if not isinstance(i, (Load, Store)) or (isinstance(i, Load) and i.arguments):
         return False
-    along, jump = coefficient(i.data[1], loop.symbol), coefficient(i.data[1], last.symbol)
+    along, jump = coefficient(i.index, loop.symbol), coefficient(i.index, last.symbol)
     if along is None or jump is None or along.value != 1 or jump.value in (0, 1):
         return False
-    return not uses(jump, loop.symbol) and not _computed(i.data[1])
+    return not uses(jump, loop.symbol) and not _computed(i.index)
 
 
 def _computed(index: Expr) -> bool:
@@ -78,7 +81,7 @@ def _computed(index: Expr) -> bool:
     return any(s.name.startswith("x") for s in free_symbols(index))
 
 
-def _votes(across: Sequence[Instruction], loop: Dimension) -> int:
+def _votes(across: Sequence[LoopInstruction], loop: Dimension) -> int:
     """Accesses that walk along memory with this loop."""
-    strides = [coefficient(i.data[1], loop.symbol) for i in across if i.op in ("load", "store")]
+    strides = [coefficient(i.index, loop.symbol) for i in across if isinstance(i, (Load, Store))]
     return sum(s is not None and s.value == 1 for s in strides)

@@ -6,15 +6,15 @@ import platform
 from collections.abc import Sequence
 
 from stoker.codegen.cpp.shape import Shape, shape_of
-from stoker.loop.body import Instruction
 from stoker.loop.index import Dimensions, count
+from stoker.loop.instruction import LoopInstruction
 from stoker.loop.target import Target
 from stoker.runtime.build import cores
 
 LARGEST_SCRATCH_BYTES = 1 << 17
 
 
-def _fits_stack(outer: Dimensions, inner: Dimensions, across: Sequence[Instruction], item_bytes: int) -> bool:
+def _fits_stack(outer: Dimensions, inner: Dimensions, across: Sequence[LoopInstruction], item_bytes: int) -> bool:
     """Arrays on the stack of one outer point: only where inner loops walk along memory, and they fit the nearest caches."""
     elements = count(inner).value
     fits = elements is not None and elements * item_bytes <= LARGEST_SCRATCH_BYTES

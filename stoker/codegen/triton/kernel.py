@@ -13,15 +13,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import assert_never
 
 from stoker.codegen.triton.expression import expression
 from stoker.codegen.triton.operation import TYPES, converted, literal, operation
 from stoker.codegen.triton.reduction import SCANS, Form, form_of
 from stoker.codegen.triton.tiling import Tiling
 from stoker.codegen.writer import Writer
-from stoker.loop.body import Instruction
 from stoker.loop.index import Dimensions, count, ranges_of
+from stoker.loop.instruction import (
+    Apply,
+    Convert,
+    Immediate,
+    IndexValue,
+    Indirect,
+    Load,
+    LoopInstruction,
+    Reduce,
+    Scan,
+    Store,
+)
 from stoker.loop.op import OUTSIDE
 from stoker.schedule.kernel import Kernel, Phase
 from stoker.shape.expr import Expr, Symbol, constant, free_symbols, text
@@ -59,7 +70,7 @@ class _Emitter:
         self.ranges = _ranges(kernel)
         self.lines = [line for phase in kernel.phases for line in phase.lines]
         self.types = {n: i.dtype for n, i in self.lines}
-        self.watches = any(i.op == "indirect" for _, i in self.lines)
+        self.watches = any(isinstance(i, Indirect) for _, i in self.lines)
         self.wide = not self.fits_32_bits()
         self.axes_of: dict[Symbol, Axes] = {d.symbol: frozenset("r") for d in kernel.inner}
         self.axes_of |= {d.symbol: frozenset("y" if d == tiling.y else "x") for d in kernel.outer}
@@ -69,7 +80,7 @@ class _Emitter:
                     self.axes_of[d.symbol] = NONE
         self.axes: dict[int, Axes] = {}
         """For each value, what it varies along."""
-        self.held: dict[Any, str] = {}
+        self.held: dict[tuple[object, ...], str] = {}
         """What is in registers of memory: (buffer, index, condition) to the value's name."""
         self.stored: set[str] = set()
         """Buffers written by earlier phases."""
@@ -84,7 +95,7 @@ class _Emitter:
     def fits_32_bits(self) -> bool:
         """Are all places and counts below 2**31?"""
         limit = 2**31 - (1 << 16)
-        places = [i.data[1] for _, i in self.lines if i.op in ("load", "store")]
+        places = [i.index for _, i in self.lines if isinstance(i, (Load, Store))]
         points = count(self.kernel.outer) * count(self.kernel.inner)
         return all(bounds(e, self.ranges).high < limit for e in (*places, points))
 
@@ -156,7 +167,7 @@ class _Emitter:
     def straight(self, phase: Phase) -> None:
         """A phase whose points are all in the tile."""
         for number, i in phase.lines:
-            if i.op == "reduce":
+            if isinstance(i, Reduce):
                 self.reduce_at_once(number, i)
             else:
                 self.instruction(number, i)
@@ -164,10 +175,10 @@ class _Emitter:
     def looped(self, phase: Phase) -> None:
         """A phase in a loop over the inner points, with accumulators around it."""
         out, tiling = self.out, self.tiling
-        if self.stored & {i.data[0] for _, i in phase.lines if i.op == "load"}:
+        if self.stored & {i.buffer for _, i in phase.lines if isinstance(i, Load)}:
             out.line("tl.debug_barrier()")  # what other threads of this program wrote is read
-        reductions = [(n, i, form_of(i.data, self.types[i.arguments[0]])) for n, i in phase.lines if i.op == "reduce"]
-        for n, _, form in reductions:
+        reductions = [(n, form_of(i.kind, self.types[i.arguments[0]])) for n, i in phase.lines if isinstance(i, Reduce)]
+        for n, form in reductions:
             for k, (start, dtype) in enumerate(form.starts):
                 out.line(f"v{n}_{k} = tl.full([{tiling.x_block}, {tiling.r_block}], {start}, {dtype})")
         held = dict(self.held)
@@ -175,16 +186,16 @@ class _Emitter:
             out.line("r = r_start + r_first")
             self.inner_point()
             for n, i in phase.lines:
-                if i.op == "reduce":
-                    self.accumulate(n, i, next(f for m, _, f in reductions if m == n))
+                if isinstance(i, Reduce):
+                    self.accumulate(n, i, dict(reductions)[n])
                 else:
                     self.instruction(n, i)
         self.held = held
-        self.stored |= {i.data[0] for _, i in phase.lines if i.op == "store"}
-        for n, _, form in reductions:
+        self.stored |= {i.buffer for _, i in phase.lines if isinstance(i, Store)}
+        for n, form in reductions:
             self.finish(n, form, [f"v{n}_{k}" for k in range(len(form.starts))])
 
-    def given(self, n: int, i: Instruction, form: Form) -> list[str]:
+    def given(self, n: int, i: Reduce, form: Form) -> list[str]:
         """What each point of the tile brings to the accumulators; what is outside the loops changes nothing."""
         tile = f"[{self.tiling.x_block}, {self.tiling.r_block}]"
         value, made = f"v{i.arguments[0]}", []
@@ -194,23 +205,23 @@ class _Emitter:
             made.append(f"tl.broadcast_to(v{n}_in{k}, {tile})")
         return made
 
-    def reduce_at_once(self, n: int, i: Instruction) -> None:
+    def reduce_at_once(self, n: int, i: Reduce) -> None:
         if not self.kernel.inner:
             self.of_one(n, i)
             return
-        form = form_of(i.data, self.types[i.arguments[0]])
-        if i.data in ("mean", "moment"):
+        form = form_of(i.kind, self.types[i.arguments[0]])
+        if i.kind in ("mean", "moment"):
             self.moments_at_once(n, i)
             return
         self.finish(n, form, self.given(n, i, form))
 
-    def of_one(self, n: int, i: Instruction) -> None:
+    def of_one(self, n: int, i: Reduce | Scan) -> None:
         """A reduction, or a running one, of single elements."""
-        nothing = i.data.startswith("arg") or i.data == "moment"
+        nothing = i.kind.startswith("arg") or i.kind == "moment"
         self.out.line(f"v{n} = {literal(0, i.dtype, self.shape(NONE)) if nothing else f'v{i.arguments[0]}'}")
         self.axes[n] = NONE if nothing else self.axes[i.arguments[0]]
 
-    def moments_at_once(self, n: int, i: Instruction) -> None:
+    def moments_at_once(self, n: int, i: Reduce) -> None:
         """A row in registers is walked twice: the mean, then the distances from it."""
         out, tile = self.out, f"[{self.tiling.x_block}, {self.tiling.r_block}]"
         value, dtype = f"v{i.arguments[0]}", TYPES[self.types[i.arguments[0]]]
@@ -221,13 +232,13 @@ class _Emitter:
             out.line(f"v{n}_mean = divide(tl.sum(v{n}_row, 1)[:, None], {size})")
             known = self.held["mean", i.arguments[0]] = f"v{n}_mean"
         self.axes[n] = frozenset("x")
-        if i.data == "mean":
+        if i.kind == "mean":
             out.line(f"v{n} = {known}")
             return
         out.line(f"v{n}_apart = tl.broadcast_to(tl.where(r_inside & x_inside, {value} - {known}, 0.0), {tile})")
         out.line(f"v{n} = tl.sum(v{n}_apart * v{n}_apart, 1)[:, None]")
 
-    def accumulate(self, n: int, i: Instruction, form: Form) -> None:
+    def accumulate(self, n: int, i: Reduce, form: Form) -> None:
         given = self.given(n, i, form)
         targets = ", ".join(f"v{n}_{k}" for k in range(len(given)))
         self.out.line(f"{targets} = {form.combine}({targets}, {', '.join(given)})")
@@ -244,32 +255,36 @@ class _Emitter:
             out.line(f"v{n} = {form.result.format(*(f'{name}[:, None]' for name in names))}")
         self.axes[n] = frozenset("x")
 
-    def instruction(self, n: int, i: Instruction) -> None:
-        out, arguments = self.out, [f"v{a}" for a in i.arguments]
+    def instruction(self, n: int, i: LoopInstruction) -> None:
+        arguments = [f"v{a}" for a in i.arguments]
         along = frozenset().union(*(self.axes[a] for a in i.arguments))
-        match i.op:
-            case "load":
+        match i:
+            case Load():
                 self.load(n, i)
                 return
-            case "store":
+            case Store():
                 self.store(i)
                 return
-            case "indirect":
+            case Indirect():
                 self.indirect(n, i)
                 return
-            case "scan":
+            case Scan():
                 self.scan(n, i)
                 return
-            case "constant":
-                words = literal(i.data, i.dtype, self.shape(NONE))
-            case "index":
-                along = self.varies(i.data)
-                words = f"({self.expr(i.data)} + tl.zeros({self.shape(NONE)}, tl.int64)).to({TYPES[i.dtype]})"
-            case "to_dtype":
+            case Immediate():
+                words = literal(i.value, i.dtype, self.shape(NONE))
+            case IndexValue():
+                along = self.varies(i.expr)
+                words = f"({self.expr(i.expr)} + tl.zeros({self.shape(NONE)}, tl.int64)).to({TYPES[i.dtype]})"
+            case Convert():
                 words = converted(arguments[0], self.types[i.arguments[0]], i.dtype)
+            case Apply():
+                words = operation(i.operation, i.dtype, self.types[i.arguments[0]], arguments)
+            case Reduce():
+                raise AssertionError("a reduction is written by its phase")
             case _:
-                words = operation(i.op, i.dtype, self.types[i.arguments[0]], arguments)
-        out.line(f"v{n} = {words}")
+                assert_never(i)
+        self.out.line(f"v{n} = {words}")
         self.axes[n] = along
 
     def varies(self, expr: Expr) -> Axes:
@@ -279,8 +294,8 @@ class _Emitter:
         """Conditions that keep an access inside the loops."""
         return [f"{axis}_inside" for axis in sorted(axes)]
 
-    def load(self, n: int, i: Instruction) -> None:
-        buffer, index = i.data
+    def load(self, n: int, i: Load) -> None:
+        buffer, index = i.buffer, i.index
         key = (buffer, index, i.arguments)
         along = self.varies(index)
         if key in self.held:
@@ -314,8 +329,8 @@ class _Emitter:
         """A tile of zeros over some axes: what is added to it varies along them."""
         return f"tl.zeros({self.shape(axes)}, tl.int32)"
 
-    def store(self, i: Instruction) -> None:
-        buffer, index, combine = i.data
+    def store(self, i: Store) -> None:
+        buffer, index = i.buffer, i.index
         value = f"v{i.arguments[0]}"
         self.held = {key: name for key, name in self.held.items() if key[0] != buffer}
         self.held[buffer, index, ()] = value
@@ -329,7 +344,7 @@ class _Emitter:
             value = f"tl.broadcast_to({value}, {self.shape(along)})"
         if i.dtype is not self.kernel.arguments[int(buffer[1:])]:
             value = f"{value}.to({stored}, bitcast=True)"
-        if combine == "add":
+        if i.combine == "add":
             self.out.line(f"tl.atomic_add({place}, {value}, mask={mask}, sem='relaxed')")
         else:
             self.out.line(f"tl.store({place}, {value}, {mask})")
@@ -337,28 +352,27 @@ class _Emitter:
     def whole_outer(self) -> Axes:
         return frozenset("xy") if self.tiling.y is not None else frozenset("x")
 
-    def indirect(self, n: int, i: Instruction) -> None:
+    def indirect(self, n: int, i: Indirect) -> None:
         out = self.out
-        name, size, family = i.data
-        limit, value, result = self.expr(size), f"v{i.arguments[0]}", text(name)
-        along = frozenset().union(*(self.axes[a] for a in i.arguments)) | self.varies(size)
+        limit, value, result = self.expr(i.size), f"v{i.arguments[0]}", text(i.name)
+        along = frozenset().union(*(self.axes[a] for a in i.arguments)) | self.varies(i.size)
         out.line(f"{result} = tl.where({value} < 0, {value} + ({limit}), {value})")
         out.line(f"{result}_bad = ({result} < 0) | ({result} >= ({limit}))")
         reached = [f"{result}_bad", *(f"(v{a} != 0)" for a in i.arguments[1:]), *self.inside(along)]
-        out.line(f"note_outside(flags, {' & '.join(reached)}, {list(OUTSIDE).index(family)})")
+        out.line(f"note_outside(flags, {' & '.join(reached)}, {list(OUTSIDE).index(i.family)})")
         out.line(f"{result} = tl.where({result}_bad, 0, {result})")
-        self.axes_of[name] = along
+        self.axes_of[i.name] = along
         self.axes[n] = along
 
-    def scan(self, n: int, i: Instruction) -> None:
+    def scan(self, n: int, i: Scan) -> None:
         """Along the whole row, which is in the tile."""
         if not self.kernel.inner:
             self.of_one(n, i)
             return
         tile = f"[{self.tiling.x_block}, {self.tiling.r_block}]"
         value = f"tl.broadcast_to(v{i.arguments[0]}, {tile})"
-        name = SCANS[i.data]
-        if i.data.startswith("arg"):
+        name = SCANS[i.kind]
+        if i.kind.startswith("arg"):
             place = f"tl.broadcast_to(r.to(tl.int64), {tile})"
             self.out.line(f"v{n}_best, v{n} = tl.associative_scan(({value}, {place}), 1, {name})")
         else:
@@ -375,6 +389,6 @@ def _ranges(kernel: Kernel) -> dict[Symbol, Interval]:
     known = dict(ranges_of((*kernel.outer, *kernel.inner)))
     for phase in kernel.phases:
         for _, i in phase.lines:
-            if i.op == "indirect":
-                known[i.data[0]] = Interval(0, max(bounds(i.data[1], known).high - 1, 0))
+            if isinstance(i, Indirect):
+                known[i.name] = Interval(0, max(bounds(i.size, known).high - 1, 0))
     return known

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import torch
 
 from stoker.codegen.triton.tiling import persistent, pieces
-from stoker.loop.body import Instruction
 from stoker.loop.index import Dimensions
+from stoker.loop.instruction import LoopInstruction
 from stoker.loop.target import Target
 
 
-def _in_registers(outer: Dimensions, inner: Dimensions, across: Sequence[Instruction], item_bytes: int) -> bool:
+def _in_registers(outer: Dimensions, inner: Dimensions, across: Sequence[LoopInstruction], item_bytes: int) -> bool:
     return persistent(outer, inner, across)
 
 

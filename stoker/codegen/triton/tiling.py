@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from stoker.loop.body import Instruction
 from stoker.loop.index import Dimension, Dimensions, coefficient, count
+from stoker.loop.instruction import Load, LoopInstruction, Scan, Store
 from stoker.schedule.kernel import Kernel
 from stoker.shape.expr import Expr, free_symbols
 
@@ -56,13 +56,13 @@ def power_of_two(number: int) -> int:
     return 1 << max(number - 1, 0).bit_length()
 
 
-def persistent(outer: Dimensions, inner: Dimensions, across: Sequence[Instruction]) -> bool:
+def persistent(outer: Dimensions, inner: Dimensions, across: Sequence[LoopInstruction]) -> bool:
     """Are all inner points in one tile? A running reduction needs them there; columns side by side want wide tiles instead."""
     elements = count(inner).value
     if elements is None or elements > LONGEST_ROW:
         return False
     upright = elements > LONGEST_COLUMN and columns(outer, inner, across)
-    return not upright or any(i.op == "scan" for i in across)
+    return not upright or any(isinstance(i, Scan) for i in across)
 
 
 def tiling_of(kernel: Kernel, processors: int) -> Tiling:
@@ -114,13 +114,13 @@ def _columns(kernel: Kernel) -> bool:
     return columns(kernel.outer, kernel.inner, [i for p in kernel.phases if p.across for _, i in p.lines])
 
 
-def columns(outer: Dimensions, inner: Dimensions, across: Sequence[Instruction]) -> bool:
+def columns(outer: Dimensions, inner: Dimensions, across: Sequence[LoopInstruction]) -> bool:
     """Is more memory walked along by the last outer loop than by the last inner one?"""
     return bool(outer) and _votes(across, outer[-1]) > _votes(across, inner[-1])
 
 
-def _votes(lines: Sequence[Instruction], loop: Dimension) -> int:
-    strides = [coefficient(i.data[1], loop.symbol) for i in lines if i.op in ("load", "store")]
+def _votes(lines: Sequence[LoopInstruction], loop: Dimension) -> int:
+    strides = [coefficient(i.index, loop.symbol) for i in lines if isinstance(i, (Load, Store))]
     return sum(s is not None and s.value == 1 for s in strides)
 
 
@@ -130,7 +130,7 @@ PROGRAMS_EACH = 4
 """Programs for each multiprocessor below which a reduction is made in pieces."""
 
 
-def pieces(outer: Dimensions, inner: Dimensions, body: Sequence[Instruction], *, processors: int) -> int:
+def pieces(outer: Dimensions, inner: Dimensions, body: Sequence[LoopInstruction], *, processors: int) -> int:
     """In how many pieces a reduction keeps the device busy. A piece is long enough to be worth a program."""
     points, row = count(outer).value, count(inner).value
     if points is None or row is None or not points:
@@ -147,7 +147,7 @@ SMALLEST_SIDE = 16
 """Loops that run less often than this are no axis of their own."""
 
 
-def crossing(outer: Dimensions, lines: list[Instruction]) -> Dimension | None:
+def crossing(outer: Dimensions, lines: list[LoopInstruction]) -> Dimension | None:
     """The loop along which some memory is walked that the last loop jumps over."""
     if len(outer) < 2:
         return None
@@ -158,10 +158,10 @@ def crossing(outer: Dimensions, lines: list[Instruction]) -> Dimension | None:
     return None if small or not votes[most] else most
 
 
-def _crosses(i: Instruction, loop: Dimension, last: Dimension) -> bool:
-    if i.op not in ("load", "store") or _computed(i.data[1]):
+def _crosses(i: LoopInstruction, loop: Dimension, last: Dimension) -> bool:
+    if not isinstance(i, (Load, Store)) or _computed(i.index):
         return False
-    along, jump = coefficient(i.data[1], loop.symbol), coefficient(i.data[1], last.symbol)
+    along, jump = coefficient(i.index, loop.symbol), coefficient(i.index, last.symbol)
     return along is not None and jump is not None and along.value == 1 and jump.value not in (0, 1)
 
 

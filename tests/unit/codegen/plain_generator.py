@@ -17,6 +17,18 @@ from stoker.codegen.cpp.target import CPU
 from stoker.codegen.triton.expression import expression
 from stoker.codegen.writer import Writer
 from stoker.loop.index import Dimensions, count
+from stoker.loop.instruction import (
+    Apply,
+    Convert,
+    Immediate,
+    IndexValue,
+    Indirect,
+    Load,
+    LoopInstruction,
+    Reduce,
+    Scan,
+    Store,
+)
 from stoker.loop.op import ELEMENTWISE
 from stoker.loop.target import Target
 from stoker.schedule.interpret import run_kernel
@@ -52,10 +64,10 @@ def _built(kernel: Kernel) -> tuple[HostKernel, str]:
 def _simple(kernel: Kernel) -> bool:
     lines = [i for p in kernel.phases for _, i in p.lines]
     return not kernel.scratch and all(
-        i.op not in ("scan", "indirect")
-        and not (i.op == "reduce" and i.data not in REDUCTIONS)
-        and not (i.op == "store" and i.data[2])
-        and not (i.op == "load" and i.arguments)
+        not isinstance(i, (Scan, Indirect))
+        and not (isinstance(i, Reduce) and i.kind not in REDUCTIONS)
+        and not (isinstance(i, Store) and i.combine)
+        and not (isinstance(i, Load) and i.arguments)
         for i in lines
     )
 
@@ -85,29 +97,29 @@ def _loops(out: Writer, loops: Dimensions, shape: str) -> None:
         out.line(f"{text(loop.symbol)}, place = place % ({size}), place // ({size})")
 
 
-def _line(out: Writer, kernel: Kernel, number: int, i: Any) -> None:
+def _line(out: Writer, kernel: Kernel, number: int, i: LoopInstruction) -> None:
     values = [f"v{a}" for a in i.arguments]
     full = f"{expression(count(kernel.outer), {})}, {expression(count(kernel.inner), {})}"
-    match i.op:
-        case "load":
-            words = f"{i.data[0]}[torch.as_tensor({expression(i.data[1], {})})].view({i.dtype})"
-        case "store":
-            where = f"torch.as_tensor({expression(i.data[1], {})})"
+    match i:
+        case Load():
+            words = f"{i.buffer}[torch.as_tensor({expression(i.index, {})})].view({i.dtype})"
+        case Store():
+            where = f"torch.as_tensor({expression(i.index, {})})"
             rows = expression(count(kernel.outer), {})
             out.line(f"shape = torch.broadcast_shapes({where}.shape, {values[0]}.shape, ({rows}, 1))")
-            stored = kernel.arguments[int(i.data[0][1:])]
-            out.line(f"{i.data[0]}[{where}.expand(shape)] = {values[0]}.expand(shape).view({stored})")
+            stored = kernel.arguments[int(i.buffer[1:])]
+            out.line(f"{i.buffer}[{where}.expand(shape)] = {values[0]}.expand(shape).view({stored})")
             return
-        case "constant":
-            value = f"float('{i.data}')" if isinstance(i.data, float) else repr(i.data)
+        case Immediate():
+            value = f"float('{i.value}')" if isinstance(i.value, float) else i.words
             words = f"torch.full((1, 1), {value}, dtype={i.dtype})"
-        case "index":
-            words = f"torch.as_tensor({expression(i.data, {})}).to({i.dtype})"
-        case "reduce":
+        case IndexValue():
+            words = f"torch.as_tensor({expression(i.expr, {})}).to({i.dtype})"
+        case Reduce():
             out.line(f"v = {values[0]}.expand({full})")
-            words = f"v.{REDUCTIONS[i.data]}[:, None]"
-        case "to_dtype":
+            words = f"v.{REDUCTIONS[i.kind]}[:, None]"
+        case Convert():
             words = f"{values[0]}.to({i.dtype})"
-        case _:
-            words = f"meaning[{i.op!r}]({', '.join(values)})"
+        case Apply():
+            words = f"meaning[{i.operation!r}]({', '.join(values)})"
     out.line(f"v{number} = {words}")

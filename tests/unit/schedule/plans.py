@@ -11,6 +11,7 @@ import torch
 from stoker.autograd import aot
 from stoker.codegen.cpp.target import CPU
 from stoker.loop.index import Dimensions
+from stoker.loop.instruction import Load, Store
 from stoker.loop.node import Program, tensors_in
 from stoker.lower.driver import lower_graph
 from stoker.pipeline import decompositions
@@ -91,10 +92,10 @@ def assert_read_before_written(kernel: Kernel, pair: tuple[int, int]) -> None:
             inner_points = list(_points(kernel.inner)) if phase.across else [{}]
             for inner_number, inner in enumerate(inner_points):
                 for line_number, (_, i) in enumerate(phase.lines):
-                    if (i.op == "load" and i.data[0] == source) or (i.op == "store" and i.data[0] == target):
-                        place = evaluate(i.data[1], {**outer, **inner})
+                    if (isinstance(i, Load) and i.buffer == source) or (isinstance(i, Store) and i.buffer == target):
+                        place = evaluate(i.index, {**outer, **inner})
                         event = (outer_number, phase_number, inner_number, line_number)
-                        (reads if i.op == "load" else writes).setdefault(place, []).append(event)
+                        (reads if isinstance(i, Load) else writes).setdefault(place, []).append(event)
     for place, found in writes.items():
         assert len(found) == 1, f"element {place} is written twice"
         ((outer, phase, inner, line),) = found

@@ -1,0 +1,136 @@
+"""The instructions of a loop body: one frozen class for each kind.
+
+Each has `arguments`, the numbers of the values it uses, and `dtype`, the type of its own; the rest is what it needs besides. Kinds are
+told apart by `match`; a stage that handles all of them ends in `assert_never`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+import torch
+
+from stoker.shape.expr import Expr, Symbol
+
+Arguments: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """An element of a buffer. Argument, if any: a condition without which nothing is read and the value is 0."""
+
+    arguments: Arguments
+    dtype: torch.dtype
+    buffer: str
+    index: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Argument: the value. With combine None, the first to write there; "set" overwrites what an earlier node wrote, "add", "mul",
+    "max" and "min" combine with it, and iterations may meet in one place."""
+
+    arguments: Arguments
+    dtype: torch.dtype
+    buffer: str
+    index: Expr
+    combine: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Immediate:
+    """A constant. 0.0 == -0.0 and 1 == True, but they are different constants: equal ones are written alike."""
+
+    arguments: Arguments
+    dtype: torch.dtype
+    value: bool | int | float = field(compare=False)
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexValue:
+    """The value of an index expression."""
+
+    arguments: Arguments
+    dtype: torch.dtype
+    expr: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Indirect:
+    """Names an integer value, wrapped if negative, for use in indices. It must be in range wherever the second argument, a
+    condition, holds; the family says what is raised otherwise (`stoker.loop.op.OUTSIDE`)."""
+
+    arguments: Arguments
+    dtype: torch.dtype
+    name: Symbol
+    size: Expr
+    family: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """Over the inner loops, after which the value exists."""
+
+    arguments: Arguments
+    dtype: torch.dtype
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The inner loops run in order, and the value is that of all iterations up to this one."""
+
+    arguments: Arguments
+    dtype: torch.dtype
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Convert:
+    """The argument in another type."""
+
+    arguments: Arguments
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An elementwise operation of `stoker.loop.op.ELEMENTWISE`."""
+
+    arguments: Arguments
+    dtype: torch.dtype
+    operation: str
+
+
+LoopInstruction: TypeAlias = Load | Store | Immediate | IndexValue | Indirect | Reduce | Scan | Convert | Apply
+
+
+def immediate(value: bool | int | float, dtype: torch.dtype) -> Immediate:
+    return Immediate((), dtype, value, repr(value))
+
+
+def index_expressions(i: LoopInstruction) -> tuple[Expr, ...]:
+    """The expressions inside an instruction."""
+    match i:
+        case Load() | Store():
+            return (i.index,)
+        case Indirect():
+            return (i.size,)
+        case IndexValue():
+            return (i.expr,)
+    return ()
+
+
+def with_expressions(i: LoopInstruction, change: Callable[[Expr], Expr]) -> LoopInstruction:
+    """The instruction with its expressions changed."""
+    match i:
+        case Load() | Store():
+            return replace(i, index=change(i.index))
+        case Indirect():
+            return replace(i, size=change(i.size))
+        case IndexValue():
+            return replace(i, expr=change(i.expr))
+    return i
