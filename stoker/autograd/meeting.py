@@ -1,6 +1,7 @@
 """Where elements of tensors meet in memory: within one tensor, or between two on the same memory.
 
-In:  metadata. Symbolic sizes count by their hints: which elements meet is a matter of the program, seldom of a size.
+In:  metadata. Symbolic sizes count by their hints: which elements meet is a matter of the program, seldom of a size. A size that
+     only data tells counts as the largest it can be, and a place in memory that only data tells may be any.
 Out: answers that err on the side of "yes".
 """
 
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stoker.fake.meta import Meta
+from stoker.shape.prove import bounds
 
 
 def repeats(meta: Meta) -> bool:
@@ -36,7 +38,9 @@ def meet(a: Meta, b: Meta) -> bool:
         return False
     if a.dtype.itemsize != b.dtype.itemsize:
         return True
-    distance = _numbers((b.offset,))[0] - _numbers((a.offset,))[0]
+    if _is_untold(b.offset - a.offset):
+        return True
+    distance = _numbers((b.offset - a.offset,))[0]
     first, second = _aligned(a, b), _aligned(b, a)
     if any(s != t and m != 1 and n != 1 for (m, s), (n, t) in zip(first, second)):
         return distance <= _reach(first) and -distance <= _reach(second)
@@ -48,11 +52,24 @@ def meet(a: Meta, b: Meta) -> bool:
 
 def apart(a: Meta, b: Meta) -> bool:
     """Do two tensors on the same memory have no element in common?"""
-    return a is not b and not meet(a, b) and _numbers((a.offset,)) != _numbers((b.offset,))
+    return a is not b and not meet(a, b) and _numbers((b.offset - a.offset,)) != [0]
 
 
 def _numbers(values: Sequence[Any]) -> list[int]:
-    return [v if isinstance(v, int) else int(v.node.hint) for v in values]
+    return [v if isinstance(v, int) else _most(v) if _is_untold(v) else int(v.node.hint) for v in values]
+
+
+def _is_untold(value: Any) -> bool:
+    return not isinstance(value, int) and not value.node.has_hint()
+
+
+UNBOUNDED = 4096
+"""What a size of which no bound is known counts as."""
+
+
+def _most(value: Any) -> int:
+    high = bounds(value.node.expr, value.node.env.ranges).high
+    return int(high) if high < 1 << 31 else UNBOUNDED
 
 
 def _aligned(meta: Meta, other: Meta) -> list[tuple[int, int]]:

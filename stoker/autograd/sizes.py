@@ -15,8 +15,8 @@ from torch.fx import Graph, Node
 
 from stoker.shape.condition import written
 from stoker.shape.expr import Expr, FloorDiv, Max, Min, Mod, Symbol
-from stoker.shape.recipe import Recipe
-from stoker.shape.symnode import symfloat, symint
+from stoker.shape.recipe import TO_INTEGER, Recipe, integer_of_truth
+from stoker.shape.symnode import BoolNode, symfloat, symint
 
 
 class SizeNodes:
@@ -88,6 +88,13 @@ class SizeNodes:
             return self._note(self._graph.call_function(question, (tensor, dim)), symint(env, expr))
         if (simpler := env.simplify(expr)) is not expr:
             return self._of(env, simpler)
+        if expr in env.roundings:
+            function, recipe = env.roundings[expr]
+            made = self._graph.call_function(TO_INTEGER[function], (self._float(env, recipe),))
+            return self._note(made, symint(env, expr))
+        if expr in env.truths:
+            truth = self._condition(torch.SymBool(BoolNode(env, env.truths[expr])))
+            return self._note(self._graph.call_function(integer_of_truth, (truth,)), symint(env, expr))
         match expr:
             case FloorDiv(numerator=above, denominator=below):
                 return self._apply(env, expr, operator.floordiv, above, below)

@@ -187,8 +187,9 @@ class Trace(torch_private.TorchDispatchMode):
             if isinstance(base, FakeTensor) and base.memory is fake.memory and position == 0:
                 view = View(func, args[1:], kwargs, index, torch.is_grad_enabled())
                 self.aliases.add_view(fake, self.aliases.alias(base), view, node)
-                return
-        self.aliases.add_root(fake, node)
+                break
+        else:
+            self.aliases.add_root(fake, node)
         if fake.meta.symbolic:
             self.sizes.offer(fake, node, without_hint=True)
 

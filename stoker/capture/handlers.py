@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import ExceptionValue
+from stoker.capture.values.text import formatted, shown
 from stoker.capture.values.value import Arguments, Keywords, Value
 from stoker.errors import Break
 
@@ -147,8 +148,12 @@ def constant_method(m: Machine, receiver: Constant, name: str, args: Arguments, 
     if name in ("__enter__", "__exit__"):
         raise Break("a context manager", f"{receiver.describe()} is entered other than by `with`")
     if isinstance(receiver.value, str) and name in ("format", "format_map"):
-        shown = [m.concrete.plain(a, "formatting") for a in args]
-        return Constant(m.concrete.run(lambda: getattr(receiver.value, name)(*shown, **_shown(m, kwargs))))
+        named_last = [*args, *kwargs.values()]
+        deferred = shown(m, functools.partial(formatted, tuple(kwargs)), receiver, *named_last)
+        if deferred is not None and name == "format":
+            return deferred
+        told = [m.concrete.plain(a, "formatting") for a in args]
+        return Constant(m.concrete.run(lambda: getattr(receiver.value, name)(*told, **_shown(m, kwargs))))
     plain = [_argument(m, a, f"an argument of {name!r}") for a in args]
     named = {k: m.concrete.constant(v, f"an argument of {name!r}") for k, v in kwargs.items()}
     return m.wrap.constant(m.concrete.run(lambda: getattr(receiver.value, name)(*plain, **named)))

@@ -24,6 +24,7 @@ from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.slices import SliceValue
 from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.text import percent, shown
 from stoker.capture.values.value import Exhausted, NotConstant, Value
 from stoker.capture.values.varying import VaryingFloat, as_symbols
 from stoker.errors import Raised
@@ -56,6 +57,10 @@ class Operators:
         if folded is not None:
             return folded
         if plain == "%" and isinstance(left, Constant) and isinstance(left.value, (str, bytes)):
+            parts = right.elements(self.m) if isinstance(right, TupleValue) else [right]
+            deferred = shown(self.m, percent, left, *parts)
+            if deferred is not None:
+                return deferred
             return Constant(self.m.concrete.run(operator.mod, left.value, self.m.concrete.plain(right, "formatting")))
         if plain != text:
             found = self.operate(
@@ -182,6 +187,13 @@ class Operators:
         return value.unary(self.m, text)
 
     def not_(self, value: Value) -> Value:
+        if isinstance(value, SymbolicValue) and value.untold:
+            if value.python_type() is not bool:
+                return self.compare("==", value, Constant(0))
+            return self.m.wrap.number(torch.sym_not(value.symbol))
+        if isinstance(value, TensorValue):
+            held = self.m.calls.builtin_method(value, "__bool__", [], {})
+            return self.not_(held)
         return Constant(not value.truth(self.m))
 
     def item(self, value: Value, key: Value) -> Value:

@@ -21,8 +21,8 @@ from stoker.guard.source import Size, Source, Stride
 from stoker.shape import Eq, Expr, Ge, ShapeEnv, Symbol, constant, program
 from stoker.shape.condition import condition_text, written
 from stoker.shape.expr import FloorDiv, Max, Min, Mod
-from stoker.shape.recipe import SYMBOL, Recipe
-from stoker.shape.symnode import expr_of, symfloat, symint
+from stoker.shape.recipe import SYMBOL, TO_INTEGER, Recipe, integer_of_truth
+from stoker.shape.symnode import BoolNode, expr_of, symfloat, symint
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -221,6 +221,12 @@ class Sizes:
             case Symbol() if expression in self._made:
                 node, dim = self._made[expression]
                 return m.record.graph.call_method("size", (node, dim))
+            case Symbol() if expression in self.env.roundings:
+                function, recipe = self.env.roundings[expression]
+                return _emit(m, TO_INTEGER[function], (self.recipe_node(m, recipe),))
+            case Symbol() if expression in self.env.truths:
+                condition = torch.SymBool(BoolNode(self.env, self.env.truths[expression]))
+                return _emit(m, integer_of_truth, (self.condition_node(m, condition),))
             case Symbol():
                 return self._input(m, expression)
             case FloorDiv():

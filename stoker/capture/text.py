@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import InstanceValue, ObjectValue
+from stoker.capture.values.text import TextValue, joined, shown
 from stoker.capture.values.value import Value
 from stoker.capture.values.varying import VaryingFloat
 from stoker.guard.source import Fixed
@@ -29,6 +30,9 @@ class Text:
         """One field of an f-string."""
         if conversion:
             value = self.convert(value, conversion)
+        deferred = shown(self.m, format, value, specification)
+        if deferred is not None:
+            return deferred
         spec = self.m.concrete.constant(specification, "a format specification")
         if isinstance(value, InstanceValue):
             found = value.special(self.m, "__format__", Constant(spec))
@@ -45,7 +49,7 @@ class Text:
             found = value.special(self.m, "__str__" if conversion == 1 else "__repr__")
             if found is not None:
                 return found
-        found = self.told(value, function)
+        found = self.told(value, function) or shown(self.m, function, value)
         if found is not None:
             return found
         return Constant(self.m.concrete.run(function, self.m.concrete.plain(value, "formatting")))
@@ -60,6 +64,8 @@ class Text:
         return Constant(self.m.guards.ask(Fixed(real, value.describe()), real, show, "shows as before"))
 
     def join(self, parts: list[Value]) -> Value:
+        if any(isinstance(part, TextValue) for part in parts):
+            return joined(parts)
         return Constant("".join(self.m.concrete.constant(part, "an f-string") for part in parts))
 
 

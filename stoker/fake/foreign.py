@@ -19,7 +19,8 @@ from stoker.fake.meta import Meta, is_contiguous, meta_of, product
 from stoker.fake.rule import NoMetaRule, ViewOf
 from stoker.fake.tensor import FakeTensor, data_dependent, make_fake
 from stoker.nest import leaves, map_leaves
-from stoker.shape.env import DataDependent
+from stoker.shape.env import LARGEST_SIZE, DataDependent
+from stoker.shape.symnode import symint
 
 _LARGEST_TRIAL_ELEMENTS = 1 << 20
 _COMPOSITE = torch_private.DispatchKey.CompositeImplicitAutograd
@@ -121,7 +122,7 @@ def _registered_fake(func: Any) -> Any:
 
 def _under_mode(mode: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a Python function that is written in terms of other operators."""
-    with mode, torch_private.fake_kernel_context(lambda: _FakeKernelContext()):
+    with mode, torch_private.fake_kernel_context(lambda: _FakeKernelContext(mode)):
         result = function(*args, **kwargs)
     if result is NotImplemented:
         raise NoMetaRule(function)
@@ -132,8 +133,14 @@ def _under_mode(mode: Any, function: Any, args: tuple[Any, ...], kwargs: dict[st
 class _FakeKernelContext:
     """What torch.library.get_ctx() gives inside a registered fake kernel."""
 
+    def __init__(self, mode: Any) -> None:
+        self.mode = mode
+
     def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> Any:
-        raise data_dependent("torch.library.get_ctx().new_dynamic_size")
+        env = self.mode.shape_env
+        if env is None:
+            raise data_dependent("torch.library.get_ctx().new_dynamic_size")
+        return symint(env, env.new_unbacked(minimum=min, maximum=LARGEST_SIZE if max is None else max))
 
     create_unbacked_symint = new_dynamic_size
 

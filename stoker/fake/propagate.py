@@ -62,9 +62,17 @@ def propagate(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         if is_out_form(func):
             IMPURE[func] = _write_out
             return _write_out(mode, func, *args, **kwargs)
+        known = _symbols_made(mode)
         recipe = _made(mode, func, args, kwargs, tensors)
-        memo[frozen] = recipe
+        if _symbols_made(mode) == known:
+            memo[frozen] = recipe
     return recipe(mode, func, tensors)
+
+
+def _symbols_made(mode: Any) -> int:
+    """A result with new symbols is another at the next call."""
+    env = mode.shape_env
+    return 0 if env is None else len(env.symbols) + len(env.float_origins)
 
 
 def _describe(mode: Any, values: Any, key: list[Any], tensors: list[FakeTensor]) -> bool:

@@ -19,6 +19,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from stoker import torch_private
 from stoker.fake import FakeTensor
+from stoker.fake.rules.check import CHECKS
 from stoker.graph.walk import has_effect
 from stoker.nest import leaves
 from stoker.shape.expr import Symbol, free_symbols
@@ -84,11 +85,12 @@ def _hosted(nodes: Sequence[Node]) -> set[Node]:
         value, operands = node.meta.get("val"), node.all_input_nodes
         untold = _untold(value)
         fresh = untold - frozenset().union(*(_untold(n.meta.get("val")) for n in operands))
-        condition = isinstance(value, torch.SymBool) or node.target is torch.ops.aten._assert_scalar.default
+        condition = isinstance(value, torch.SymBool) or node.target in CHECKS
         part = any(n in found and isinstance(n.meta.get("val"), (list, tuple)) for n in operands)
         made = [n for n in operands if n.op != "placeholder"]
         size = bool(untold) and isinstance(value, torch.SymInt) and found.issuperset(made)
-        if fresh or condition or part or size:
+        by_truth = any(isinstance(n.meta.get("val"), torch.SymBool) for n in operands)
+        if fresh or condition or part or size or by_truth:
             found.add(node)
     return found
 
@@ -130,7 +132,7 @@ def _levels(nodes: Sequence[Node], hosted: set[Node]) -> dict[Node, int]:
     for node in nodes:
         later = [levels[n] + (n in hosted and node not in hosted) for n in node.all_input_nodes if n in levels]
         levels[node] = max(later, default=0)
-        if has_effect(node) and node.target is not torch.ops.aten._assert_scalar.default:
+        if has_effect(node) and node.target not in CHECKS:
             levels[node] = ordered = max(levels[node], ordered)
     return levels
 

@@ -22,6 +22,7 @@ from typing import Any
 from stoker.shape.condition import (
     Comparison,
     Condition,
+    Ge,
     Instruction,
     Junction,
     Ne,
@@ -109,10 +110,15 @@ class ShapeEnv:
     float_hints: dict[FloatSymbol, float] = field(default_factory=dict)
     float_origins: dict[FloatSymbol, Any] = field(default_factory=dict)
     float_guards: list[FloatGuard] = field(default_factory=list)
+    roundings: dict[Symbol, tuple[Callable[[float], int], Recipe]] = field(default_factory=dict)
+    """Integers made of floats that only data tells: the function of Python that makes them, and the float."""
+    truths: dict[Symbol, Condition] = field(default_factory=dict)
+    """Integers, 1 or 0, made of conditions that only data tells."""
     interned: weakref.WeakValueDictionary[Any, Any] = field(default_factory=weakref.WeakValueDictionary)
     """Metadata that mentions its symbols, each once (`stoker.fake.meta`)."""
     _replacements: dict[Atom, Expr] = field(default_factory=dict)
     _facts: dict[Condition, None] = field(default_factory=dict)
+    _derived: dict[Any, Symbol] = field(default_factory=dict)
     _ducks: dict[tuple[int, int], Symbol] = field(default_factory=dict)
     _simplified: dict[Expr, Expr] = field(default_factory=dict)
     _decided: dict[Condition, bool] = field(default_factory=dict)
@@ -137,6 +143,24 @@ class ShapeEnv:
     def new_unbacked(self, origin: Any = None, *, minimum: int = 0, maximum: int = LARGEST_SIZE) -> Symbol:
         """A symbol whose value only running the program tells. Deciding on it raises DataDependent."""
         return self._add("u", origin, Interval(minimum, maximum))
+
+    def derived(self, key: Any, *, minimum: int = 0, maximum: int = LARGEST_SIZE) -> Symbol:
+        """The symbol of a number that only running the program tells, and that is the same wherever the key is."""
+        if key not in self._derived:
+            self._derived[key] = self.new_unbacked(minimum=minimum, maximum=maximum)
+        return self._derived[key]
+
+    def rounded(self, function: Callable[[float], int], recipe: Recipe) -> Symbol:
+        """The symbol of the integer that a function of Python makes of a float without a hint."""
+        made = self.derived((function, recipe), minimum=-LARGEST_SIZE)
+        self.roundings[made] = (function, recipe)
+        return made
+
+    def truth(self, condition: Condition) -> Symbol:
+        """The symbol that is 1 where a condition without a hint holds, else 0."""
+        made = self.derived(condition, maximum=1)
+        self.truths[made] = condition
+        return made
 
     def _add(self, letter: str, origin: Any, interval: Interval) -> Symbol:
         made = symbol(f"{letter}{len(self.symbols)}", self._serial)
@@ -336,6 +360,12 @@ class ShapeEnv:
         self._replacements[atom] = value
         if isinstance(atom, Symbol) and isinstance(value, Symbol):
             self._narrow(value, self.ranges[atom])
+        elif isinstance(atom, Symbol) and atom not in self.hints:
+            self._facts[Ge(value, int(self.ranges[atom].low))] = None
+        if isinstance(atom, Symbol) and atom not in self.hints:
+            self._simplified.clear()
+            facts = [fact for fact in self._facts if atom in symbols_of(fact)]
+            self._facts.update(dict.fromkeys(self.simplify_condition(fact) for fact in facts))
 
     def _learn_bound(self, expr: Expr) -> None:
         if len(expr.terms) != 1:

@@ -111,6 +111,50 @@ def _function(name: str) -> Callable[[Any], Any]:
     return function
 
 
+def _extreme(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """`min` or `max` of two floats, of symbolic ones as well."""
+
+    def function(a: Any, b: Any) -> Any:
+        symbolic = next((v for v in (a, b) if isinstance(v, torch.SymFloat)), None)
+        if symbolic is None:
+            return choose(a, b)
+        left, right = (v.node if isinstance(v, torch.SymFloat) else symbolic.node.wrap_float(float(v)) for v in (a, b))
+        return torch.SymFloat(getattr(left, f"sym_{choose.__name__}")(right))
+
+    function.__name__ = function.__qualname__ = f"float_{choose.__name__}"
+    return function
+
+
+float_min, float_max = _extreme(min), _extreme(max)
+
+
+def _rounded_to(x: Any, digits: int) -> Any:
+    """`round(x, digits)`, of symbolic floats as well."""
+    return torch.SymFloat(x.node.round(digits)) if isinstance(x, torch.SymFloat) else round(x, digits)
+
+
+def _to_integer(name: str, plain: Callable[[float], int]) -> Callable[[Any], Any]:
+    """A function from floats to integers, of symbolic floats as well."""
+
+    def function(x: Any) -> Any:
+        return torch.SymInt(getattr(x.node, name)()) if isinstance(x, torch.SymFloat) else plain(x)
+
+    function.__name__ = function.__qualname__ = f"integer_{name}"
+    return function
+
+
+TO_INTEGER: dict[Callable[[float], int], Callable[[Any], Any]] = {
+    plain: _to_integer(plain.__name__, plain)
+    for plain in (math.floor, math.ceil, math.trunc, round)  # type: ignore[list-item]  # round with one argument
+}
+"""How a graph makes an integer of a float, by the function that does it in Python."""
+
+
+def integer_of_truth(condition: Any) -> Any:
+    """`int(condition)`, of symbolic ones as well."""
+    return torch.SymInt(condition.node.sym_int()) if isinstance(condition, torch.SymBool) else int(condition)
+
+
 NUMBER = Operation("number", lambda number: number)
 SYMBOL = Operation("symbol", lambda number: number)
 OF_INTEGER = Operation("float", float, torch.sym_float)
@@ -118,6 +162,8 @@ OF_QUOTIENT = Operation("/", operator.truediv, operator.truediv, infix=True)
 """Of two integers."""
 NEGATIVE = Operation("-", operator.neg, operator.neg)
 MAGNITUDE = Operation("abs", abs, operator.abs)
+ROUNDED = Operation("round", round, _rounded_to)
+"""To a number of digits."""
 
 BINARY: dict[str, Operation] = {
     "add": Operation("+", operator.add, operator.add, infix=True),
@@ -126,8 +172,8 @@ BINARY: dict[str, Operation] = {
     "mod": Operation("%", operator.mod, infix=True),
     "float_truediv": Operation("/", operator.truediv, operator.truediv, infix=True),
     "float_pow": Operation("**", operator.pow, power, infix=True),
-    "sym_min": Operation("min", min),
-    "sym_max": Operation("max", max),
+    "sym_min": Operation("min", min, float_min),
+    "sym_max": Operation("max", max, float_max),
 }
 BINARY |= {"truediv": BINARY["float_truediv"], "pow": BINARY["float_pow"]}
 

@@ -31,6 +31,7 @@ from stoker.shape.recipe import (
     NUMBER,
     OF_INTEGER,
     OF_QUOTIENT,
+    ROUNDED,
     UNARY,
     FloatSymbol,
     Operation,
@@ -388,6 +389,10 @@ class BoolNode(Node):
     def int_(self) -> int:
         return int(self.env.decide(self.expr))
 
+    def sym_int(self) -> IntNode:
+        """1 or 0: where only data tells, as a symbol."""
+        return IntNode(self.env, self.env.truth(self.expr)) if self.is_unknown() else self.wrap_int(self.int_())
+
     def guard_int(self, file: str, line: int) -> int:
         return self.int_()
 
@@ -439,7 +444,7 @@ class BoolNode(Node):
         return then if self.env.decide(self.expr) else otherwise
 
     def sym_float(self) -> FloatNode:
-        return self.wrap_float(float(self.bool_()))
+        return self.sym_int().sym_float()
 
 
 class FloatNode(Node):
@@ -520,6 +525,8 @@ class FloatNode(Node):
             return IntNode(self.env, self.env.simplify(-(-parts[0] // parts[1])))
         if self.recipe.operation is OF_INTEGER:
             return IntNode(self.env, parts[0])
+        if not self.has_hint():
+            return IntNode(self.env, self.env.rounded(function, self.recipe))
         return self.wrap_int(function(self.guard_float()))
 
     def floor(self) -> IntNode:
@@ -540,7 +547,9 @@ class FloatNode(Node):
     def round(self, digits: Any = None) -> Node:
         if digits is None:
             return self._to_int(round)
-        return self.wrap_float(round(self.guard_float(), digits.guard_int("", 0)))
+        if not self.has_hint():
+            return FloatNode(self.env, Recipe(ROUNDED, (self.recipe, constant(int(digits)))))
+        return self.wrap_float(round(self.guard_float(), int(digits)))
 
     def is_integer(self) -> BoolNode:
         if self.recipe.operation is OF_QUOTIENT:

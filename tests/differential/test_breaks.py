@@ -20,7 +20,7 @@ HISTORY: list = []
 
 def helper(x):
     y = x + 1
-    n = int(y.numel() * 0 + y.sum().item() * 0) + 1
+    n = len(str(y.sum() > 1e9)) // 10
     return y * n
 
 
@@ -118,7 +118,7 @@ def test_item(x):
     return x * 2, s
 
 
-@program("int(), float(), bool() of a tensor", BREAK)
+@program("int(), float(), bool() of a tensor")
 def test_scalar_conversion(x):
     y = x + 1
     return y, int(y.numel() + 0 * y.sum()), float(y[0, 0]), bool(y[0, 0] > 1e9)
@@ -185,7 +185,7 @@ def test_break_in_while(x):
     n = 0
     while n < 3:
         x = x + 1
-        print(n, x.shape, bool(x.sum() > 1e9))
+        print(n, x.shape, str(x.sum() > 1e9))
         n += 1
     return x
 
@@ -235,7 +235,7 @@ def test_break_in_except(x):
         y = y * 2
     finally:
         y = y + 1
-        print(bool(y.sum() > 1e9))
+        print(str(y.sum() > 1e9))
         y = y * 3
     return y
 
@@ -307,7 +307,7 @@ def test_break_cells(x):
     k = 2
     f = lambda: k + 1  # noqa: E731
     y = x * f()
-    print(bool(y.sum() > 1e9))
+    print(str(y.sum() > 1e9))
     k = 5
     return y * f(), f
 
@@ -315,7 +315,7 @@ def test_break_cells(x):
 @program("break inside lambda, map and sorted", BREAK)
 def test_break_in_key(x):
     rows = sorted([x[0], x[1]], key=lambda t: t.sum().item())
-    return [r + 1 for r in rows], list(map(lambda t: bool(t.sum() > 1e9), [x]))
+    return [r + 1 for r in rows], list(map(lambda t: str(t.sum() > 1e9), [x]))
 
 
 @program("break with a live generator", BREAK)
@@ -327,7 +327,7 @@ def test_break_generator(x):
     out = []
     for t in gen():
         out.append(t + 1)
-        print(bool(t.sum() > 1e9))
+        print(str(t.sum() > 1e9))
     return out
 
 
@@ -347,7 +347,7 @@ def test_break_in_generator(x):
 def test_break_live_iterators(x):
     m, z = map(lambda v: v + 1, [1, 2, 3]), zip("abc", range(3))
     next(m), next(z)
-    print(bool(x.sum() > 1e9))
+    print(str(x.sum() > 1e9))
     return x * next(m), next(z), list(m), list(z)
 
 
@@ -363,7 +363,7 @@ def test_break_contextmanager(x):
 
     with scope() as n:
         y = x * n
-        print(bool(y.sum() > 1e9))
+        print(str(y.sum() > 1e9))
     return y + 1
 
 
@@ -371,7 +371,7 @@ def test_break_contextmanager(x):
 def test_break_mutations(xs, d, x):
     xs.append(x + 1)
     d["a"] += 1
-    print(bool(x.sum() > 1e9))
+    print(str(x.sum() > 1e9))
     xs.append(len(xs))
     d["b"] = xs
     return xs is d["b"]
@@ -382,7 +382,7 @@ def test_break_aliases(x):
     a = [x]
     b = a
     c = {"a": a}
-    print(bool(x.sum() > 1e9))
+    print(str(x.sum() > 1e9))
     b.append(1)
     return a, b is a, c["a"] is a
 
@@ -390,7 +390,7 @@ def test_break_aliases(x):
 @program("break and a global", BREAK, globals=("HISTORY",))
 def test_break_global(x):
     HISTORY.append(1)
-    print(bool(x.sum() > 1e9), len(HISTORY))
+    print(str(x.sum() > 1e9), len(HISTORY))
     HISTORY.append(x + 1)
     return len(HISTORY)
 
@@ -529,7 +529,7 @@ def test_del_local(x):
     y = x + 1
     z = y
     del y
-    print(bool(z.sum() > 1e9))
+    print(str(z.sum() > 1e9))
     try:
         y  # noqa: B018, F821
     except UnboundLocalError as error:

@@ -59,7 +59,7 @@ def echo():
 
 
 def show(x):
-    print(bool(x.sum() > 1e9))
+    print(str(x.sum() > 1e9))
 
 
 @program("deque, Counter and OrderedDict across a break", BREAK)

@@ -3,6 +3,7 @@
 from stoker.capture.builtins import (
     array,
     autograd,
+    by_data,
     construct,
     context,
     copying,
@@ -24,6 +25,7 @@ from stoker.capture.builtins import (
 __all__ = [
     "array",
     "autograd",
+    "by_data",
     "construct",
     "context",
     "copying",

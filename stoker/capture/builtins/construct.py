@@ -41,9 +41,9 @@ def _number(m: Machine, cls: type, special: str, args: tuple[Value, ...]) -> Val
     if isinstance(value, SymbolicValue) and value.python_type() is cls:
         return value
     if isinstance(value, SymbolicValue) and cls is float:
-        return m.wrap.number(m.concrete.run(torch.sym_float, value.symbol))
+        return m.wrap.number(m.concrete.run(torch.sym_float, m.concrete.number(value)))
     if isinstance(value, SymbolicValue) and cls is int:
-        return m.wrap.number(m.concrete.run(torch.sym_int, value.symbol))
+        return m.wrap.number(m.concrete.run(torch.sym_int, m.concrete.number(value)))
     if isinstance(value, InstanceValue) and not isinstance(value.storage, Constant):
         m.exceptions.raise_(TypeError, f"{_wanted(cls)}, not '{value.cls.__name__}'")
     return m.wrap.constant(m.concrete.run(cls, *(m.concrete.plain(a.stored(), f"{cls.__name__}()") for a in args)))
@@ -72,6 +72,10 @@ def complex_(m: Machine, *args: Value) -> Value:
 
 @handles(bool)
 def bool_(m: Machine, value: Value = Constant(False)) -> Value:  # noqa: B008
+    if isinstance(value, TensorValue):
+        return m.calls.builtin_method(value, "__bool__", [], {})
+    if isinstance(value, SymbolicValue) and value.untold:
+        return value if value.python_type() is bool else m.operators.compare("!=", value, Constant(0))
     return Constant(value.truth(m))
 
 

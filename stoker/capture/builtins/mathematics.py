@@ -27,7 +27,17 @@ def _of_symbol(m: Machine, real: Any, operation: Operation, args: tuple[Value, .
     return m.wrap.number(m.concrete.run(lambda: target(torch.sym_float(value.symbol))))
 
 
+def _to_integer(m: Machine, real: Any, args: tuple[Value, ...]) -> Value:
+    """floor, ceil, trunc: of sizes and of what only data tells they are symbolic integers."""
+    value = args[0] if len(args) == 1 else None
+    if not isinstance(value, SymbolicValue):
+        return fold_pure(m, real, list(args), {})  # type: ignore[return-value]  # functions of `math` are pure
+    return m.wrap.number(m.concrete.run(real, value.symbol))
+
+
 def _register() -> None:
+    for real in (math.floor, math.ceil, math.trunc):
+        handles(real)(lambda m, *args, real=real: _to_integer(m, real, args))
     for name, operation in UNARY.items():
         real = getattr(math, name)
         handles(real)(lambda m, *args, real=real, operation=operation: _of_symbol(m, real, operation, args))

@@ -33,6 +33,7 @@ from stoker.capture.values.varying import VaryingFloat
 from stoker.errors import Break, Raised
 from stoker.guard.guard import Holds
 from stoker.guard.source import Fixed
+from stoker.shape.recipe import float_max, float_min
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -287,6 +288,10 @@ def round_(m: Machine, number: Value, ndigits: Value = NONE) -> Value:
         found = value_or_none(number.special(m, "__round__", *given))
         if found is not None:
             return found
+    if isinstance(number, SymbolicValue) and number.untold:
+        digits = m.concrete.constant(ndigits, "round()")
+        symbol = number.symbol
+        return m.wrap.number(m.concrete.run(lambda: round(symbol) if digits is None else round(symbol, digits)))
     return Constant(
         m.concrete.run(round, m.concrete.constant(number, "round()"), m.concrete.constant(ndigits, "round()"))
     )
@@ -411,11 +416,15 @@ def _extreme(m: Machine, text: str, name: str, args: list[Value], kwargs: dict[s
     key = kwargs.get("key")
     by_key = key is not None and not (isinstance(key, Constant) and key.value is None)
     if (
-        all(isinstance(v, (SymbolicValue, Constant)) and v.python_type() is int for v in values)
+        _are_numbers(values, int)
         and any(isinstance(v, SymbolicValue) for v in values)
         and not by_key
+        or _are_numbers(values, float)
+        and any(isinstance(v, SymbolicValue) and v.untold for v in values)
+        and not by_key
     ):
-        symbolic = torch.sym_min if name == "min" else torch.sym_max
+        of_floats = values[0].python_type() is float
+        symbolic = EXTREMES[name, of_floats]
         found = m.concrete.number(values[0])
         for value in values[1:]:
             found = m.concrete.run(symbolic, found, m.concrete.number(value))
@@ -426,6 +435,19 @@ def _extreme(m: Machine, text: str, name: str, args: list[Value], kwargs: dict[s
         if m.operators.compare(text, its_key, best_key).truth(m):
             best, best_key = value, its_key
     return best
+
+
+EXTREMES = {
+    ("min", False): torch.sym_min,
+    ("max", False): torch.sym_max,
+    ("min", True): float_min,
+    ("max", True): float_max,
+}
+"""By name, and whether of floats."""
+
+
+def _are_numbers(values: list[Value], cls: type) -> bool:
+    return all(isinstance(v, (SymbolicValue, Constant)) and v.python_type() is cls for v in values)
 
 
 @handles(sorted)

@@ -259,8 +259,11 @@ def reads_data(m: Machine, value: TensorValue, *args: Value, **kwargs: Value) ->
 @tensor_special("item", "__index__")
 def item(m: Machine, value: TensorValue) -> Value:
     """The number in a tensor, which only running the program tells."""
-    if value.fake.dtype is torch.bool or value.fake.dtype.is_complex:
+    if value.fake.dtype.is_complex:
         return reads_data(m, value)
+    if value.fake.dtype is torch.bool:
+        number = m.record.method(m.record.method(value, "long", [], {}), "item", [], {})
+        return m.operators.compare("==", number, Constant(1))
     return m.record.method(value, "item", [], {})
 
 
@@ -282,18 +285,22 @@ def to_list(m: Machine, value: TensorValue) -> Value:
 
 @tensor_special("__int__")
 def to_int(m: Machine, value: TensorValue) -> Value:
-    return reads_data(m, value) if value.fake.dtype.is_floating_point else item(m, value)
+    return sym_int(m, item(m, value))
 
 
 @tensor_special("__float__")
 def to_float(m: Machine, value: TensorValue) -> Value:
     found = item(m, value)
-    return sym_float(m, found) if found.python_type() is int else found
+    return sym_float(m, found) if found.python_type() is not float else found
 
 
 @tensor_special("__bool__")
 def truth(m: Machine, value: TensorValue) -> Value:
-    return Constant(value.truth(m))
+    """`bool(tensor)` as an object: a condition that only running the program tells. A branch on it is `TensorValue.truth`."""
+    if value.fake.memory.bounds is not None or value.fake.numel() != 1:  # type: ignore[attr-defined]  # a FakeTensor
+        return Constant(value.truth(m))
+    is_true = value if value.fake.dtype is torch.bool else m.record.compare("!=", value, Constant(0))
+    return item(m, is_true)  # type: ignore[arg-type]  # a tensor
 
 
 @tensor_special("__len__")

@@ -13,7 +13,7 @@ import torch
 from stoker.capture.python_operators import BINARY, COMPARE, UNARY
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.value import NotConstant, Value
-from stoker.shape.recipe import power
+from stoker.shape.recipe import integer_of_truth, power
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
@@ -38,6 +38,11 @@ class SymbolicValue(Value):
     def describe(self) -> str:
         return f"the symbolic {self.python_type().__name__} {self.symbol}"
 
+    @property
+    def untold(self) -> bool:
+        """Does only running the program tell it?"""
+        return not self.symbol.node.has_hint()
+
     def truth(self, m: Machine) -> bool:
         return m.concrete.run(bool, self.symbol)
 
@@ -48,7 +53,8 @@ class SymbolicValue(Value):
         number = m.concrete.number(other)
         if number is None:
             return None
-        left, right = (number, self.symbol) if reflected else (self.symbol, number)
+        mine = integer_of_truth(self.symbol) if isinstance(self.symbol, torch.SymBool) and self.untold else self.symbol
+        left, right = (number, mine) if reflected else (mine, number)
         function = BINARY[operator]
         if function is BINARY["**"] and any(isinstance(v, (float, torch.SymFloat)) for v in (left, right)):
             function = power

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Node
 
+from stoker.capture.polyfill import indexing
 from stoker.capture.python_operators import UNARY
 from stoker.capture.static import MISSING
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod, MethodValue
+from stoker.capture.values.index import parts_by_data, with_numbers
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Arguments, IdentityKey, Keywords, Value
 from stoker.errors import Break
@@ -213,10 +215,22 @@ class TensorValue(Value):
 
     def item(self, m: Machine, key: Value) -> Value:
         found = self.overridden(m, "__getitem__", key)
-        return found if found is not None else m.record.call(operator.getitem, [self, key], {})
+        if found is not None:
+            return found
+        key = with_numbers(m, key)
+        parts = parts_by_data(m, key)
+        if parts is not None:
+            return m.wrap.object(indexing.getitem).call(m, [self, parts], {})
+        return m.record.call(operator.getitem, [self, key], {})
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:
-        if self.overridden(m, "__setitem__", key, value) is None:
+        if self.overridden(m, "__setitem__", key, value) is not None:
+            return
+        key = with_numbers(m, key)
+        parts = parts_by_data(m, key)
+        if parts is not None:
+            m.wrap.object(indexing.setitem).call(m, [self, parts, value], {})
+        else:
             m.record.call(operator.setitem, [self, key, value], {}, keep=True)
 
     def iterator(self, m: Machine) -> Value:

@@ -2,6 +2,7 @@
 
 from stoker.fake.rules import (
     attention,
+    check,
     convolution,
     data,
     factory,
@@ -20,6 +21,7 @@ from stoker.fake.rules import (
 
 __all__ = [
     "attention",
+    "check",
     "convolution",
     "data",
     "factory",

@@ -13,9 +13,10 @@ import torch
 
 from stoker.fake.meta import Size, meta_of
 from stoker.fake.rule import IMPURE, overloads, rule
+from stoker.fake.rules.view import wrap
 from stoker.fake.tensor import FakeStorage, FakeTensor, data_dependent, make_fake
 from stoker.shape.env import LARGEST_SIZE
-from stoker.shape.symnode import symfloat, symint
+from stoker.shape.symnode import size_of, symfloat, symint
 
 _MASKS = (torch.bool, torch.uint8)
 
@@ -75,7 +76,7 @@ def unique(mode: Any, func: Any, x: FakeTensor, *given: Any, **named: Any) -> An
     names = ("return_inverse", "return_counts", "dim") if first else ("sorted", "return_inverse", "return_counts")
     asked = dict(zip(names, given)) | named
     if asked.get("dim") is not None:
-        raise data_dependent(str(func))
+        return unique_rows(mode, func, x, asked["dim"], asked)
     count = fresh_size(mode, func)
     inverse = x.meta.sizes if asked.get("return_inverse") else (0,)
     counts = (count,) if asked.get("return_counts") else (0,)
@@ -84,6 +85,56 @@ def unique(mode: Any, func: Any, x: FakeTensor, *given: Any, **named: Any) -> An
         _fresh(mode, x, inverse, torch.int64),
         _fresh(mode, x, counts, torch.int64),
     )
+
+
+@rule("unique_dim", "unique_dim_consecutive", table=IMPURE)
+def unique_dim(mode: Any, func: Any, x: FakeTensor, dim: int, *given: Any, **named: Any) -> Any:
+    sorts = func is torch.ops.aten.unique_dim.default
+    names = ("sorted", "return_inverse", "return_counts") if sorts else ("return_inverse", "return_counts")
+    asked = dict(zip(names, given)) | named
+    if sorts:
+        asked |= {"return_inverse": True, "return_counts": True}
+    return unique_rows(mode, func, mode.as_fake(x), dim, asked)
+
+
+def unique_rows(mode: Any, func: Any, x: FakeTensor, dim: int, asked: dict[str, Any]) -> Any:
+    """The same, for the parts along one dimension."""
+    sizes = x.meta.sizes
+    if not sizes or any(isinstance(size, torch.SymInt) and not size.node.has_hint() or size == 0 for size in sizes):
+        raise data_dependent(str(func))
+    dim = wrap(dim, len(sizes))
+    count = fresh_size(mode, func, 1, sizes[dim] if isinstance(sizes[dim], int) else LARGEST_SIZE)
+    lengths = [sizes[dim] if asked.get("return_inverse") else 0, count if asked.get("return_counts") else 0]
+    return (
+        _fresh(mode, x, (*sizes[:dim], count, *sizes[dim + 1 :])),
+        *(_fresh(mode, x, (length,), torch.int64) for length in lengths),
+    )
+
+
+@rule("slice.Tensor", table=IMPURE)
+def slice_by_data(
+    mode: Any, func: Any, x: FakeTensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
+) -> Any:
+    """A range between bounds of unknown sign: how long it is, and where it begins, are numbers of their own, the same for the
+    same bounds. Other ranges are operators as others."""
+    if not any(_is_of_unknown_sign(bound) for bound in (start, end)) or type(step) is not int or step <= 0:
+        return NotImplemented
+    x = mode.as_fake(x)
+    m, env = x.meta, mode.shape_env
+    dim = wrap(dim, len(m.sizes))
+    size = m.sizes[dim]
+    most = {"maximum": size} if type(size) is int else {}
+    key = (func, *(size_of(v) if isinstance(v, (int, torch.SymInt)) else v for v in (size, start, end, step)))
+    length, low = (symint(env, env.derived((what, *key), **most)) for what in ("length", "low"))
+    sizes = (*m.sizes[:dim], length, *m.sizes[dim + 1 :])
+    strides = (*m.strides[:dim], m.strides[dim] * step, *m.strides[dim + 1 :])
+    return make_fake(meta_of(m.dtype, sizes, strides, m.device, m.offset + low * m.strides[dim]), x.memory)
+
+
+def _is_of_unknown_sign(bound: Any) -> bool:
+    if not isinstance(bound, torch.SymInt) or bound.node.has_hint():
+        return False
+    return (bound < 0).node.is_unknown()  # type: ignore[attr-defined, no-any-return]  # a symbolic condition
 
 
 @rule("bincount", table=IMPURE)
@@ -126,16 +177,7 @@ def index_by_mask(mode: Any, func: Any, x: FakeTensor, indices: Sequence[FakeTen
     return mode.propagate(func, (x, places), {})
 
 
-@rule("_assert_scalar", table=IMPURE)
-def assert_scalar(mode: Any, func: Any, condition: Any, message: str) -> None:
-    """What the program promises of a number: the graph checks it, so all that follows may rely on it."""
-    if isinstance(condition, torch.SymBool) and condition.node.is_unknown():
-        mode.shape_env.require(condition.node.expr, message)
-    elif not condition:
-        raise RuntimeError(message)
-
-
-_REFUSED = "unique_dim _unique unique_dim_consecutive equal allclose _is_all_true _is_any_true"
+_REFUSED = "_unique equal allclose _is_all_true _is_any_true"
 
 
 def _register_data_dependent() -> None:

@@ -175,8 +175,14 @@ def expand(x: FakeTensor, size: Sequence[Size], *, implicit: bool = False) -> Vi
                 raise Decline
             strides[i] = m.strides[i - lead]
         elif i < lead:
-            strides[i] = 0 if sizes[i] != 1 else _stride_of_added(sizes, strides, i)
+            strides[i] = _stride_of_added(sizes, strides, i) if _is_one(sizes[i]) else 0
     return view_of(x, sizes, strides)
+
+
+def _is_one(size: Size) -> bool:
+    """Of a size that only data tells: no, because strides of one element are free."""
+    untold = isinstance(size, torch.SymInt) and not size.node.has_hint()
+    return not untold and size == 1  # type: ignore[return-value]  # decided
 
 
 def _stride_of_added(sizes: list[Size], strides: list[Size], i: int) -> Size:

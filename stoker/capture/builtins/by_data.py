@@ -1,0 +1,133 @@
+"""Torch functions that take numbers which only data tells. Their other calls are nodes as they stand."""
+
+from __future__ import annotations
+
+import builtins
+from typing import TYPE_CHECKING
+
+import torch
+
+from stoker.capture.handlers import handles, tensor_special
+from stoker.capture.polyfill import indexing
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.mapping import DictValue
+from stoker.capture.values.sequence import ListValue, SequenceValue
+from stoker.capture.values.size import SymbolicValue
+from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.value import Value
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+NONE, ZERO, ONE = Constant(None), Constant(0), Constant(1)
+
+
+@handles(indexing.check)
+def check(m: Machine, condition: Value, error: Value, template: Value, *numbers: Value) -> Value:
+    """What is known holds or raises; the rest the graph checks."""
+    if isinstance(condition, SymbolicValue) and condition.symbol.node.is_unknown():
+        words = [error, template, ListValue(list(numbers))]
+        given = tuple(
+            m.record.to_node(value) for value in (condition, *words)
+        )  # as they are before the check is believed
+        node = m.record.graph.call_function(torch.ops.stoker.check.default, given)
+        node.meta["location"], node.meta["example_value"] = m.location(), None
+        m.record.run_fake("call_function", node.target, [m.record.to_fake(v) for v in (condition, *words)], {})
+        return NONE
+    if not condition.truth(m):
+        shown = [m.concrete.constant(number, "an error") for number in numbers]
+        m.exceptions.raise_(getattr(builtins, error.constant()), template.constant().format(*shown))
+    return NONE
+
+
+def is_untold(value: Value) -> bool:
+    """A number that only running the program tells, or a tensor in its place."""
+    return isinstance(value, TensorValue) or isinstance(value, SymbolicValue) and value.untold
+
+
+def number(m: Machine, value: Value) -> Value:
+    """The number, where a tensor stands for it."""
+    return m.calls.builtin_method(value, "item", [], {}) if isinstance(value, TensorValue) else value
+
+
+@handles(torch.nn.functional.one_hot)
+def one_hot(m: Machine, input: Value, num_classes: Value = Constant(-1)) -> Value:  # noqa: B008
+    counted = isinstance(num_classes, Constant) and num_classes.value == -1
+    if not counted or not isinstance(input, TensorValue) or input.fake.dtype is not torch.int64:
+        return m.record.call(torch.nn.functional.one_hot, [input, num_classes], {})
+    return m.wrap.object(indexing.one_hot).call(m, [input], {})
+
+
+@handles(torch.arange)
+def arange(m: Machine, *bounds: Value, **options: Value) -> Value:
+    bounds = (*bounds, *(options.pop(name) for name in ("start", "end", "step") if name in options))
+    if not any(is_untold(bound) for bound in bounds) or "out" in options:
+        return m.record.call(torch.arange, list(bounds), options)
+    numbers = [number(m, bound) for bound in bounds]
+    if any(bound.python_type() is not int for bound in numbers) or len(numbers) == 3 and is_untold(numbers[2]):
+        return m.record.call(torch.arange, list(bounds), options)
+    start, end, step = {1: (ZERO, *numbers, ONE), 2: (*numbers, ONE), 3: tuple(numbers)}[len(numbers)]
+    named = DictValue({name: (Constant(name), value) for name, value in options.items()})
+    return m.wrap.object(indexing.arange).call(m, [start, end, step, named], {})
+
+
+@handles(torch.narrow)
+@tensor_special("narrow")
+def narrow(m: Machine, input: Value, dim: Value, start: Value, length: Value) -> Value:
+    arguments = [input, dim, start, length]
+    if not any(is_untold(value) for value in (start, length)) or not isinstance(dim, Constant):
+        return m.record.call(torch.narrow, arguments, {})
+    return m.wrap.object(indexing.narrow).call(m, [input, dim, number(m, start), number(m, length)], {})
+
+
+@handles(torch.split)
+@tensor_special("split")
+def split(m: Machine, tensor: Value, split_size_or_sections: Value, dim: Value = ZERO) -> Value:
+    sizes = split_size_or_sections
+    if isinstance(sizes, SequenceValue) and any(is_untold(size) for size in sizes.elements(m)):
+        return split_with_sizes(m, tensor, sizes, dim)
+    return m.record.call(torch.split, [tensor, sizes, dim], {})
+
+
+@handles(torch.split_with_sizes)
+@tensor_special("split_with_sizes")
+def split_with_sizes(m: Machine, input: Value, split_sizes: Value, dim: Value = ZERO) -> Value:
+    sizes = split_sizes.items_list(m)
+    if not any(is_untold(size) for size in sizes) or not isinstance(dim, Constant):
+        return m.record.call(torch.split_with_sizes, [input, split_sizes, dim], {})
+    numbers = ListValue([number(m, size) for size in sizes])
+    return m.wrap.object(indexing.split_with_sizes).call(m, [input, numbers, dim], {})
+
+
+@handles(torch.tensor_split)
+@tensor_special("tensor_split")
+def tensor_split(m: Machine, input: Value, indices_or_sections: Value, dim: Value = ZERO) -> Value:
+    places = indices_or_sections
+    if not isinstance(places, TensorValue) or places.fake.dim() != 1:
+        return m.record.call(torch.tensor_split, [input, places, dim], {})
+    return m.wrap.object(indexing.tensor_split).call(m, [input, places, dim], {})
+
+
+def _scaled(function: str) -> None:
+    """`_foreach_addcmul` and its kin with a tensor of numbers, which torch reads inside."""
+    real = getattr(torch, f"_foreach_{function}")
+
+    @handles(real)
+    def scaled(
+        m: Machine, tensors: Value, firsts: Value, seconds: Value, scalars: Value = ONE, **named: Value
+    ) -> Value:
+        scalars = named.get("value", named.get("scalars", scalars))
+        lists = [tensors, firsts, seconds]
+        if not isinstance(scalars, TensorValue) or not _fits(m, tensors, scalars):
+            return m.record.call(real, [*lists, scalars], {}, keep=function.endswith("_"))
+        made = m.wrap.object(indexing.each_scaled).call(m, [Constant(function), *lists, scalars], {})
+        return NONE if function.endswith("_") else made
+
+
+def _fits(m: Machine, tensors: Value, scalars: TensorValue) -> bool:
+    shape = scalars.fake.shape
+    return len(shape) == 1 and isinstance(shape[0], int) and shape[0] == len(tensors.items_list(m))
+
+
+for _name in ("addcmul", "addcmul_", "addcdiv", "addcdiv_"):
+    _scaled(_name)

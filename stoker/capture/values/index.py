@@ -1,0 +1,47 @@
+"""Indices of tensors: which of them only data tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.sequence import TupleValue
+from stoker.capture.values.size import SymbolicValue
+from stoker.capture.values.slices import SliceValue
+from stoker.capture.values.value import Value
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+MASKS = (torch.bool, torch.uint8)
+
+
+def parts_by_data(m: Machine, key: Value) -> TupleValue | None:
+    """The index as a tuple, if an integer in it, or a mask without a dimension, is known only to the running program."""
+    parts = key.elements(m) if isinstance(key, TupleValue) else [key]
+    return TupleValue(list(parts)) if any(_is_untold(part) for part in parts) else None
+
+
+def _is_untold(part: Value) -> bool:
+    if isinstance(part, SymbolicValue):
+        return part.untold
+    fake: Any = getattr(part, "fake", None)
+    return isinstance(fake, torch.Tensor) and fake.dim() == 0 and fake.dtype in MASKS
+
+
+def with_numbers(m: Machine, key: Value) -> Value:
+    """The index with slices between numbers, where they were between tensors."""
+    if isinstance(key, SliceValue) and any(isinstance(getattr(p, "fake", None), torch.Tensor) for p in key.parts):
+        return SliceValue(*(_number(m, part) for part in key.parts))
+    if isinstance(key, TupleValue) and key.cls is tuple:
+        parts = [with_numbers(m, part) for part in key.elements(m)]
+        return TupleValue(parts) if any(a is not b for a, b in zip(parts, key.elements(m))) else key
+    return key
+
+
+def _number(m: Machine, part: Value) -> Value:
+    if isinstance(part, Constant) or not isinstance(getattr(part, "fake", None), torch.Tensor):
+        return part
+    return m.calls.builtin_method(part, "__index__", [], {})

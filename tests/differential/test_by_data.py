@@ -1,0 +1,197 @@
+"""Numbers that only data tells, wherever Python or torch takes a number: one graph, eager's values and eager's errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import stoker
+
+XS = [
+    torch.tensor([1.0, -2.0, 3.0, 0.0]),
+    torch.tensor([1.0, 2.0, 3.0, 0.0, 5.0]),
+    torch.tensor([4.0, 1.0, 6.0]),
+    torch.tensor([4.0, 1.0, 6.0, 7.0, 8.0, 9.0]),
+]
+
+
+@torch.library.custom_op("stoker_tests::positive", mutates_args=())
+def positive(x: torch.Tensor) -> torch.Tensor:
+    return x[x > 0].clone()
+
+
+@positive.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return x.new_empty(torch.library.get_ctx().new_dynamic_size())
+
+
+@torch.library.custom_op("stoker_tests::count", mutates_args=())
+def count(x: torch.Tensor) -> int:
+    return int((x > 0).sum())
+
+
+@count.register_fake
+def _(x: torch.Tensor) -> int:
+    return torch.library.get_ctx().new_dynamic_size()
+
+
+def _set_mask(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y[x.sum() > 3] = 7.0
+    return y
+
+
+def _set_index(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y[x.argmax().item()] = 0
+    return y
+
+
+def _set_slice(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y[x.argmax().item() :] += 1
+    return y
+
+
+def _set_column(x: torch.Tensor) -> torch.Tensor:
+    y = torch.outer(x, x)
+    y[:, x.argmax().item()] = x
+    return y * 2
+
+
+def _view_and_base(x: torch.Tensor) -> Any:
+    y = x.clone()
+    z = y[: x.argmax().item()]
+    z.mul_(2)
+    y.add_(1)
+    return y, z
+
+
+def _foreach_written(x: torch.Tensor) -> Any:
+    a, b = x.clone(), x + 1
+    torch._foreach_addcmul_([a, b], [x, x], [b, a], x[:2])
+    return a, b
+
+
+ONE_GRAPH: dict[str, Callable[[torch.Tensor], Any]] = {
+    "int of a float tensor": lambda x: (x * int(x.sum()), int(-x.sum() - 0.5), int(x.max())),
+    "bool as a number": lambda x: (x * (x.sum() > 0).item(), (x > 2).any().item() + 1, int((x > 2).all())),
+    "bool as an object": lambda x: (bool(x.sum() > 3), not (x > 100).any(), [bool(v) for v in x[:2]], not x.max()),
+    "float of a bool": lambda x: x * float((x > 2).all()),
+    "floor, ceil, round": lambda x: (math.floor(x.mean().item()), math.ceil(x.mean().item()), round(x.mean().item())),
+    "rounded to digits": lambda x: (round(x.mean().item(), 1), x * round(x.mean().item(), 2)),
+    "min and max": lambda x: x * max(x.sum().item(), 0.0) + min(x.argmax().item(), 2, x.argmin().item()),
+    "math functions": lambda x: x * math.sqrt(x.abs().sum().item()) + math.exp(-abs(x.sum().item())),
+    "f-string": lambda x: (f"{x.sum().item():.2f} of {x.argmax().item():>4} {(x > 2).any().item()!r}", x * 2),
+    "percent and format": lambda x: ("%.2f %d" % (x.sum().item(), x.argmax().item()), "{}/{n:.1f}".format(1, n=x.mean().item())),
+    "str and concatenation": lambda x: (str(x.argmax().item()) + "!", "<" + repr(x.sum().item()), x + 1),
+    "print": lambda x: (print("loss", f"{x.sum().item():.3f}", x.argmax().item()), x * 2)[1],
+    "one_hot": lambda x: F.one_hot(x.abs().long()),
+    "one_hot in arithmetic": lambda x: F.one_hot(x.abs().long()).float().sum(0) * 2,
+    "one_hot of negative numbers": lambda x: F.one_hot(x.long()),
+    "unique rows": lambda x: torch.unique(torch.stack([x, x]), dim=0),
+    "unique columns": lambda x: torch.unique(torch.stack([x, x + 1]), dim=1, return_inverse=True, return_counts=True),
+    "unique_consecutive rows": lambda x: torch.unique_consecutive(torch.stack([x, x]), dim=0),
+    "mask without dimensions": lambda x: x[x.sum() > 3] * 2,
+    "mask of a number": lambda x: x.sum()[x.sum() > 3] * 2,
+    "mask among indices": lambda x: torch.outer(x, x)[:, x.sum() > 3, :1],
+    "mask written": _set_mask,
+    "foreach with a tensor of numbers": lambda x: torch._foreach_addcmul([x, x], [x, x], [x, x], x[:2]),
+    "foreach division": lambda x: torch._foreach_addcdiv([x, x], [x, x], [x + 20, x + 20], x[:2]),
+    "foreach written": _foreach_written,
+    "scalars": lambda x: torch.add(x, x, alpha=x.max()) + torch.addcmul(x, x, x, value=x.min()) + torch.full((1,), x.max()),
+    "tensor_split": lambda x: torch.tensor_split(x, x[:2].abs().long()),
+    "tensor_split of rows": lambda x: torch.outer(x, x).tensor_split(torch.tensor([1, 2]), dim=1),
+    "narrow": lambda x: x.narrow(0, x.argmin(), 1),
+    "narrow from the end": lambda x: x.narrow(0, -1 - x.argmin().item() * 0, 1),
+    "narrow too far": lambda x: x.narrow(0, x.argmax(), 2),
+    "arange": lambda x: (torch.arange(x.abs().max().long()) * 2, torch.arange(1, 1 + x.abs().max().long(), 2)),
+    "arange backwards": lambda x: torch.arange((-x[0]).long()) * 2,
+    "zeros": lambda x: torch.zeros(int(x.abs().max()), 2) + 1,
+    "expand and repeat": lambda x: (x.expand(int(x.abs().max().item()), x.shape[0]) * 2, x.repeat(int(x.abs().max()), 2)),
+    "roll": lambda x: torch.roll(x, int(x.sum().item())),
+    "slices": lambda x: (x[: x.argmax().item()] * 2, x[x.argmin().item() :], x[: x.argmax() + 1], x[-x.argmax().item() :]),
+    "slices of steps": lambda x: torch.outer(x, x)[:, x.argmin().item() :: 2] + 1,
+    "index": lambda x: (x[x.argmax().item()], x[-1 - x.argmin().item()], torch.outer(x, x)[..., x.argmax().item()]),
+    "index among others": lambda x: torch.outer(x, x)[x.argmax().item(), :, None] + torch.outer(x, x)[[0, 1], x.argmax().item()].sum(),
+    "index too large": lambda x: x[x.abs().max().long().item()],
+    "index too small": lambda x: torch.outer(x, x)[0, -x.abs().max().long().item()],
+    "index written": _set_index,
+    "slice written": _set_slice,
+    "column written": _set_column,
+    "view and base": _view_and_base,
+    "split": lambda x: [v.sum() for v in torch.split(x, [x.argmax().item(), x.shape[0] - x.argmax().item()])],
+    "split that does not fit": lambda x: torch.split(x, x[:2].long().tolist()),
+    "custom operator": lambda x: (positive(x) * 2, positive(-x) + 1, torch.cat([positive(x), positive(1 - x)])),
+    "custom operator with a number": lambda x: (x.new_zeros(count(x)) + 1, count(x)),
+}  # fmt: skip
+
+
+def outcome(call: Callable[..., Any], x: torch.Tensor, capsys: Any) -> Any:
+    try:
+        found: Any = call(x.clone())
+    except Exception as error:  # noqa: BLE001
+        return type(error), str(error)
+    return found, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("backend", ["eager", "stoker"])
+@pytest.mark.parametrize("name", ONE_GRAPH)
+def test_one_graph(name: str, backend: str, capsys: Any) -> None:
+    program = ONE_GRAPH[name]
+    stoker.log.clear()
+    compiled = stoker.compile(program, backend=backend, fullgraph=True)
+    for x in XS:
+        wanted, found = outcome(program, x, capsys), outcome(compiled, x, capsys)
+        assert_agree(found, wanted)
+    assert len(stoker.events("captured")) <= 2
+    assert not stoker.events("backend")
+
+
+def assert_agree(found: Any, wanted: Any) -> None:
+    assert type(found) is type(wanted)
+    if isinstance(wanted, (list, tuple)):
+        assert len(found) == len(wanted)
+        for a, b in zip(found, wanted):
+            assert_agree(a, b)
+    elif isinstance(wanted, torch.Tensor):
+        torch.testing.assert_close(found, wanted)
+    elif isinstance(wanted, float):
+        assert math.isclose(found, wanted, rel_tol=1e-6)
+    else:
+        assert found == wanted
+
+
+DIFFERENTIABLE: list[Callable[[torch.Tensor], torch.Tensor]] = [
+    lambda x: ((x * 2)[x.detach().argmax().item() :] ** 2).sum(),
+    lambda x: (x * 2)[x.detach().argmax().item()] ** 2,
+    lambda x: ((x * 2).narrow(0, x.detach().argmin(), 1) ** 2).sum(),
+    lambda x: torch.split(x * x, [x.argmax().item(), x.shape[0] - x.argmax().item()])[1].sin().sum(),
+    lambda x: (x * x * int(x.sum())).sum() + (x * x)[x.sum() > 3].sum(),
+    lambda x: (x * x * (x.sum() > 3).item()).sum(),
+]
+
+
+@pytest.mark.parametrize("program", DIFFERENTIABLE)
+def test_gradients(program: Callable[..., Any]) -> None:
+    compiled = stoker.compile(program, fullgraph=True)
+    for x in XS:
+        a, b = x.clone().requires_grad_(), x.clone().requires_grad_()
+        compiled(a).backward()
+        program(b).backward()
+        torch.testing.assert_close(a.grad, b.grad)
+
+
+def test_a_number_that_python_cannot_hold() -> None:
+    def program(x: torch.Tensor) -> Any:
+        return x * 2, int(x.sum())
+
+    compiled = stoker.compile(program, fullgraph=True)
+    assert compiled(XS[0])[1] == 2
+    with pytest.raises(OverflowError, match="cannot convert float infinity to integer"):
+        compiled(torch.tensor([1.0, 2.0, 3.0, math.inf]))
