@@ -24,7 +24,7 @@ from stoker.fake import FakeTensor
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MemoryPlace:
     """Where an input lies: enough to make it again from anything on its memory."""
 
     index: int
@@ -42,7 +42,7 @@ class Place:
 class Group:
     """Inputs that overlap, and the span of memory they cover."""
 
-    places: tuple[Place, ...]
+    places: tuple[MemoryPlace, ...]
     start: int
     end: int
     dtype: torch.dtype
@@ -100,8 +100,8 @@ def _bytes(tensor: torch.Tensor) -> tuple[int, int]:
     return place.offset * tensor.element_size(), place.end * tensor.element_size()
 
 
-def _place(index: int, tensor: torch.Tensor) -> Place:
-    return Place(index, tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()), tensor.requires_grad)
+def _place(index: int, tensor: torch.Tensor) -> MemoryPlace:
+    return MemoryPlace(index, tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset()), tensor.requires_grad)
 
 
 def _group(inputs: Sequence[Any], members: list[int]) -> Group:
@@ -111,7 +111,7 @@ def _group(inputs: Sequence[Any], members: list[int]) -> Group:
     return Group(places, start, end, inputs[members[0]].dtype, base.requires_grad, base.is_leaf)
 
 
-def _base(inputs: Sequence[Any], places: Sequence[Place]) -> torch.Tensor:
+def _base(inputs: Sequence[Any], places: Sequence[MemoryPlace]) -> torch.Tensor:
     """The tensor that the others are views of; where there are several, the one that autograd knows most about."""
     bases = [_own_base(inputs[p.index]) for p in places]
     return max(bases, key=lambda b: b.requires_grad)
@@ -212,7 +212,7 @@ def _is_symbolic(node: Node) -> bool:
     return isinstance(known, FakeTensor) and known.meta.symbolic
 
 
-def _view(graph: Graph, span: Node, place: Place, group: Group) -> Node:
+def _view(graph: Graph, span: Node, place: MemoryPlace, group: Group) -> Node:
     view = graph.call_method("as_strided", (span, place.sizes, place.strides, place.offset))
     if group.base_requires_grad and not place.requires_grad:
         return graph.call_method("detach", (view,))

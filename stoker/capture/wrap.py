@@ -18,7 +18,7 @@ from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.reference import ReferenceValue
 from stoker.capture.values.sequence import ListValue, TupleValue
-from stoker.capture.values.sets import Recipe, SetValue
+from stoker.capture.values.sets import SetRecipe, SetValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.value import Lazy, Value
 from stoker.errors import Break
@@ -100,7 +100,7 @@ class Wrapper:
             return DictValue({key: (self.constant(key), self.constant(value)) for key, value in real.items()})
         if kind in (set, frozenset):
             return SetValue(
-                {element: self.constant(element) for element in real}, kind, made=Recipe(kind, (tuple(real),))
+                {element: self.constant(element) for element in real}, kind, made=SetRecipe(kind, (tuple(real),))
             )
         if isinstance(
             real, (type, types.FunctionType, types.ModuleType, *BUILTIN_CALLABLES, types.UnionType, *ALIASES)

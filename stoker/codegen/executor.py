@@ -18,7 +18,7 @@ from stoker.codegen.backend import Built, Launch, Native
 from stoker.codegen.encoding import Encoding
 from stoker.codegen.library_call import library_call
 from stoker.codegen.numbers import TooLarge
-from stoker.loop.instruction import IndexValue
+from stoker.loop.instruction import Index
 from stoker.loop.layout import Layout
 from stoker.loop.node import SymbolSource
 from stoker.loop.view import Stored
@@ -97,7 +97,7 @@ def _count_in_kernels(coding: Encoding) -> None:
         known = _sizes(step)
         for phase in coding.plan.kernels[step.kernel].phases:
             for _, i in phase.lines:
-                if isinstance(i, IndexValue) and free_symbols(i.expr) <= known.keys():
+                if isinstance(i, Index) and free_symbols(i.expr) <= known.keys():
                     coding.numbers.of(substitute(i.expr, known))
 
 

@@ -18,14 +18,14 @@ import torch
 from stoker.loop.instruction import (
     Apply,
     Convert,
-    IndexValue,
+    Index,
     Indirect,
     Load,
     LoopInstruction,
     Reduce,
     Scan,
     Store,
-    immediate,
+    number_of,
 )
 from stoker.loop.op import ELEMENTWISE, ResultType
 from stoker.shape.expr import Expr, Symbol, symbol
@@ -82,12 +82,12 @@ class Recorder:
         self.instructions.append(Store((value.number,), value.dtype, buffer, index, combine))
 
     def constant(self, number: bool | int | float, dtype: torch.dtype) -> LoopValue:
-        return self.emit(immediate(number, dtype))
+        return self.emit(number_of(number, dtype))
 
     def index(self, expr: Expr, dtype: torch.dtype) -> LoopValue:
         if expr.is_constant:
             return self.constant(expr.offset, dtype)
-        return self.emit(IndexValue((), dtype, expr))
+        return self.emit(Index((), dtype, expr))
 
     def indirect(self, value: LoopValue, size: Expr, family: str = "index") -> Symbol:
         """A symbol for an index that was computed."""

@@ -14,11 +14,11 @@ import torch
 from stoker.loop.instruction import (
     Apply,
     Convert,
-    Immediate,
-    IndexValue,
+    Index,
     Indirect,
     Load,
     LoopInstruction,
+    Number,
     Reduce,
     Scan,
     Store,
@@ -85,7 +85,7 @@ def _problem_of_kind(i: LoopInstruction, types: list[torch.dtype]) -> str:
             return "" if i.kind in SCANS else f"there is no scan {i.kind}"
         case Store():
             return "" if i.combine in COMBINES else f"there is no store that does {i.combine}"
-        case Load() | Immediate() | IndexValue() | Convert():
+        case Load() | Number() | Index() | Convert():
             return ""
     assert_never(i)
 

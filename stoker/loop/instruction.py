@@ -40,7 +40,7 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
-class Immediate:
+class Number:
     """A constant. 0.0 == -0.0 and 1 == True, but they are different constants: equal ones are written alike."""
 
     arguments: Arguments
@@ -50,7 +50,7 @@ class Immediate:
 
 
 @dataclass(frozen=True, slots=True)
-class IndexValue:
+class Index:
     """The value of an index expression."""
 
     arguments: Arguments
@@ -105,11 +105,11 @@ class Apply:
     operation: str
 
 
-LoopInstruction: TypeAlias = Load | Store | Immediate | IndexValue | Indirect | Reduce | Scan | Convert | Apply
+LoopInstruction: TypeAlias = Load | Store | Number | Index | Indirect | Reduce | Scan | Convert | Apply
 
 
-def immediate(value: bool | int | float, dtype: torch.dtype) -> Immediate:
-    return Immediate((), dtype, value, repr(value))
+def number_of(value: bool | int | float, dtype: torch.dtype) -> Number:
+    return Number((), dtype, value, repr(value))
 
 
 def index_expressions(i: LoopInstruction) -> tuple[Expr, ...]:
@@ -119,7 +119,7 @@ def index_expressions(i: LoopInstruction) -> tuple[Expr, ...]:
             return (i.index,)
         case Indirect():
             return (i.size,)
-        case IndexValue():
+        case Index():
             return (i.expr,)
     return ()
 
@@ -131,6 +131,6 @@ def with_expressions(i: LoopInstruction, change: Callable[[Expr], Expr]) -> Loop
             return replace(i, index=change(i.index))
         case Indirect():
             return replace(i, size=change(i.size))
-        case IndexValue():
+        case Index():
             return replace(i, expr=change(i.expr))
     return i

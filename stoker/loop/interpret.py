@@ -13,18 +13,7 @@ from typing import Any, assert_never
 import torch
 
 from stoker.loop.index import uses
-from stoker.loop.instruction import (
-    Apply,
-    Convert,
-    Immediate,
-    IndexValue,
-    Indirect,
-    Load,
-    LoopInstruction,
-    Reduce,
-    Scan,
-    Store,
-)
+from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopInstruction, Number, Reduce, Scan, Store
 from stoker.loop.layout import Layout
 from stoker.loop.node import Extern, Loops, Program
 from stoker.loop.op import ELEMENTWISE, outside_code, outside_error
@@ -134,9 +123,9 @@ class Grid:
                 return self.load(i.buffer, i.index, arguments)
             case Store():
                 return self.store(i.buffer, i.index, i.combine, arguments[0])
-            case Immediate():
+            case Number():
                 return torch.full([1] * len(self.shape), i.value, dtype=i.dtype)
-            case IndexValue():
+            case Index():
                 return torch.as_tensor(self.number(i.expr)).to(i.dtype)
             case Indirect():
                 return self.indirect(i, arguments)

@@ -8,18 +8,7 @@ from typing import assert_never
 import torch
 
 from stoker.loop.index import Dimensions
-from stoker.loop.instruction import (
-    Apply,
-    Convert,
-    Immediate,
-    IndexValue,
-    Indirect,
-    Load,
-    LoopInstruction,
-    Reduce,
-    Scan,
-    Store,
-)
+from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopInstruction, Number, Reduce, Scan, Store
 from stoker.loop.layout import Layout
 from stoker.loop.node import Loops, Node, Program
 from stoker.loop.view import Stored
@@ -48,9 +37,9 @@ def instruction_text(number: int, i: LoopInstruction) -> str:
             return f"v{number} = {i.buffer}[{text(i.index)}]{guard}"
         case Store():
             return f"{i.buffer}[{text(i.index)}] {i.combine or ''}= {arguments}"
-        case Immediate():
+        case Number():
             return f"v{number} = {i.words}:{short(i.dtype)}"
-        case IndexValue():
+        case Index():
             return f"v{number} = index({text(i.expr)}):{short(i.dtype)}"
         case Indirect():
             first, *condition = (f"v{a}" for a in i.arguments)

@@ -15,7 +15,7 @@ from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import compute_dtype, elementwise, require_supported
 from stoker.lower.reduce import reduced
-from stoker.lower.registry import Decline, Result, lower
+from stoker.lower.registry import LeftToLibrary, Result, lower
 from stoker.lower.view import dimension
 from stoker.shape.expr import constant
 
@@ -79,7 +79,7 @@ class _Row:
 
     def __init__(self, builder: Builder, out: Result, x: Tensor, dim: int) -> None:
         if any(size.value == 0 for size in x.sizes) or not x.sizes:
-            raise Decline("there is nothing to normalize")
+            raise LeftToLibrary("there is nothing to normalize")
         require_supported(out.dtype, x.dtype)
         self.builder, self.at = builder, dimension(dim, len(x.sizes))
         wide = compute_dtype(x.dtype)

@@ -13,7 +13,7 @@ from stoker.loop.view import Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import compute_dtype, elementwise, number, refuse_division_by_zero
 from stoker.lower.reduce import reduced
-from stoker.lower.registry import Decline, Result, lower
+from stoker.lower.registry import LeftToLibrary, Result, lower
 
 INFINITY = float("inf")
 
@@ -178,7 +178,7 @@ _OVERLOADS = ("Tensor", "Scalar", "Tensor_Scalar")
 @lower(*(f"{name}.{o}" for name in ("bitwise_right_shift", "__rshift__") for o in _OVERLOADS), name="right_shift")
 def shift(builder: Builder, out: Result, a: Any, b: Any, *, name: str) -> Any:
     if out.dtype.is_floating_point or out.dtype is torch.bool:
-        raise Decline("shifts of numbers that are not whole")
+        raise LeftToLibrary("shifts of numbers that are not whole")
     return elementwise(builder, out, [a, b], lambda x, y: getattr(ops, name)(x, y))
 
 
@@ -191,7 +191,7 @@ def floor_divide(builder: Builder, out: Result, a: Any, b: Any) -> Any:
 @lower("aminmax.default")
 def aminmax(builder: Builder, out: list[Result], x: Tensor, *, dim: Any = None, keepdim: bool = False) -> list[Any]:
     if any(size.value == 0 for size in x.sizes):
-        raise Decline("nothing to choose from: the library raises the right error")
+        raise LeftToLibrary("nothing to choose from: the library raises the right error")
     convert = lambda v: ops.to_dtype(v, compute_dtype(x.dtype))  # noqa: E731
     return [reduced(builder, r, x, dim, keepdim, kind, convert) for r, kind in zip(out, ("min", "max"))]
 
@@ -216,7 +216,7 @@ def nansum(
 
 def _norm(builder: Builder, out: Result, x: Tensor, order: Any, dims: Any, keepdim: bool) -> Any:
     if not out.dtype.is_floating_point or not x.dtype.is_floating_point or any(s.value == 0 for s in x.sizes):
-        raise Decline("a norm that the library knows better")
+        raise LeftToLibrary("a norm that the library knows better")
     dtype = compute_dtype(out.dtype)
     wide = Result(dtype, out.device, out.sizes, out.strides)
 
@@ -236,7 +236,7 @@ def _norm(builder: Builder, out: Result, x: Tensor, order: Any, dims: Any, keepd
         case _ if order == -INFINITY:
             made = total("min", lambda v: ops.abs(v))
         case _:
-            raise Decline("a norm of an uncommon order")
+            raise LeftToLibrary("a norm of an uncommon order")
     return elementwise(builder, out, [made], lambda v: v)
 
 

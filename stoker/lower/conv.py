@@ -13,7 +13,7 @@ from stoker import torch_private
 from stoker.loop.layout import Sizes, contiguous
 from stoker.loop.view import Computed, Stored, Tensor
 from stoker.lower.builder import Builder
-from stoker.lower.registry import LOWERINGS, Decline, Result, find, lower
+from stoker.lower.registry import LOWERINGS, LeftToLibrary, Result, find, lower
 
 _ORDER = (0, 2, 3, 1)
 
@@ -43,7 +43,7 @@ def convolution(builder: Builder, out: Result, x: Tensor, weight: Tensor, *rest:
     transposed = rest[4]
     suited = out.dtype in builder.target(out.device).image_dtypes
     if not builder.free_layout or transposed or len(out.sizes) != 4 or not suited:
-        raise Decline("a convolution")
+        raise LeftToLibrary("a convolution")
     image = _reordered(builder, x)
     result = replace(out, strides=channels_last(out.sizes))
     return builder.call(find("convolution.default"), (image, weight, *rest), {}, result)  # type: ignore[no-any-return]

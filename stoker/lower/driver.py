@@ -47,7 +47,7 @@ from stoker.lower import (  # noqa: F401  (they fill the table)
 )
 from stoker.lower.builder import Builder
 from stoker.lower.extern import EXACT
-from stoker.lower.registry import CALLS, LOWERINGS, Decline, Result, Usage, find
+from stoker.lower.registry import CALLS, LOWERINGS, LeftToLibrary, Result, Usage, find
 from stoker.passes.simplify import VIEWS
 from stoker.shape.expr import Expr, Symbol, free_symbols
 from stoker.shape.symnode import expr_of, size_of
@@ -181,7 +181,7 @@ class _Lowering:
                 result = function(builder, out, *arguments, **keywords)
                 builder.program.lowered.append(origin)
                 return result
-            except (Decline, NumberNeeded) as declined:
+            except (LeftToLibrary, NumberNeeded) as declined:
                 builder.program.declined.append((origin, declined.reason))
         else:
             builder.program.declined.append((origin, extern.reason(target)))

@@ -10,7 +10,7 @@ from stoker.loop.handler import ops
 from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import broadcast_index, require_supported
-from stoker.lower.registry import Decline, Result, lower
+from stoker.lower.registry import LeftToLibrary, Result, lower
 from stoker.lower.view import dimension, flattened
 from stoker.shape.expr import Expr
 
@@ -20,7 +20,7 @@ def index(builder: Builder, out: Result, x: Tensor, indices: Any) -> Tensor:
     """x[indices]: indexed dimensions are replaced by the broadcast shape of the indices, at the first of them if adjacent."""
     given = [(d, i) for d, i in enumerate(indices) if i is not None]
     if any(i.dtype not in (torch.int64, torch.int32) for _, i in given) or not given:
-        raise Decline("a mask chooses a number of elements that depends on data")
+        raise LeftToLibrary("a mask chooses a number of elements that depends on data")
     require_supported(x.dtype)
     dims = [d for d, _ in given]
     adjacent = dims == list(range(dims[0], dims[0] + len(dims)))
@@ -45,7 +45,7 @@ def index(builder: Builder, out: Result, x: Tensor, indices: Any) -> Tensor:
 def gather(builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, sparse_grad: bool = False) -> Tensor:
     require_supported(x.dtype)
     if not x.sizes:
-        raise Decline("a tensor without dimensions")
+        raise LeftToLibrary("a tensor without dimensions")
     dim = dimension(dim, len(x.sizes))
 
     def element(at: Index) -> Any:
@@ -78,7 +78,7 @@ def take(builder: Builder, out: Result, x: Tensor, places: Tensor) -> Tensor:
 def index_select(builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor) -> Tensor:
     require_supported(x.dtype)
     if not x.sizes or not places.sizes:
-        raise Decline("a tensor without dimensions")
+        raise LeftToLibrary("a tensor without dimensions")
     dim = dimension(dim, len(x.sizes))
     kind = "row" if dim == 0 else "element"
 

@@ -13,7 +13,7 @@ from stoker.lower.builder import Builder
 from stoker.lower.index import counted_from_0
 from stoker.lower.operand import compute_dtype, elementwise, number, require_supported
 from stoker.lower.reduce import reduced
-from stoker.lower.registry import Decline, Result, lower
+from stoker.lower.registry import LeftToLibrary, Result, lower
 
 NONE, MEAN = 0, 1
 """ATen's numbers for reductions."""
@@ -27,7 +27,7 @@ def nll_loss_forward(
     require_supported(x.dtype)
     wide = compute_dtype(x.dtype)
     if wide is not x.dtype and not builder.target(x.device).wide_losses:
-        raise Decline("sums of half precision are rounded as the library's")
+        raise LeftToLibrary("sums of half precision are rounded as the library's")
     classes = 1 if len(x.sizes) > 1 else 0
     one = Result(wide, x.device, target.sizes, target.strides)
     inputs = [t for t in (x, target, weight) if t is not None]

@@ -16,7 +16,7 @@ from stoker.loop import view
 from stoker.loop.layout import Layout, contiguous
 from stoker.loop.view import Stored, Tensor
 from stoker.lower.builder import Builder
-from stoker.lower.registry import Decline, Result, find, lower
+from stoker.lower.registry import LeftToLibrary, Result, find, lower
 from stoker.shape.expr import constant
 
 LARGE = 1 << 22
@@ -35,7 +35,7 @@ def mm(builder: Builder, out: Result, a: Tensor, b: Tensor) -> Any:
 @lower("addmm.default", calls=True)
 def addmm(builder: Builder, out: Result, bias: Tensor, a: Tensor, b: Tensor, **scales: Any) -> Any:
     if scales or len(bias.sizes) != 1:
-        raise Decline(PRODUCT)
+        raise LeftToLibrary(PRODUCT)
     return _product(builder, out, "addmm.default", bias, a, b)
 
 
@@ -43,13 +43,13 @@ def _product(builder: Builder, out: Result, name: str, bias: Tensor | None, a: T
     step = builder.target(out.device).matmul_alignment_bytes // out.dtype.itemsize
     rows, columns, shared = (size.value for size in (*out.sizes, a.sizes[1]))
     if step <= 1 or out.dtype not in _HALF or rows is None or columns is None or shared is None:
-        raise Decline(PRODUCT)
+        raise LeftToLibrary(PRODUCT)
     padded = _up(columns, step)
     wide = padded != columns and rows * columns >= LARGE and shared % step == 0
     operands = [a if wide else _with_rows(builder, a, step), b if wide else _with_rows(builder, b, step)]
     if not wide:
         if operands == [a, b]:
-            raise Decline(PRODUCT)
+            raise LeftToLibrary(PRODUCT)
         given = operands if bias is None else [bias, *operands]
         return builder.call(find(name), given, {}, out)
     weight = _taller(builder, view.permute(b, (1, 0)), padded)

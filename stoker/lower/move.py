@@ -13,7 +13,7 @@ from stoker.loop.layout import Layout
 from stoker.loop.view import Computed, Index, Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import broadcast_index, is_tensor, number, require_supported
-from stoker.lower.registry import Decline, Result, lower
+from stoker.lower.registry import LeftToLibrary, Result, lower
 from stoker.lower.view import dimension, slice_start
 from stoker.shape.expr import Expr, as_expr, constant
 
@@ -29,7 +29,7 @@ def cat(builder: Builder, out: Result, tensors: list[Tensor], dim: int = 0) -> T
     dim = dimension(dim, len(out.sizes))
     parts = [t for t in tensors if not (len(t.sizes) == 1 and t.sizes[0].value == 0)]
     if any(len(t.sizes) != len(out.sizes) for t in parts):
-        raise Decline("parts of different ranks")
+        raise LeftToLibrary("parts of different ranks")
     if len(parts) == 1 and parts[0].strides == out.strides and parts[0].dtype is out.dtype:
         return parts[0]
     cheap = len(parts) <= MOST_CHOICES and all(isinstance(p, Stored) or p.cost <= CHEAP_PART for p in parts)
@@ -138,7 +138,7 @@ def repeat(builder: Builder, out: Result, x: Tensor, repeats: Any) -> Tensor:
         return x.at(tuple(zero if s.value == 1 else at[lead + d] % s for d, s in enumerate(x.sizes)))
 
     if any(s.value == 0 for s in out.sizes):
-        raise Decline("an empty result")
+        raise LeftToLibrary("an empty result")
     return builder.compute(out, element, [x])
 
 
@@ -162,7 +162,7 @@ lower("triu.default")(_triangle(lambda offset, diagonal: at_least(offset, diagon
 def select_scatter(builder: Builder, out: Result, x: Tensor, source: Tensor, dim: int, at: Any) -> Computed:
     dim, place = dimension(dim, len(x.sizes)), as_expr(at)
     if place.value is None:
-        raise Decline("the sign of the index depends on symbols")
+        raise LeftToLibrary("the sign of the index depends on symbols")
     place = place if place.value >= 0 else place + x.sizes[dim]
     require_supported(x.dtype, source.dtype)
 
@@ -188,7 +188,7 @@ def slice_scatter(
     dim = dimension(dim, len(x.sizes))
     first, stride = slice_start(start, x.sizes[dim]), as_expr(step)
     if stride.value is None:
-        raise Decline("the step depends on symbols")
+        raise LeftToLibrary("the step depends on symbols")
     require_supported(x.dtype, source.dtype)
     last = first + (source.sizes[dim] - 1) * stride
 
@@ -211,7 +211,7 @@ def scatter_value(builder: Builder, out: Result, x: Tensor, dim: int, places: Te
     dim = dimension(dim, len(x.sizes)) if x.sizes else 0
     same = x.sizes and all(p is s for d, (p, s) in enumerate(zip(places.sizes, x.sizes)) if d != dim)
     if not same or places.sizes[dim].value != 1 or is_tensor(value):
-        raise Decline("a scatter of several values")
+        raise LeftToLibrary("a scatter of several values")
     require_supported(x.dtype)
 
     def element(i: Index) -> Any:

@@ -16,7 +16,7 @@ from stoker.loop.layout import Sizes, is_dense
 from stoker.loop.target import LOOP_DTYPES
 from stoker.loop.view import Computed, Index, Scalar, Stored, Tensor
 from stoker.lower.builder import Builder
-from stoker.lower.registry import Decline, Result
+from stoker.lower.registry import LeftToLibrary, Result
 from stoker.shape.expr import Expr, constant
 
 _WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
@@ -38,7 +38,7 @@ def number(value: Any, dtype: torch.dtype) -> Any:
     if isinstance(value, Expr):
         return ops.to_dtype(ops.index(value, torch.int64), dtype)
     if isinstance(value, complex):
-        raise Decline("complex numbers are left to the library")
+        raise LeftToLibrary("complex numbers are left to the library")
     if dtype is torch.bool:
         return ops.constant(bool(value), dtype)
     return ops.constant(float(value) if dtype.is_floating_point else int(value), dtype)
@@ -73,7 +73,7 @@ def tensors_among(operands: Sequence[Any]) -> list[Tensor]:
 def require_supported(*dtypes: torch.dtype) -> None:
     for dtype in dtypes:
         if dtype not in LOOP_DTYPES:
-            raise Decline(f"{dtype} is left to the library")
+            raise LeftToLibrary(f"{dtype} is left to the library")
 
 
 def _as_operands_lie(builder: Builder, out: Result, tensors: list[Tensor]) -> Result:
@@ -115,4 +115,4 @@ def refuse_division_by_zero(out: Result, divisor: Any) -> None:
     """Whole numbers divided by a zero are an error of eager's on the CPU, which the library raises."""
     whole = not out.dtype.is_floating_point and not out.dtype.is_complex
     if whole and out.device.type == "cpu" and not (isinstance(divisor, (int, float)) and divisor):
-        raise Decline("whole numbers are divided by numbers that may be 0: the library raises the right error")
+        raise LeftToLibrary("whole numbers are divided by numbers that may be 0: the library raises the right error")

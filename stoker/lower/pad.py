@@ -8,7 +8,7 @@ from typing import Any
 from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import require_supported
-from stoker.lower.registry import Decline, Result, lower
+from stoker.lower.registry import LeftToLibrary, Result, lower
 from stoker.shape.expr import Expr, as_expr, constant, maximum, minimum
 
 
@@ -26,7 +26,7 @@ def _padding(at_border: Callable[[Expr, Expr], Expr]) -> Callable[..., Any]:
     def lowering(builder: Builder, out: Result, x: Tensor, amounts: Any) -> Tensor:
         require_supported(x.dtype)
         if any(size.value == 0 for size in (*x.sizes, *out.sizes)):
-            raise Decline("an empty tensor")
+            raise LeftToLibrary("an empty tensor")
         rank = len(x.sizes)
         before = {rank - 1 - position // 2: as_expr(amounts[position]) for position in range(0, len(amounts), 2)}
 

@@ -23,7 +23,7 @@ from stoker.lower.operand import (
     require_supported,
     tensors_among,
 )
-from stoker.lower.registry import LOWERINGS, Decline, Result, find, lower
+from stoker.lower.registry import LOWERINGS, LeftToLibrary, Result, find, lower
 
 _UNARY = """
 neg abs sign floor ceil round trunc sqrt rsqrt reciprocal relu exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan
@@ -167,7 +167,7 @@ def power_of_number(builder: Builder, out: Result, x: Tensor, exponent: Any) -> 
 @lower("pow.Tensor_Tensor", "pow.Scalar")
 def power(builder: Builder, out: Result, a: Any, b: Any) -> Computed:
     if not out.dtype.is_floating_point:
-        raise Decline("integer powers are left to the library")
+        raise LeftToLibrary("integer powers are left to the library")
     return elementwise(builder, out, [a, b], _operation("pow"), cost=40, scalar_dtype=out.dtype)
 
 
@@ -175,7 +175,7 @@ def power(builder: Builder, out: Result, a: Any, b: Any) -> Computed:
 def clamp(builder: Builder, out: Result, x: Tensor, low: Any = None, high: Any = None) -> Computed:
     bounds = [b for b in (low, high) if b is not None]
     if any(isinstance(b, float) and b != b for b in bounds):
-        raise Decline("what a bound that is no number means differs between versions of torch")
+        raise LeftToLibrary("what a bound that is no number means differs between versions of torch")
 
     def function(value: Any, *limits: Any) -> Any:
         given = iter(limits)
@@ -212,7 +212,7 @@ def classify(builder: Builder, out: Result, x: Tensor, *, name: str) -> Computed
 def copy(builder: Builder, out: Result, x: Tensor, **options: Any) -> Any:
     require_supported(out.dtype, x.dtype)
     if x.device != out.device:
-        raise Decline("a copy between devices is left to the library")
+        raise LeftToLibrary("a copy between devices is left to the library")
     if isinstance(x, Stored) and x.dtype is out.dtype and x.strides == out.strides:
         return x  # nobody writes to it; the driver copies outputs that must have memory of their own
     return elementwise(builder, out, [x], lambda value: value, x.dtype)
@@ -222,7 +222,7 @@ def copy(builder: Builder, out: Result, x: Tensor, **options: Any) -> Any:
 def full(builder: Builder, out: Result, shape_or_like: Any, value: Any, **options: Any) -> Computed:
     require_supported(out.dtype)
     if is_tensor(value):
-        raise Decline("the fill value is a tensor")
+        raise LeftToLibrary("the fill value is a tensor")
     return builder.compute(out, lambda index: number(value, out.dtype), cost=0)
 
 
@@ -239,5 +239,5 @@ def arange(builder: Builder, out: Result, start: Any, end: Any = None, step: Any
     if end is None:
         start, end = 0, start
     if out.dtype.is_floating_point or isinstance(start, float) or isinstance(step, float):
-        raise Decline("a range of floats is left to the library")
+        raise LeftToLibrary("a range of floats is left to the library")
     return builder.compute(out, lambda index: ops.to_dtype(ops.index(index[0] * step + start, torch.int64), out.dtype))

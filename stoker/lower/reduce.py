@@ -11,7 +11,7 @@ from stoker.loop.handler import ops
 from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import compute_dtype, require_supported
-from stoker.lower.registry import Decline, Result, lower
+from stoker.lower.registry import LeftToLibrary, Result, lower
 from stoker.lower.view import dimension
 from stoker.shape.expr import constant
 
@@ -74,7 +74,7 @@ def prod(
 
 def _nonempty(x: Tensor) -> None:
     if any(size.value == 0 for size in x.sizes):
-        raise Decline("nothing to choose from: the library raises the right error")
+        raise LeftToLibrary("nothing to choose from: the library raises the right error")
 
 
 @lower("amax.default", "max.default")
@@ -101,7 +101,7 @@ def all_(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bo
 
 def _truth(builder: Builder, out: Result, x: Tensor, dims: Any, keepdim: bool, kind: str) -> Tensor:
     if out.dtype is not torch.bool:
-        raise Decline("the truth of bytes is left to the library")
+        raise LeftToLibrary("the truth of bytes is left to the library")
     return reduced(builder, out, x, dims, keepdim, kind, _converted(torch.bool))
 
 

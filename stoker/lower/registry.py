@@ -1,7 +1,7 @@
 """The table of lowerings: operator to a function that says how its result is computed.
 
 A lowering is called with the builder, the metadata of its result, and the operator's own arguments, where tensors are
-`stoker.loop.view` tensors and symbolic sizes are expressions. It returns tensors, or raises `Decline` for arguments it leaves
+`stoker.loop.view` tensors and symbolic sizes are expressions. It returns tensors, or raises `LeftToLibrary` for arguments it leaves
 to the library.
 """
 
@@ -23,7 +23,7 @@ LOWERINGS: dict[Any, Lowering] = {}
 """Filled by the families of this package."""
 
 
-class Decline(Exception):
+class LeftToLibrary(Exception):
     """These arguments are better served by the library; `reason` says why."""
 
     def __init__(self, reason: str) -> None:

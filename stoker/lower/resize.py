@@ -21,7 +21,7 @@ from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.conv import channels_last, is_channels_last
 from stoker.lower.operand import compute_dtype, number, require_supported
-from stoker.lower.registry import Decline, Result, lower
+from stoker.lower.registry import LeftToLibrary, Result, lower
 from stoker.shape.expr import Expr, constant, maximum, minimum
 
 
@@ -36,20 +36,20 @@ def _sources(size: int, wanted: int, scale: float | None, exact: bool) -> list[i
 def _choice(size: Expr, wanted: Expr, scale: float | None, exact: bool) -> Callable[[Expr], Expr]:
     """The choice as arithmetic on whole numbers."""
     if size.value is None or wanted.value is None:
-        raise Decline("the ratio depends on symbols")
+        raise LeftToLibrary("the ratio depends on symbols")
     n, m = size.value, wanted.value
     found = _sources(n, m, scale, exact)
     if found == [i * n // m for i in range(m)]:
         return lambda i: (i * n) // m
     if found == [(2 * i + 1) * n // (2 * m) for i in range(m)]:
         return lambda i: ((2 * i + 1) * n) // (2 * m)
-    raise Decline("a ratio that rounds")
+    raise LeftToLibrary("a ratio that rounds")
 
 
 def _nearest(builder: Builder, out: Result, x: Tensor, size: Any, *scales: Any, exact: bool) -> Tensor:
     require_supported(x.dtype)
     if not x.dtype.is_floating_point and x.dtype is not torch.uint8:
-        raise Decline("eager refuses these numbers: the library raises the right error")
+        raise LeftToLibrary("eager refuses these numbers: the library raises the right error")
     _nonempty(x, out)
     given = [*scales, *[None] * (len(out.sizes) - 2)]
     choices = [_choice(*pair, given[d], exact) for d, pair in enumerate(zip(x.sizes[2:], out.sizes[2:]))]
@@ -62,7 +62,7 @@ def _nearest(builder: Builder, out: Result, x: Tensor, size: Any, *scales: Any, 
 
 def _nonempty(x: Tensor, out: Result) -> None:
     if any(s.value == 0 for s in (*x.sizes, *out.sizes)):
-        raise Decline("an empty image")
+        raise LeftToLibrary("an empty image")
 
 
 def _laid(builder: Builder, out: Result, x: Tensor) -> Result:
@@ -102,7 +102,7 @@ def _line(size: Expr, wanted: Expr, corners: bool, scale: float | None) -> Line:
             Line(size, zero, zero, one, False) if wanted.value == 1 else Line(size, size - 1, zero, wanted - 1, False)
         )
     if scale is not None and not _agrees(size, wanted, scale):
-        raise Decline("a factor that is not the ratio of the sizes")
+        raise LeftToLibrary("a factor that is not the ratio of the sizes")
     return Line(size, 2 * size, size - wanted, 2 * wanted, True)
 
 
@@ -161,7 +161,7 @@ def _interpolation(taps: Taps, each: int) -> Callable[..., Tensor]:
         require_supported(x.dtype)
         _nonempty(x, out)
         if not x.dtype.is_floating_point:
-            raise Decline("bytes are interpolated with weights that are whole numbers")
+            raise LeftToLibrary("bytes are interpolated with weights that are whole numbers")
         rank, dtype = len(out.sizes) - 2, compute_dtype(out.dtype)
         given = [*scales, *[None] * rank]
         lines = [_line(n, m, corners, given[d]) for d, (n, m) in enumerate(zip(x.sizes[2:], out.sizes[2:]))]

@@ -10,7 +10,7 @@ from stoker.loop.handler import ops
 from stoker.loop.view import Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import compute_dtype, require_supported
-from stoker.lower.registry import Decline, Result, lower
+from stoker.lower.registry import LeftToLibrary, Result, lower
 from stoker.lower.view import dimension
 
 _WIDER = {torch.float32: torch.float64, torch.float16: torch.float32, torch.bfloat16: torch.float32}
@@ -21,10 +21,10 @@ def _scanned(
 ) -> list[Stored]:
     require_supported(x.dtype, *(result.dtype for result in out))
     if not x.sizes:
-        raise Decline("a tensor without dimensions")
+        raise LeftToLibrary("a tensor without dimensions")
     length, limit = x.sizes[dim].value, builder.target(x.device).longest_scan
     if limit is not None and (length is None or length > limit):
-        raise Decline("a running reduction of long rows")
+        raise LeftToLibrary("a running reduction of long rows")
     return builder.scan(out, dimension(dim, len(x.sizes)), kinds, lambda at: ops.to_dtype(x.at(at), dtype))
 
 
@@ -33,7 +33,7 @@ def _scanned(
 @lower("logcumsumexp.default", kind="logaddexp")
 def cumulative(builder: Builder, out: Result, x: Tensor, dim: int, *, dtype: Any = None, kind: str) -> Tensor:
     if out.dtype is torch.bool:
-        raise Decline("sums of truth values that stay truth values")
+        raise LeftToLibrary("sums of truth values that stay truth values")
     rounded = x
     if out.dtype is not x.dtype:  # eager converts first, and rounds there
         rounded = builder.compute(out, lambda at: ops.to_dtype(x.at(at), out.dtype), [x])

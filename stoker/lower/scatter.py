@@ -13,7 +13,7 @@ from stoker.loop.view import Index, Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.index import counted_from_0
 from stoker.lower.operand import broadcast_index, compute_dtype, elementwise, is_tensor, number, require_supported
-from stoker.lower.registry import Decline, Result, lower
+from stoker.lower.registry import LeftToLibrary, Result, lower
 from stoker.lower.view import dimension
 from stoker.shape.expr import Expr, as_expr, constant
 from stoker.shape.symnode import expr_of
@@ -37,7 +37,7 @@ def _along(
     """result[..., places[i], ...] = source[i], for each i in the indices' own sizes. Places begin as `start`, if there is one."""
     require_supported(out.dtype, *([source.dtype] if is_tensor(source) else []))
     if not x.sizes or len(places.sizes) != len(x.sizes):
-        raise Decline("a tensor without dimensions")
+        raise LeftToLibrary("a tensor without dimensions")
     dim = dimension(dim, len(x.sizes))
     require_combine(builder, _accumulating(out, combine), combine)
     base = builder.copy(x, _accumulating(out, combine))
@@ -58,7 +58,7 @@ def require_combine(builder: Builder, out: Result, combine: str) -> None:
     """Can the target combine with memory of this type so?"""
     target = builder.target(out.device)
     if combine != "set" and (combine not in target.combines or out.dtype not in target.combined_dtypes):
-        raise Decline("sums in places that data chooses, of a type that the device cannot add to memory")
+        raise LeftToLibrary("sums in places that data chooses, of a type that the device cannot add to memory")
 
 
 def _accumulating(out: Result, combine: str) -> Result:
@@ -104,7 +104,7 @@ def scatter_reduce(
     if reduce != "mean":
         return total
     if not out.dtype.is_floating_point:
-        raise Decline("means of whole numbers")
+        raise LeftToLibrary("means of whole numbers")
     ones = builder.compute(out, lambda at: number(1, out.dtype), cost=0)
     wide = replace(out, dtype=compute_dtype(out.dtype))
     count = _along(builder, wide, ones, dim, places, 1, "add", None if include_self else 0)
@@ -125,7 +125,7 @@ def _neutral(combine: str, dtype: torch.dtype) -> Any:
 def _rows(x: Tensor, dim: int, places: Tensor) -> tuple[int, Sizes]:
     """The dimension, and the sizes of what the indices along it choose."""
     if not x.sizes or len(places.sizes) > 1:
-        raise Decline("a tensor without dimensions")
+        raise LeftToLibrary("a tensor without dimensions")
     dim = dimension(dim, len(x.sizes))
     count = places.sizes[0] if places.sizes else constant(1)
     return dim, (*x.sizes[:dim], count, *x.sizes[dim + 1 :])
@@ -150,9 +150,9 @@ def index_rows(
     require_supported(out.dtype, *([source.dtype] if is_tensor(source) else []))
     dim, sizes = _rows(x, dim, places)
     if is_tensor(source) and source.sizes and len(source.sizes) != len(sizes):
-        raise Decline("values of another rank")
+        raise LeftToLibrary("values of another rank")
     if alpha != 1 and out.dtype in (torch.bool, *_HALF):
-        raise Decline("a product that is rounded")
+        raise LeftToLibrary("a product that is rounded")
     kind = "element" if combine == "add" else "index"
     require_combine(builder, _accumulating(out, combine), combine)
     base = builder.copy(x, _accumulating(out, combine))
@@ -179,16 +179,16 @@ def index_put(
     """x[indices] = values, or += values."""
     given = [(d, i) for d, i in enumerate(indices) if i is not None]
     if not given or any(i.dtype not in (torch.int64, torch.int32) for _, i in given):
-        raise Decline("a mask chooses a number of elements that depends on data")
+        raise LeftToLibrary("a mask chooses a number of elements that depends on data")
     require_supported(out.dtype, values.dtype)
     dims = [d for d, _ in given]
     if dims != list(range(dims[0], dims[0] + len(dims))):
-        raise Decline("indices apart from each other")
+        raise LeftToLibrary("indices apart from each other")
     shape = _broadcast([i.sizes for _, i in given])
     first, rank = dims[0], len(shape)
     sizes = (*x.sizes[:first], *shape, *x.sizes[first + len(dims) :])
     if len(values.sizes) > len(sizes):
-        raise Decline("values of a higher rank than the places")
+        raise LeftToLibrary("values of a higher rank than the places")
     require_combine(builder, out, "add" if accumulate else "set")
     base = builder.copy(x, out)
 
@@ -233,7 +233,7 @@ def _in_eagers_memory(builder: Builder, x: Tensor) -> tuple[Stored, Expr]:
     stored = builder.store(x)
     strides = tuple(_size(s) for s in fake.strides)
     if any(a is not b and s.value != 1 for a, b, s in zip(stored.strides, strides, stored.sizes)):
-        raise Decline("its memory lies in another way than eager's")
+        raise LeftToLibrary("its memory lies in another way than eager's")
     return stored, stored.offset - _size(fake.offset)
 
 
@@ -256,7 +256,7 @@ def as_strided_scatter(
     fake = builder.usage.operands[0].meta
     at = as_expr(0) if offset is None else as_expr(offset) - _size(fake.offset)
     if tuple(_size(s) for s in fake.strides) != out.strides:
-        raise Decline("its result lies in another way than it does")
+        raise LeftToLibrary("its result lies in another way than it does")
     base = builder.copy(x, out)
     strides = tuple(as_expr(s) for s in stride)
     builder.write(source, Stored(base.buffer, base.dtype, base.device, source.sizes, strides, at), "set")

@@ -10,7 +10,7 @@ from stoker.loop.handler import ops
 from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import compute_dtype, is_tensor, number, require_supported
-from stoker.lower.registry import Decline, Result, lower
+from stoker.lower.registry import LeftToLibrary, Result, lower
 
 MOST_STEPS = 20
 
@@ -19,12 +19,12 @@ def _searched(builder: Builder, out: Result, sorted_: Tensor, values: Any, right
     """For each value, how many of its row's numbers are less (or not greater, if `right`)."""
     length = sorted_.sizes[-1].value
     if length is None or length.bit_length() > MOST_STEPS:
-        raise Decline("a row whose length depends on symbols, or is large")
+        raise LeftToLibrary("a row whose length depends on symbols, or is large")
     given = [values] if is_tensor(values) else []
     dtypes = [sorted_.dtype, *(v.dtype for v in given)]
     require_supported(*dtypes)
     if len(set(dtypes)) > 1 or (not given and not sorted_.dtype.is_floating_point):
-        raise Decline("numbers of different types")
+        raise LeftToLibrary("numbers of different types")
     row, dtype = builder.store(sorted_), compute_dtype(sorted_.dtype)
     name = "gt" if right else "ge"
 
@@ -63,5 +63,5 @@ def searchsorted(
     sorter: Tensor | None = None,
 ) -> Tensor:
     if sorter is not None:
-        raise Decline("numbers in an order that is given apart")
+        raise LeftToLibrary("numbers in an order that is given apart")
     return _searched(builder, out, sorted_, values, right or side == "right")

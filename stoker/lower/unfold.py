@@ -10,7 +10,7 @@ from stoker.lower.axis import Sliding
 from stoker.lower.builder import Builder
 from stoker.lower.move import all_of, at_least, less
 from stoker.lower.operand import compute_dtype, number, require_supported
-from stoker.lower.registry import Decline, Result, lower
+from stoker.lower.registry import LeftToLibrary, Result, lower
 from stoker.lower.view import dimension
 from stoker.lower.window import LARGEST_WINDOW, few_holding, gathered
 from stoker.shape.expr import constant
@@ -20,7 +20,7 @@ from stoker.shape.expr import constant
 def unfold(builder: Builder, out: Result, x: Tensor, dim: int, size: Any, step: Any) -> Tensor:
     """A view: windows in the place of the dimension, their elements in a last one."""
     if not x.sizes:
-        raise Decline("a tensor without dimensions")
+        raise LeftToLibrary("a tensor without dimensions")
     dim = dimension(dim, len(x.sizes))
     if isinstance(x, Stored):
         strides = (*x.strides[:dim], x.strides[dim] * step, *x.strides[dim + 1 :], x.strides[dim])
@@ -33,11 +33,11 @@ def unfold_backward(builder: Builder, out: Result, gradient: Tensor, sizes: Any,
     """Each element gathers from the windows that hold it."""
     require_supported(out.dtype)
     if not out.sizes:
-        raise Decline("a tensor without dimensions")
+        raise LeftToLibrary("a tensor without dimensions")
     dim = dimension(dim, len(out.sizes))
     axis, dtype = Sliding(out.sizes[dim], gradient.sizes[dim], size, step), compute_dtype(out.dtype)
     if axis.most_holding > LARGEST_WINDOW:
-        raise Decline("windows that overlap much")
+        raise LeftToLibrary("windows that overlap much")
     given = builder.store(gradient)
 
     def element(at: Index) -> Any:
@@ -57,7 +57,7 @@ def unfold_backward(builder: Builder, out: Result, gradient: Tensor, sizes: Any,
 def _pairs(*values: Any) -> list[list[int]]:
     found = [[v, v] if isinstance(v, int) else list(v) for v in values]
     if not all(isinstance(n, int) for pair in found for n in pair):
-        raise Decline("the window's size depends on symbols")
+        raise LeftToLibrary("the window's size depends on symbols")
     return [pair * 2 if len(pair) == 1 else pair for pair in found]
 
 
@@ -90,10 +90,10 @@ def col2im(
     require_supported(x.dtype)
     size, spread, before, step = _pairs(kernel, dilation, padding, stride)
     if not out.dtype.is_floating_point:
-        raise Decline("windows of whole numbers")
+        raise LeftToLibrary("windows of whole numbers")
     ends = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, p, d, k, s in zip(out.sizes[-2:], before, spread, size, step)]
     if any(d != 1 for d in spread):
-        raise Decline("windows that are spread")
+        raise LeftToLibrary("windows that are spread")
     axes = [Sliding(*given) for given in zip(out.sizes[-2:], ends, size, step, before)]
     columns, dtype = builder.store(x), compute_dtype(out.dtype)
 

@@ -11,7 +11,7 @@ from stoker.loop import view
 from stoker.loop.layout import Layout, Sizes, contiguous, product
 from stoker.loop.view import Computed, Index, Stored, Tensor
 from stoker.lower.builder import Builder
-from stoker.lower.registry import Decline, Result, lower
+from stoker.lower.registry import LeftToLibrary, Result, lower
 from stoker.shape.expr import Expr, as_expr, constant
 
 
@@ -59,7 +59,7 @@ def squeeze(builder: Builder, out: Result, x: Tensor, dims: Any = None) -> Tenso
         chosen = [dimension(d, rank) for d in ([dims] if isinstance(dims, int) else dims)]  # type: ignore[assignment]
     gone = [d for d in chosen if d < rank and x.sizes[d].value == 1]
     if rank - len(gone) != len(out.sizes):
-        raise Decline("which dimensions have one element depends on symbols")
+        raise LeftToLibrary("which dimensions have one element depends on symbols")
     return view.squeeze(x, gone)
 
 
@@ -73,7 +73,7 @@ def select(builder: Builder, out: Result, x: Tensor, dim: int, at: Any) -> Tenso
     dim = dimension(dim, len(x.sizes))
     place = as_expr(at)
     if place.value is None:
-        raise Decline("the sign of the index depends on symbols")
+        raise LeftToLibrary("the sign of the index depends on symbols")
     return view.select(x, dim, place if place.value >= 0 else place + x.sizes[dim])
 
 
@@ -123,7 +123,7 @@ def flattened(builder: Builder, x: Tensor) -> Tensor:
     """All dimensions as one."""
     count = product(x.sizes)
     if count.value == 0 or not x.sizes:
-        raise Decline("a tensor without dimensions or elements")
+        raise LeftToLibrary("a tensor without dimensions or elements")
     return reshaped(builder, x, (count,), (constant(1),))
 
 
@@ -189,5 +189,5 @@ def diagonal(builder: Builder, out: Result, x: Tensor, offset: int = 0, dim1: in
 @lower("view.dtype")
 def view_dtype(builder: Builder, out: Result, x: Tensor, dtype: torch.dtype) -> Tensor:
     if dtype.itemsize != x.dtype.itemsize:
-        raise Decline("the elements change size")
+        raise LeftToLibrary("the elements change size")
     return replace(builder.store(x), dtype=dtype)

@@ -24,7 +24,7 @@ from stoker.lower.builder import Builder
 from stoker.lower.conv import channels_last, is_channels_last
 from stoker.lower.move import all_of
 from stoker.lower.operand import compute_dtype, number, require_supported
-from stoker.lower.registry import Decline, Result, lower
+from stoker.lower.registry import LeftToLibrary, Result, lower
 from stoker.shape.expr import Expr, constant
 
 LARGEST_WINDOW = 25
@@ -45,7 +45,7 @@ def _each(value: Any, rank: int, default: list[int] | None = None) -> list[int]:
     if not given and default is not None:
         return default
     if not all(isinstance(v, int) for v in given):
-        raise Decline("the window's size depends on symbols")
+        raise LeftToLibrary("the window's size depends on symbols")
     return given * rank if len(given) == 1 else given
 
 
@@ -60,7 +60,7 @@ def _sliding(
 
 def _adaptive(image: Sequence[Expr], out: Sequence[Expr]) -> list[Adaptive]:
     if any(not s.value for s in (*image, *out)):
-        raise Decline("the sizes of windows depend on symbols")
+        raise LeftToLibrary("the sizes of windows depend on symbols")
     return [Adaptive(i.value, o.value) for i, o in zip(image, out)]  # type: ignore[arg-type]
 
 
@@ -107,7 +107,7 @@ def _laid(builder: Builder, out: Result, x: Tensor) -> Result:
 def _library(builder: Builder, out: Any, x: Tensor, rest: Any, options: Any, reason: str) -> Any:
     """A library call that keeps the order of its input."""
     if not builder.free_layout or not is_channels_last(x):
-        raise Decline(reason)
+        raise LeftToLibrary(reason)
     keep = [replace(r, strides=channels_last(r.sizes)) for r in (out if isinstance(out, list) else [out])]
     return builder.call(builder.usage.operator, (x, *rest), options, keep if isinstance(out, list) else keep[0])
 
@@ -151,7 +151,7 @@ def avg_pool(
     if options or not out.dtype.is_floating_point:
         return _library(builder, out, x, (kernel, stride, *rest), options, "means of whole numbers")
     if rank == 3 and compute_dtype(out.dtype) is not out.dtype:
-        raise Decline("eager has no half precision here: the library raises the right error")
+        raise LeftToLibrary("eager has no half precision here: the library raises the right error")
     require_supported(out.dtype)
     axes = _sliding(x.sizes[-rank:], out.sizes[-rank:], kernel, stride, padding)
     x = _at_hand(builder, x, _elements(axes))
@@ -209,7 +209,7 @@ def max_pool(
 @lower("adaptive_max_pool3d.default", rank=3)
 def adaptive_max_pool(builder: Builder, out: list[Result], x: Tensor, size: Any, *, rank: int) -> Any:
     if not x.dtype.is_floating_point:
-        raise Decline("maxima of whole numbers")
+        raise LeftToLibrary("maxima of whole numbers")
     return _largest(builder, out, x, _adaptive(x.sizes[-rank:], out[0].sizes[-rank:]), lambda: (size,))
 
 
@@ -299,7 +299,7 @@ def few_holding(axes: Axes) -> int:
     """How many windows hold an element, if that is few enough to write out."""
     count = math.prod(axis.most_holding for axis in axes)
     if count > LARGEST_WINDOW:
-        raise Decline("windows that overlap much")
+        raise LeftToLibrary("windows that overlap much")
     return count
 
 
@@ -322,7 +322,7 @@ def avg_pool_backward(
     require_supported(out.dtype)
     axes = _sliding(x.sizes[-rank:], gradient.sizes[-rank:], kernel, stride, padding)
     if is_channels_last(x) and any(axis.most_holding > 1 for axis in axes):
-        raise Decline("windows that overlap, channels fastest: ATen's kernel is faster")
+        raise LeftToLibrary("windows that overlap, channels fastest: ATen's kernel is faster")
     given, dtype = builder.store(gradient), compute_dtype(out.dtype)
 
     def read(window: Index) -> Any:
@@ -338,7 +338,7 @@ def adaptive_avg_pool_backward(builder: Builder, out: Result, gradient: Tensor, 
     require_supported(out.dtype)
     axes = _adaptive(x.sizes[-rank:], gradient.sizes[-rank:])
     if not is_channels_last(x) or not all(axis.even for axis in axes):
-        raise Decline("only along channels, and in equal windows, is gathering faster than ATen's kernel")
+        raise LeftToLibrary("only along channels, and in equal windows, is gathering faster than ATen's kernel")
     given, dtype = builder.store(gradient), compute_dtype(out.dtype)
 
     def read(window: Index) -> Any:

@@ -14,18 +14,7 @@ from typing import Any, assert_never
 import torch
 
 from stoker.loop.index import Dimensions
-from stoker.loop.instruction import (
-    Apply,
-    Convert,
-    Immediate,
-    IndexValue,
-    Indirect,
-    Load,
-    LoopInstruction,
-    Reduce,
-    Scan,
-    Store,
-)
+from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopInstruction, Number, Reduce, Scan, Store
 from stoker.loop.interpret import number_on_grid, reduced_rows, scanned_rows
 from stoker.loop.op import ELEMENTWISE, outside_code
 from stoker.schedule.kernel import Kernel
@@ -74,9 +63,9 @@ class _Run:
                 return self.load(i, arguments)
             case Store():
                 return self.store(i, arguments[0])
-            case Immediate():
+            case Number():
                 return torch.full((1, 1), i.value, dtype=i.dtype)
-            case IndexValue():
+            case Index():
                 return self.at(i.expr).to(i.dtype)
             case Indirect():
                 return self.indirect(i, arguments)

@@ -19,7 +19,7 @@ import torch
 
 from stoker.loop.index import Dimension, Dimensions, ranges_of, simplify
 from stoker.loop.instruction import (
-    IndexValue,
+    Index,
     Indirect,
     Load,
     LoopInstruction,
@@ -159,7 +159,7 @@ class _Assembly:
                 index = self._index(i.index, place)
                 self.memory[i.buffer, index] = (arguments[0], self.sections[-1])
                 return self._append(replace(i, arguments=arguments, index=index), index)
-            case IndexValue():
+            case Index():
                 expr = self._index(i.expr, place)
                 return self._add(replace(i, expr=expr), expr)
             case Indirect():

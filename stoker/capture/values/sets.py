@@ -31,7 +31,7 @@ SET_TYPES = (set, frozenset, KEYS, ITEMS)
 
 
 @dataclass(frozen=True)
-class Recipe:
+class SetRecipe:
     """How to make an object of constants: `function(*parts)`, then methods of it, in order."""
 
     function: Callable[..., Any]
@@ -40,7 +40,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Given:
+class FoundSet:
     """A set from outside, as it is found: only itself has its order after an operation."""
 
     found: Any
@@ -49,9 +49,9 @@ class Given:
 
 def build(recipe: Any) -> Any:
     """Follow a recipe; what is not one is itself."""
-    if isinstance(recipe, Given):
+    if isinstance(recipe, FoundSet):
         return recipe.found
-    if not isinstance(recipe, Recipe):
+    if not isinstance(recipe, SetRecipe):
         return recipe
     made = recipe.function(*map(build, recipe.parts))
     for name, parts in recipe.steps:
@@ -104,7 +104,7 @@ def operand(m: Machine, value: Value) -> Operand:
     constants = [constant_of(element) for element in elements]
     recipe = real
     if real is UNKNOWN and UNKNOWN not in constants:
-        recipe = Recipe({KEYS: _keys, dict: _mapping}.get(kind, _pass), tuple(constants))
+        recipe = SetRecipe({KEYS: _keys, dict: _mapping}.get(kind, _pass), tuple(constants))
     return Operand(entries, recipe, TupleValue(elements))
 
 
@@ -123,7 +123,7 @@ class SetValue(Value):
         self.steps: list[tuple[str, list[Operand]]] = []
         if real is None and made is None:
             constants = tuple(constant_of(value) for value in entries.values())
-            made = UNKNOWN if UNKNOWN in constants else Recipe(cls, (constants,) if constants else ())
+            made = UNKNOWN if UNKNOWN in constants else SetRecipe(cls, (constants,) if constants else ())
         self.start: Any = made
         self.layout: Any = None if made is UNKNOWN else build(made)
         if real is not None:
@@ -137,9 +137,11 @@ class SetValue(Value):
         if self.layout is None:
             return UNKNOWN
         if self.real is not None:
-            return Given(self.real, self) if type(self.real) is self.cls else Recipe(self.cls, (tuple(self.layout),))
+            return (
+                FoundSet(self.real, self) if type(self.real) is self.cls else SetRecipe(self.cls, (tuple(self.layout),))
+            )
         steps = [(name, tuple(part.recipe for part in parts)) for name, parts in self.steps]
-        return Recipe(self.start.function, self.start.parts, (*self.start.steps, *steps))
+        return SetRecipe(self.start.function, self.start.parts, (*self.start.steps, *steps))
 
     def copied(self) -> SetValue:
         """What `set(self)` makes: as large a table as its elements need, whatever the history."""
@@ -314,23 +316,23 @@ class _Parameter:
 
 def _without_givens(recipe: Any, given: list[Value]) -> Any:
     """The recipe with numbers in the places of outside sets, which are collected. One that was changed is made anew."""
-    if isinstance(recipe, Given):
+    if isinstance(recipe, FoundSet):
         if recipe.value.steps:
-            return Recipe(type(recipe.found), (tuple(recipe.found),))
+            return SetRecipe(type(recipe.found), (tuple(recipe.found),))
         given.append(recipe.value)
         return _Parameter(len(given) - 1)
-    if not isinstance(recipe, Recipe):
+    if not isinstance(recipe, SetRecipe):
         return recipe
     parts = tuple(_without_givens(part, given) for part in recipe.parts)
     steps = tuple((name, tuple(_without_givens(part, given) for part in operands)) for name, operands in recipe.steps)
-    return Recipe(recipe.function, parts, steps)
+    return SetRecipe(recipe.function, parts, steps)
 
 
 def build_from(recipe: Any, *given: Any) -> Any:
     """Follow a recipe with the outside sets that it is about."""
     if isinstance(recipe, _Parameter):
         return given[recipe.number]
-    if not isinstance(recipe, Recipe):
+    if not isinstance(recipe, SetRecipe):
         return recipe
     made = recipe.function(*(build_from(part, *given) for part in recipe.parts))
     for name, parts in recipe.steps:
@@ -359,7 +361,7 @@ def _made(cls: type, function: Callable[..., Any], operator: str, parts: list[Op
         entries = _combined(operator, entries, part.entries)
     if any(part.recipe is UNKNOWN for part in parts):
         return SetValue(entries, cls, made=UNKNOWN)
-    made = SetValue({}, cls, made=Recipe(function, tuple(part.recipe for part in parts)))
+    made = SetValue({}, cls, made=SetRecipe(function, tuple(part.recipe for part in parts)))
     made._entries = {key: _picked(key, [part.entries for part in parts]) for key in made.layout}
     return made
 
@@ -391,7 +393,7 @@ def set_of(m: Machine, value: Value, cls: type = set) -> SetValue:
 
 
 def _of(cls: type, recipe: Any) -> Any:
-    return UNKNOWN if recipe is UNKNOWN else Recipe(cls, (recipe,))
+    return UNKNOWN if recipe is UNKNOWN else SetRecipe(cls, (recipe,))
 
 
 def in_any_order(m: Machine, value: Value) -> list[Value]:

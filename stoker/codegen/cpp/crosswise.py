@@ -12,7 +12,7 @@ from typing import TypeGuard
 
 import torch
 
-from stoker.codegen.cpp.emitter import Emitter
+from stoker.codegen.cpp.function import FunctionText
 from stoker.codegen.cpp.operation import TYPES
 from stoker.codegen.cpp.shape import crosses, crossing
 from stoker.loop.index import Dimension, coefficient, uses
@@ -40,7 +40,7 @@ class _Tiled:
         return crosses(i, self.loop, self.last) and self.kernel.arguments[int(i.buffer[1:])] is i.dtype
 
 
-def emit_crosswise(emitter: Emitter) -> None:
+def emit_crosswise(emitter: FunctionText) -> None:
     """The loops of the kernel, two of them in tiles."""
     tiled = _sorted(emitter.kernel)
     pair = (tiled.loop, tiled.last)
@@ -95,7 +95,7 @@ def _walks(store: Store, loop: Dimension, last: Dimension) -> bool:
     return along is not None and along.value == 1 and step is not None and not uses(step, last.symbol)
 
 
-def _through_arrays(emitter: Emitter, tiled: _Tiled) -> None:
+def _through_arrays(emitter: FunctionText, tiled: _Tiled) -> None:
     """Operands that cross become arrays, the tile is computed, and results that cross leave their arrays."""
     out = emitter.out
     loop, last = tiled.loop.symbol, tiled.last.symbol
@@ -126,7 +126,7 @@ def _tiles(lines: Sequence[tuple[int, Load | Store]]) -> dict[int, int]:
     return {n: first.setdefault((i.arguments[0], i.dtype), n) if isinstance(i, Store) else n for n, i in lines}
 
 
-def _turn_in(emitter: Emitter, tiled: _Tiled, load: Load, how: str, target: str, step: str) -> None:
+def _turn_in(emitter: FunctionText, tiled: _Tiled, load: Load, how: str, target: str, step: str) -> None:
     """Turn what a load reads in this tile into memory where the last loop walks along."""
     loop, last = tiled.loop.symbol, tiled.last.symbol
     jump = emitter.expr(_step(load, last))
@@ -134,7 +134,7 @@ def _turn_in(emitter: Emitter, tiled: _Tiled, load: Load, how: str, target: str,
     emitter.out.line(f"{how}({_start(emitter, tiled, load)}, {jump}, {target}, {step}, {counts});")
 
 
-def _start(emitter: Emitter, tiled: _Tiled, i: Load | Store) -> str:
+def _start(emitter: FunctionText, tiled: _Tiled, i: Load | Store) -> str:
     """Where an access begins in this tile."""
     first = {d.symbol: _first(d.symbol) for d in (tiled.loop, tiled.last)}
     return f"{i.buffer} + ({emitter.expr(substitute(i.index, first))})"

@@ -40,18 +40,7 @@ from stoker.codegen.cpp.shape import Shape, shape_of_kernel
 from stoker.codegen.cpp.tiles import USUAL, Tiles
 from stoker.codegen.writer import Writer
 from stoker.loop.index import Dimension, count, ranges_of
-from stoker.loop.instruction import (
-    Apply,
-    Convert,
-    Immediate,
-    IndexValue,
-    Indirect,
-    Load,
-    LoopInstruction,
-    Reduce,
-    Scan,
-    Store,
-)
+from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopInstruction, Number, Reduce, Scan, Store
 from stoker.loop.op import MOMENTS, outside_code
 from stoker.schedule.kernel import Kernel, Phase
 from stoker.schedule.merge import position_in
@@ -442,9 +431,9 @@ class _Emitter:
                 place = f"{i.buffer}[{self.expr(i.index)}]"
                 self.out.line(f"{place} = {combined(place, arguments[0], i.combine, i.dtype)};")
                 return
-            case Immediate():
+            case Number():
                 words = literal(i.value, i.dtype)
-            case IndexValue():
+            case Index():
                 words = f"convert<{kind}>(int64_t({self.expr(i.expr)}))"
             case Indirect():
                 self.indirect(i, arguments)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stoker.codegen.cpp.emitter import Emitter
+from stoker.codegen.cpp.function import FunctionText
 from stoker.codegen.cpp.operation import TYPES
 from stoker.loop.index import Dimension, count
 from stoker.loop.instruction import Indirect, Reduce
@@ -58,12 +58,12 @@ def measured(phase: Phase) -> Measured | None:
     )
 
 
-def start_row(emitter: Emitter, moments: Measured) -> None:
+def start_row(emitter: FunctionText, moments: Measured) -> None:
     for number, kind in moments.values:
         emitter.out.line(f"Moments<{kind}> m{number};")
 
 
-def finish_row(emitter: Emitter, moments: Measured) -> None:
+def finish_row(emitter: FunctionText, moments: Measured) -> None:
     types = dict(moments.values)
     for result, number, kind in moments.results:
         words = f"m{number}.mean()" if kind == "mean" else f"m{number}.moment"
@@ -75,7 +75,7 @@ def clauses(moments: Measured | None) -> str:
     return "" if moments is None else "".join(f" reduction(join: m{number})" for number, _ in moments.values)
 
 
-def distances(emitter: Emitter, moments: Measured, last: Dimension) -> None:
+def distances(emitter: FunctionText, moments: Measured, last: Dimension) -> None:
     """The second walk over a piece of a row, whose sums are known, and its joining."""
     out = emitter.out
     for number, kind in moments.values:
@@ -91,7 +91,7 @@ def distances(emitter: Emitter, moments: Measured, last: Dimension) -> None:
         out.line(f"m{number}.take(chunk_end - chunk, m{number}_sum, m{number}_moment);")
 
 
-def sums(emitter: Emitter, moments: Measured | None) -> str:
+def sums(emitter: FunctionText, moments: Measured | None) -> str:
     """Start the sums of a piece of a row; the clauses for them."""
     if moments is None:
         return ""
@@ -100,13 +100,13 @@ def sums(emitter: Emitter, moments: Measured | None) -> str:
     return "".join(f" reduction(+: m{number}_sum)" for number, _ in moments.values)
 
 
-def add(emitter: Emitter, moments: Measured | None) -> None:
+def add(emitter: FunctionText, moments: Measured | None) -> None:
     """Take one value of a row into the sums."""
     for number, _ in moments.values if moments is not None else ():
         emitter.out.line(f"m{number}_sum += v{number};")
 
 
-def strip_moments(emitter: Emitter, moments: Measured, last: Dimension) -> None:
+def strip_moments(emitter: FunctionText, moments: Measured, last: Dimension) -> None:
     """Moments over the inner loops around a strip: the same with an array for each variable."""
     out, size = emitter.out, emitter.tiles.strip
     first, *rest = emitter.kernel.inner

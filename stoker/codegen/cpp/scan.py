@@ -6,7 +6,7 @@ values are an array over a strip of them; otherwise each outer point has a varia
 
 from __future__ import annotations
 
-from stoker.codegen.cpp.emitter import Emitter
+from stoker.codegen.cpp.function import FunctionText
 from stoker.codegen.cpp.operation import TYPES
 from stoker.codegen.cpp.shape import Shape
 from stoker.loop.index import Dimension
@@ -32,7 +32,7 @@ def scans(kernel: Kernel) -> bool:
     return any(isinstance(i, Scan) for p in kernel.phases for _, i in p.lines)
 
 
-def emit_scan(emitter: Emitter) -> None:
+def emit_scan(emitter: FunctionText) -> None:
     """The loops of a kernel that scans."""
     kernel = emitter.kernel
     columns = emitter.shape is Shape.COLUMNS and bool(kernel.outer)
@@ -56,7 +56,7 @@ def emit_scan(emitter: Emitter) -> None:
                     emitter.lines(phase)
 
 
-def _start(emitter: Emitter, kernel: Kernel, *, columns: bool) -> None:
+def _start(emitter: FunctionText, kernel: Kernel, *, columns: bool) -> None:
     for number, i in ((n, i) for p in kernel.phases for n, i in p.lines if isinstance(i, Scan)):
         for name, kind, start in _variables(emitter, number, i):
             if columns:
@@ -66,7 +66,7 @@ def _start(emitter: Emitter, kernel: Kernel, *, columns: bool) -> None:
                 emitter.out.line(f"{kind} {name} = {start};")
 
 
-def _variables(emitter: Emitter, number: int, i: Scan) -> list[tuple[str, str, str]]:
+def _variables(emitter: FunctionText, number: int, i: Scan) -> list[tuple[str, str, str]]:
     """(name, type, start) of what a scan keeps."""
     kind = TYPES[emitter.types[i.arguments[0]]]
     start = _FORMS[i.kind.removeprefix("arg")][0].format(t=kind)
@@ -76,7 +76,7 @@ def _variables(emitter: Emitter, number: int, i: Scan) -> list[tuple[str, str, s
     return kept
 
 
-def scan_step(emitter: Emitter, number: int, i: Scan, value: str) -> str:
+def scan_step(emitter: FunctionText, number: int, i: Scan, value: str) -> str:
     """Take one more element in; the expression of the value so far.
 
     Outside of strips a new extreme is a jump: it is rare, and the next element need not wait for the comparison.

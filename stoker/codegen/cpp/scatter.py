@@ -14,10 +14,10 @@ from operator import mul
 
 import torch
 
-from stoker.codegen.cpp.emitter import Emitter
+from stoker.codegen.cpp.function import FunctionText
 from stoker.codegen.cpp.operation import TYPES
 from stoker.loop.index import Dimension, coefficient, ranges_of
-from stoker.loop.instruction import IndexValue, Indirect, Load, LoopInstruction, Store
+from stoker.loop.instruction import Index, Indirect, Load, LoopInstruction, Store
 from stoker.schedule.kernel import Kernel
 from stoker.shape.expr import Atom, Expr, Symbol, constant, free_symbols
 from stoker.shape.prove import bounds
@@ -46,7 +46,7 @@ def combined(place: str, value: str, combine: str | None, dtype: torch.dtype) ->
     return _FORMS[combine].format(place, value)
 
 
-def emit_scatter(emitter: Emitter) -> None:
+def emit_scatter(emitter: FunctionText) -> None:
     """The loops of the kernel, in order; one of them in pieces that threads share."""
     kernel = emitter.kernel
     (phase,) = kernel.phases
@@ -89,7 +89,7 @@ def _computed(lines: list[LoopInstruction]) -> dict[Symbol, frozenset[Symbol]]:
     found: dict[Symbol, frozenset[Symbol]] = {}
     for i in lines:
         own: frozenset[Symbol] = frozenset().union(*(depends[a] for a in i.arguments))
-        if isinstance(i, (Load, IndexValue)):
+        if isinstance(i, (Load, Index)):
             for symbol in free_symbols(i.index if isinstance(i, Load) else i.expr):
                 own |= found.get(symbol, frozenset({symbol}))
         if isinstance(i, Indirect):

@@ -21,18 +21,7 @@ from stoker.codegen.triton.reduction import SCANS, Form, form_of
 from stoker.codegen.triton.tiling import Tiling
 from stoker.codegen.writer import Writer
 from stoker.loop.index import Dimensions, count, ranges_of
-from stoker.loop.instruction import (
-    Apply,
-    Convert,
-    Immediate,
-    IndexValue,
-    Indirect,
-    Load,
-    LoopInstruction,
-    Reduce,
-    Scan,
-    Store,
-)
+from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopInstruction, Number, Reduce, Scan, Store
 from stoker.loop.op import OUTSIDE
 from stoker.schedule.kernel import Kernel, Phase
 from stoker.shape.expr import Expr, Symbol, constant, free_symbols, text
@@ -271,9 +260,9 @@ class _Emitter:
             case Scan():
                 self.scan(n, i)
                 return
-            case Immediate():
+            case Number():
                 words = literal(i.value, i.dtype, self.shape(NONE))
-            case IndexValue():
+            case Index():
                 along = self.varies(i.expr)
                 words = f"({self.expr(i.expr)} + tl.zeros({self.shape(NONE)}, tl.int64)).to({TYPES[i.dtype]})"
             case Convert():

@@ -17,18 +17,7 @@ from stoker.codegen.cpp.target import CPU
 from stoker.codegen.triton.expression import expression
 from stoker.codegen.writer import Writer
 from stoker.loop.index import Dimensions, count
-from stoker.loop.instruction import (
-    Apply,
-    Convert,
-    Immediate,
-    IndexValue,
-    Indirect,
-    Load,
-    LoopInstruction,
-    Reduce,
-    Scan,
-    Store,
-)
+from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopInstruction, Number, Reduce, Scan, Store
 from stoker.loop.op import ELEMENTWISE
 from stoker.loop.target import Target
 from stoker.schedule.interpret import run_kernel
@@ -110,10 +99,10 @@ def _line(out: Writer, kernel: Kernel, number: int, i: LoopInstruction) -> None:
             stored = kernel.arguments[int(i.buffer[1:])]
             out.line(f"{i.buffer}[{where}.expand(shape)] = {values[0]}.expand(shape).view({stored})")
             return
-        case Immediate():
+        case Number():
             value = f"float('{i.value}')" if isinstance(i.value, float) else i.words
             words = f"torch.full((1, 1), {value}, dtype={i.dtype})"
-        case IndexValue():
+        case Index():
             words = f"torch.as_tensor({expression(i.expr, {})}).to({i.dtype})"
         case Reduce():
             out.line(f"v = {values[0]}.expand({full})")

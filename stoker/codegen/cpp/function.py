@@ -15,7 +15,7 @@ from stoker.schedule.kernel import Kernel, Phase
 from stoker.shape.expr import Expr
 
 
-class Emitter(Protocol):
+class FunctionText(Protocol):
     """One function: its kernel, its text so far, and how loops and lines are written."""
 
     kernel: Kernel
