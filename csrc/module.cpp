@@ -9,6 +9,7 @@
 #include "frozen.h"
 #include "guard_program.h"
 #include "plan_executor.h"
+#include "replay.h"
 #include "tensor_check.h"
 
 namespace {
@@ -71,6 +72,6 @@ PyMODINIT_FUNC PyInit__C() {
   const bool ready = prepare_frame_hook() && add_actions(module.get()) && add_tensor_types(module.get()) &&
                      add_guard_types(module.get()) && add_cache_types(module.get()) && add_resume_types(module.get()) &&
                      add_callable_types(module.get()) && add_autograd_types(module.get()) && add_plan_types(module.get()) &&
-                     add_frozen_types(module.get());
+                     add_frozen_types(module.get()) && add_replay_types(module.get());
   return ready ? module.release() : nullptr;
 }

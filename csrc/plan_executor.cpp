@@ -130,7 +130,9 @@ struct NoSuchSize {};
 // One call of a plan.
 class Execution {
  public:
-  Execution(const PlanRecord& plan, PyObject* const* inputs) : plan_(plan), numbers_(plan.numbers) {
+  // `arena_source`, of a device's number and bytes, gives the memory for temporaries on devices; may be null.
+  Execution(const PlanRecord& plan, PyObject* const* inputs, PyObject* arena_source)
+      : plan_(plan), numbers_(plan.numbers), arena_source_(arena_source) {
     slots_.resize(plan.slot_count);
     if (!read_inputs(inputs) || !evaluate()) throw NoSuchSize();
     if (plan.device) {
@@ -222,13 +224,22 @@ class Execution {
     arenas_.reserve(plan_.arenas.size());
     for (const ArenaRecord& arena : plan_.arenas) {
       const int64_t bytes = numbers_[arena.size_bytes];
-      arenas_.push_back(arena.device.is_cpu() ? arena_pool().take(bytes) : empty_on(arena.device, {bytes}, {1}, at::kByte));
+      arenas_.push_back(arena.device.is_cpu() ? arena_pool().take(bytes)
+                        : arena_source_       ? given_arena(arena.device, bytes)
+                                              : empty_on(arena.device, {bytes}, {1}, at::kByte));
       char* base = static_cast<char*>(arenas_.back().mutable_data_ptr());
       for (const ArenaPlace& place : arena.places) {
         slots_[place.slot].pointer = base + numbers_[place.offset_bytes];
         slots_[place.slot].arena = &arenas_.back();
       }
     }
+  }
+
+  at::Tensor given_arena(c10::Device device, int64_t bytes) const {
+    const Ref found = Ref::steal(PyObject_CallFunction(arena_source_, "iL", device.index(), static_cast<long long>(bytes)));
+    if (!found) throw python_error();
+    TORCH_CHECK(THPVariable_Check(found.get()), "an arena is a tensor");
+    return THPVariable_Unpack(found.get());
   }
 
   void hold(uint32_t slot, at::Tensor tensor) {
@@ -374,6 +385,7 @@ class Execution {
 
   const PlanRecord& plan_;
   std::vector<int64_t> numbers_;
+  PyObject* arena_source_;
   std::vector<Slot> slots_;
   std::vector<at::Tensor> arenas_;
   std::vector<at::Tensor> copies_;
@@ -383,7 +395,7 @@ class Execution {
   std::vector<int64_t> sizes_;
 };
 
-PyObject* run_plan(PyObject* self, PyObject* const* inputs, size_t flagged, PyObject* keywords) {
+PyObject* run_in(PyObject* self, PyObject* const* inputs, size_t flagged, PyObject* keywords, PyObject* arena_source) {
   const auto* object = reinterpret_cast<PlanObject*>(self);
   const PlanRecord& plan = object->plan;
   auto count = static_cast<size_t>(PyVectorcall_NARGS(flagged));
@@ -404,7 +416,7 @@ PyObject* run_plan(PyObject* self, PyObject* const* inputs, size_t flagged, PyOb
       plan.device ? std::optional(c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(*plan.device)))
                   : std::nullopt);
   try {
-    Execution execution(plan, inputs);
+    Execution execution(plan, inputs, arena_source);
     if (list && PyList_SetSlice(list, 0, PY_SSIZE_T_MAX, nullptr)) throw python_error();
     if (object->calls_python || plan.steps.size() <= SHORT_PLAN) {
       execution.run();
@@ -419,6 +431,16 @@ PyObject* run_plan(PyObject* self, PyObject* const* inputs, size_t flagged, PyOb
     return nullptr;
   }
   END_HANDLE_TH_ERRORS
+}
+
+PyObject* run_plan(PyObject* self, PyObject* const* inputs, size_t flagged, PyObject* keywords) {
+  return run_in(self, inputs, flagged, keywords, nullptr);
+}
+
+// run_in(arena_source, *inputs): a call whose temporaries on devices lie in given memory.
+PyObject* run_in_arenas(PyObject* self, PyObject* const* arguments, Py_ssize_t count) {
+  if (count < 1) return PyErr_Format(PyExc_TypeError, "run_in takes a source of arenas, and the inputs");
+  return run_in(self, arguments + 1, static_cast<size_t>(count - 1), nullptr, arguments[0]);
 }
 
 PyObject* plan_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
@@ -446,6 +468,11 @@ void plan_dealloc(PyObject* object) {
   Py_DECREF(type);
 }
 
+PyMethodDef plan_methods[] = {
+    {"run_in", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(run_in_arenas)), METH_FASTCALL,
+     "run_in(arena_source, *inputs): a call whose temporaries on devices lie in memory that arena_source(device, bytes) gives"},
+    {},
+};
 PyMemberDef plan_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(PlanObject, vectorcall), READONLY, nullptr},
     {"_boxed_call", T_BOOL, offsetof(PlanObject, takes_list), READONLY, nullptr},
@@ -455,6 +482,7 @@ PyType_Slot plan_slots[] = {
     {Py_tp_new, reinterpret_cast<void*>(plan_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(plan_dealloc)},
     {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_methods, plan_methods},
     {Py_tp_members, plan_members},
     {0, nullptr},
 };

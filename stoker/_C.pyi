@@ -147,6 +147,17 @@ class Plan:
         cls, plain: object, objects: tuple[object, ...], otherwise: Callable[..., object] | None = None
     ) -> Plan: ...
     def __call__(self, *args: Any) -> tuple[Any, ...]: ...
+    def run_in(self, arena_source: Callable[[int, int], torch.Tensor], *inputs: Any) -> tuple[Any, ...]: ...
+
+class Replay:
+    reason: int
+    moved: int
+    copied_bytes: int
+    patched_nodes: int
+    replays: int
+    def __new__(cls, description: object) -> Replay: ...
+    def __call__(self, *inputs: Any) -> Any: ...  # a tuple, or NotImplemented
+    def patch(self, inputs: Sequence[int]) -> None: ...
 
 class FrozenCall:
     def __new__(

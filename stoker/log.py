@@ -18,7 +18,7 @@ logger = logging.getLogger("stoker")
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened. `kind`: captured, break, skip, recompile, limit, backend, improved, compiled."""
+    """One thing that happened. `kind`: captured, break, skip, recompile, limit, backend, improved, compiled, cudagraph."""
 
     kind: str
     subject: str

@@ -37,7 +37,7 @@ class Options:
     """Inference: keep weights a second time, in the order that libraries want, where that is faster."""
 
     cudagraphs: bool = False
-    """Record CUDA graphs. On the CPU it changes nothing."""
+    """On a GPU, record graphs and replay them where that measures faster. On the CPU it changes nothing."""
 
     autotune: bool = False
     """Measure alternatives and keep the fastest: libraries for linear layers, tile and vector sizes of kernels."""

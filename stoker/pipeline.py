@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from stoker import _C, log
 from stoker.autograd import aot
@@ -27,9 +27,11 @@ from stoker.codegen.executor import executor
 from stoker.codegen.generators import NoGenerator, generators
 from stoker.codegen.host import host_program
 from stoker.codegen.numbers import TooLarge
+from stoker.cudagraph.plans import recorded
 from stoker.decompose import OURS
-from stoker.defect import survive
+from stoker.defect import survive, tell
 from stoker.fake import FakeTensor
+from stoker.graph.facts import device_of
 from stoker.loop.check import check
 from stoker.loop.layout import Layout
 from stoker.lower.driver import CannotLower, lower_graph
@@ -39,6 +41,7 @@ from stoker.options import Options
 from stoker.passes.attention import INFERENCE_BYTES, TRAINING_BYTES, fuse_attention
 from stoker.passes.channels_last import channels_last
 from stoker.passes.cut import cut, run_pieces
+from stoker.passes.detour import straighten
 from stoker.passes.floats import NeedsData, Scalars, take_out
 from stoker.passes.fold import fold
 from stoker.passes.freeze import freeze, is_view, preparer
@@ -47,6 +50,7 @@ from stoker.passes.mask import settle_masks
 from stoker.passes.pack import PACKS, pack
 from stoker.passes.place import place
 from stoker.passes.precompute import precompute
+from stoker.passes.recordable import obstacle
 from stoker.passes.simplify import simplify
 from stoker.runtime.build import NoCompiler
 from stoker.runtime.tune import choose_join, choose_linear, give_back
@@ -166,13 +170,13 @@ def compile_graph(
     One that owns its inputs may ask for them in a list (its attribute `_boxed_call` is true then), to free each in time.
     """
     record = record or Record()
-    if (pieces := cut(graph_module)) is not None:
+    options = options or Options()
+    apart = _made_recordable(graph_module) if _is_recorded(graph_module, options) else frozenset[Node]()
+    if (pieces := cut(graph_module, apart.__contains__)) is not None:
         again = functools.partial(compile_graph, inference=inference, options=options)
         compiled = [through_aten(p.graph) if p.hosted else again(p.graph, []) for p in pieces]
         return run_pieces(graph_module, pieces, compiled)
-    how = functools.partial(
-        _compiled, record=record, options=options or Options(), inference=inference, owns_inputs=owns_inputs
-    )
+    how = functools.partial(_compiled, record=record, options=options, inference=inference, owns_inputs=owns_inputs)
     try:
         scalars = take_out(graph_module)
         return how(graph_module) if scalars is None else scalars.around(how(scalars.graph, scalars=scalars))
@@ -204,7 +208,8 @@ def _compiled(
     if strict():
         check(program)
     with record.stage("schedule"):
-        plan = record.products["plan"] = make_plan(program, targets, owns_inputs=owns_inputs)
+        records = _is_recorded(graph_module, options) and devices_of(graph_module) == ["cuda"]
+        plan = record.products["plan"] = make_plan(program, targets, owns_inputs=owns_inputs and not records)
     with record.stage("build"):
         kernels = build_kernels(plan, program.layouts, backends, tune=options.autotune)
         record.products["kernels"] = kernels
@@ -215,7 +220,34 @@ def _compiled(
         otherwise = lambda *inputs: through_aten(graph_module)(*inputs)  # noqa: E731  (rarely needed: made when it is)
         if scalars is not None:
             otherwise = scalars.numbers(otherwise, len(plan.inputs))
-        return executor(plan, program.layouts, kernels, otherwise)
+        call = executor(plan, program.layouts, kernels, otherwise)
+    if not records:
+        return call
+    on_defect = functools.partial(tell, "a graph is not recorded", graph_module, options=options)
+    return recorded(call, plan, _cuda_device(graph_module), _location(graph_module), on_defect)
+
+
+def _is_recorded(module: GraphModule, options: Options) -> bool:
+    """Is a graph to be recorded: was it asked for, and is it on one CUDA device, maybe with parts on the processor?"""
+    if not options.cudagraphs:
+        return False
+    found = {d for node in module.graph.nodes if (d := device_of(node)) is not None and d.type == "cuda"}
+    return len(found) == 1
+
+
+def _cuda_device(module: GraphModule) -> int:
+    (found,) = {d.index or 0 for n in module.graph.nodes if (d := device_of(n)) is not None and d.type == "cuda"}
+    return found
+
+
+def _made_recordable(module: GraphModule) -> frozenset[Node]:
+    """Take detours out of a graph, in place; the operators that stay out of recordings, each told with its reason."""
+    improve(module)
+    _tell(module, {"a detour over the processor": straighten(module.graph)})
+    found = {node: why for node in module.graph.nodes if (why := obstacle(node)) is not None}
+    for node, why in found.items():
+        log.record(log.Event("cudagraph", f"{node.target} is not recorded", _location(module), why))
+    return frozenset(found)
 
 
 def devices_of(module: GraphModule) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 from stoker.bytecode import render
 from stoker.errors import BreakReason
 from stoker.frame import Frames
-from stoker.log import Event, collecting
+from stoker.log import Event, collecting, events
 from stoker.schedule.summary import Summary
 
 
@@ -59,9 +59,9 @@ class Explanation:
         for summary in self.compiled:
             lines.append(f"compiled: {summary.headline}")
             lines += [f"  {text}" for text in summary.lines()]
-        kinds = ("improved", "skip", "recompile", "limit", "defect", "backend", "as captured")
+        kinds = ("improved", "skip", "recompile", "limit", "defect", "backend", "as captured", "cudagraph")
         told = [e for e in self.happened if e.kind in kinds]
-        lines += [f"{e.kind}: {e.subject} ({e.location}): {e.reason}" for e in told]
+        lines += [f"{e.kind}: {e.subject} ({e.location})" + (f": {e.reason}" if e.reason else "") for e in told]
         return "\n".join(lines)
 
     def bytecode(self) -> str:
@@ -75,7 +75,12 @@ def explain_call(compiled: Callable[..., Any], frames: Frames, args: tuple, kwar
     with collecting(during):
         compiled(*args, **kwargs)
     captured = frames.captured
-    before = [event for event in frames.happened if not any(event is other for other in during)]
+    places = {str(c.graph.meta.get("location")) for c in captured if c.graph is not None}
+    recorded = [
+        event for event in events("cudagraph") if event.location in places
+    ]  # graphs are recorded at a later call
+    before = [event for event in (*frames.happened, *recorded) if not any(event is other for other in during)]
+    before = list({id(event): event for event in before}.values())
     return Explanation(
         graphs=[c.graph for c in captured if c.graph is not None],
         breaks=list({c.reason.key: c.reason for c in reversed(captured) if c.reason is not None}.values())[::-1],

@@ -36,17 +36,17 @@ class Piece:
     writes: tuple[str, ...]
 
 
-def cut(module: GraphModule) -> list[Piece] | None:
-    """The pieces of a graph; None if it needs no cut."""
-    nodes = [n for n in module.graph.nodes if n.op not in ("placeholder", "output")]
-    hosted = _hosted(nodes)
+def cut(module: GraphModule, apart: Callable[[Node], bool] = lambda node: False) -> list[Piece] | None:
+    """The pieces of a graph; None if it needs no cut. What is said to be `apart` is hosted as well."""
+    nodes = [n for n in module.graph.nodes if n.op not in ("placeholder", "get_attr", "output")]
+    hosted = _hosted(nodes) | {n for n in nodes if apart(n)}
     if not hosted:
         return None
     levels = _levels(nodes, hosted)
     (output,) = (n for n in module.graph.nodes if n.op == "output")
     tellers = _tellers(module.graph)
     groups = []
-    for level in range(max(levels.values()) + 1):
+    for level in range(min(levels.values()), max(levels.values()) + 1):
         for is_hosted in (False, True):
             inside = [n for n in nodes if levels[n] == level and (n in hosted) is is_hosted]
             if inside:
@@ -126,12 +126,13 @@ def _environment(leaf: Any) -> Any:
 
 
 def _levels(nodes: Sequence[Node], hosted: set[Node]) -> dict[Node, int]:
-    """In which round each node runs: compiled graphs of a round come before its hosted operators."""
+    """In which round each node runs: compiled graphs of a round come before its hosted operators. What is hosted, and needs nothing
+    that is compiled, comes first."""
     levels: dict[Node, int] = {}
-    ordered = 0
+    ordered = -1
     for node in nodes:
         later = [levels[n] + (n in hosted and node not in hosted) for n in node.all_input_nodes if n in levels]
-        levels[node] = max(later, default=0)
+        levels[node] = max(-1 if node in hosted else 0, *later, -1)
         if has_effect(node) and node.target not in CHECKS:
             levels[node] = ordered = max(levels[node], ordered)
     return levels
@@ -164,13 +165,13 @@ def _reads(graph: Graph, inside: list[Node], tellers: Mapping[Any, Node]) -> lis
 
 
 def _piece(module: GraphModule, inside: list[Node], reads: list[Node], wanted: set[Node], hosted: bool) -> Piece:
-    writes = [n for n in inside if n.op != "get_attr" and n in wanted]
+    writes = [n for n in inside if n in wanted]
     graph, copied = Graph(), {}
     for node in reads:
         copied[node] = graph.placeholder(node.name)
         copied[node].meta = dict(node.meta)
     constants = dict.fromkeys(n for node in inside for n in node.all_input_nodes if n.op == "get_attr")
-    for node in (*(c for c in constants if c not in inside), *inside):
+    for node in (*constants, *inside):
         copied[node] = graph.node_copy(node, copied.__getitem__)
         copied[node].meta = dict(node.meta)
     graph.output([copied[n] for n in writes])

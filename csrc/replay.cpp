@@ -1,0 +1,431 @@
+// Replay(description): calls a recorded graph on the inputs of the plan it was recorded from; NotImplemented where it cannot.
+//
+// What the graph reads and writes lies where it lay when it was recorded, but for inputs that change: those are copied to where
+// the graph reads them, or the parameters of the nodes that hold their address are changed in the instantiated graph, which
+// affects later launches alone. Results lie in memory of the recording; while somebody still has one of the last, the graph
+// cannot run. stoker/cudagraph/recording.py makes the description, of the fields named in `build`.
+#include "replay.h"
+
+#include "cuda_driver.h"
+#include "object_type.h"
+#include "ref.h"
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/Dtype.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <cstring>
+#include <new>
+#include <string>
+#include <vector>
+
+namespace stoker {
+
+namespace {
+
+PyTypeObject* replay_type;
+
+constexpr uintptr_t ALIGNMENT = 16;  // kernels were chosen for memory that is aligned so
+// Where CUDA_KERNEL_NODE_PARAMS holds the pointers to its parameters, and to one buffer of them all.
+constexpr size_t PARAMETERS_AT = 40, EXTRA_AT = 48;
+
+// The driver's functions that change a node of an instantiated graph; that for kernels ignores the context.
+using SetNode = int (*)(void* executable, void* node, const void* record, void* context);
+
+// A node that holds addresses of inputs.
+struct Node {
+  SetNode set;
+  void *handle, *context;
+  std::vector<char> record;                 // the driver's structure
+  std::vector<std::vector<char>> buffers;   // a kernel's parameters, or the one buffer of them
+  std::vector<void*> pointers;              // to the parameters; or the marks, buffer and size of `extra`
+  size_t extra_bytes;
+  bool stale;
+};
+
+// Where an address stands: in a buffer of a node, or in its record; and how far into the input it points.
+struct Word {
+  size_t node;
+  int64_t buffer, offset, delta;
+};
+
+struct Changing {
+  size_t input;
+  at::Tensor place;  // bytes: where the graph reads it unless patched
+  char* now;         // where the graph reads it at present
+  std::vector<Word> words;
+  bool patches;
+};
+
+struct Result {
+  enum class Kind : uint8_t { ITSELF, INPUT, HOME, LASTING, OBJECT } kind;  // ITSELF: an input, INPUT: a view of one
+  size_t index;  // of an input, or of a piece of memory
+  at::ScalarType dtype;
+  std::vector<int64_t> sizes, strides;
+  int64_t offset;
+  Ref object;
+};
+
+// A number that the recording holds for: a size (dimension >= 0), a stride (from -2 down), or the input itself (-1).
+struct Held {
+  size_t input;
+  int64_t dimension, value;
+};
+
+struct Recording {
+  Ref launch;
+  void* executable;
+  DeviceStream stream;
+  int device;
+  size_t input_count;
+  std::vector<Node> nodes;
+  std::vector<std::pair<size_t, const void*>> fixed;  // inputs that stay where they were
+  std::vector<Changing> changing;
+  std::vector<at::Tensor> homes;    // memory of results, one for each storage
+  std::vector<at::Tensor> lasting;  // memory of results that no replay writes
+  std::vector<Result> results;
+  std::vector<Held> held;
+};
+
+// Why a call could not be replayed, told by `reason`.
+enum class Reason : int { NONE, MOVED, OTHER_SIZE, RESULTS_IN_USE, OTHER_STREAM, RUNNING, REFUSED, LAZY };
+
+struct ReplayObject {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  Recording recording;
+  int reason;
+  long long moved;  // the input, if one moved
+  long long copied_bytes, patched_nodes, replays;
+  char running;
+};
+
+const at::Tensor& tensor_in(PyObject* const* inputs, size_t index) { return THPVariable_Unpack(inputs[index]); }
+
+bool holds(const Held& held, PyObject* const* inputs) {
+  if (held.dimension == -1) return PyLong_AsLongLong(inputs[held.input]) == held.value && !PyErr_Occurred();
+  const at::Tensor& tensor = tensor_in(inputs, held.input);
+  return (held.dimension >= 0 ? tensor.size(held.dimension) : tensor.stride(-2 - held.dimension)) == held.value;
+}
+
+// Is a tensor not what its memory says?
+bool is_lazy(const at::Tensor& tensor) { return tensor.is_neg() || tensor.is_conj() || tensor._is_zerotensor(); }
+
+Reason obstacle(ReplayObject* self, PyObject* const* inputs) {
+  Recording& recording = self->recording;
+  if (self->running) return Reason::RUNNING;
+  for (const Held& held : recording.held)
+    if (!holds(held, inputs)) return Reason::OTHER_SIZE;
+  for (const auto& [input, address] : recording.fixed)
+    if (is_lazy(tensor_in(inputs, input)) || tensor_in(inputs, input).const_data_ptr() != address) {
+      self->moved = static_cast<long long>(input);
+      return Reason::MOVED;
+    }
+  for (const Changing& changing : recording.changing)
+    if (is_lazy(tensor_in(inputs, changing.input))) return Reason::LAZY;
+  for (const at::Tensor& home : recording.homes)
+    if (home.storage().use_count() > 1) return Reason::RESULTS_IN_USE;
+  return current_stream(recording.device) == recording.stream ? Reason::NONE : Reason::OTHER_STREAM;
+}
+
+// The bytes that a tensor spans in memory.
+int64_t span_bytes(const at::Tensor& tensor) {
+  int64_t reach = 1;
+  for (int64_t i = 0; i < tensor.dim(); ++i) reach += (tensor.size(i) - 1) * tensor.stride(i);
+  return tensor.numel() ? reach * static_cast<int64_t>(tensor.element_size()) : 0;
+}
+
+// A tensor over memory of a storage. Plans and recordings stand below autograd.
+at::Tensor tensor_over(const c10::Storage& storage, bool cpu, at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides,
+                       int64_t offset) {
+  at::Tensor made = at::detail::make_tensor<at::TensorImpl>(
+      c10::Storage(storage), c10::DispatchKeySet(cpu ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA),
+      c10::scalarTypeToTypeMeta(dtype));
+  made.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
+  return made;
+}
+
+at::Tensor bytes_of(const at::Tensor& tensor, int64_t count) {
+  const char* start = static_cast<const char*>(tensor.storage().data());
+  return tensor_over(tensor.storage(), tensor.is_cpu(), at::kByte, {count}, {1},
+                     static_cast<const char*>(tensor.const_data_ptr()) - start);
+}
+
+void point(Recording& recording, Changing& changing, char* address) {
+  for (const Word& word : changing.words) {
+    Node& node = recording.nodes[word.node];
+    std::vector<char>& where = word.buffer < 0 ? node.record : node.buffers[word.buffer];
+    const char* target = address + word.delta;
+    std::memcpy(where.data() + word.offset, &target, sizeof(target));
+    node.stale = true;
+  }
+  changing.now = address;
+}
+
+// False where the driver refuses to change a node.
+bool bring(ReplayObject* self, PyObject* const* inputs) {
+  for (Changing& changing : self->recording.changing) {
+    const at::Tensor& input = tensor_in(inputs, changing.input);
+    if (!input.numel()) continue;
+    auto* address = static_cast<char*>(input.mutable_data_ptr());
+    if (changing.patches && reinterpret_cast<uintptr_t>(address) % ALIGNMENT == 0) {
+      if (address != changing.now) point(self->recording, changing, address);
+      continue;
+    }
+    auto* place = static_cast<char*>(changing.place.mutable_data_ptr());
+    if (changing.now != place) point(self->recording, changing, place);
+    const int64_t bytes = span_bytes(input);
+    changing.place.narrow(0, 0, bytes).copy_(bytes_of(input, bytes), /*non_blocking=*/true);
+    self->copied_bytes += bytes;
+  }
+  for (Node& node : self->recording.nodes) {
+    if (!node.stale) continue;
+    if (node.set(self->recording.executable, node.handle, node.record.data(), node.context)) return false;
+    node.stale = false;
+    ++self->patched_nodes;
+  }
+  return true;
+}
+
+PyObject* result_of(const Recording& recording, const Result& result, PyObject* const* inputs) {
+  if (result.kind == Result::Kind::OBJECT) return Py_NewRef(result.object.get());
+  if (result.kind == Result::Kind::ITSELF) return Py_NewRef(inputs[result.index]);
+  const bool of_input = result.kind == Result::Kind::INPUT;
+  const at::Tensor& base = of_input ? tensor_in(inputs, result.index)
+                           : (result.kind == Result::Kind::HOME ? recording.homes : recording.lasting)[result.index];
+  return THPVariable_Wrap(tensor_over(base.storage(), base.is_cpu(), result.dtype, result.sizes, result.strides,
+                                      result.offset + (of_input ? base.storage_offset() : 0)));
+}
+
+// A launch lets other threads run: none of them may change the graph meanwhile.
+class Running {
+ public:
+  explicit Running(ReplayObject* self) : self_(self) { self_->running = true; }
+  ~Running() { self_->running = false; }
+  Running(const Running&) = delete;
+  Running& operator=(const Running&) = delete;
+
+ private:
+  ReplayObject* self_;
+};
+
+PyObject* run_replay(PyObject* object, PyObject* const* inputs, size_t flagged, PyObject* keywords) {
+  auto* self = reinterpret_cast<ReplayObject*>(object);
+  Recording& recording = self->recording;
+  const auto count = static_cast<size_t>(PyVectorcall_NARGS(flagged));
+  if (count != recording.input_count || (keywords && PyTuple_GET_SIZE(keywords)))
+    return PyErr_Format(PyExc_TypeError, "the recording takes %zu inputs, not %zu", recording.input_count, count);
+  HANDLE_TH_ERRORS
+  const c10::impl::ExcludeDispatchKeyGuard below(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+  const Reason reason = obstacle(self, inputs);
+  self->reason = static_cast<int>(reason);
+  if (PyErr_Occurred()) PyErr_Clear();  // a number that fits no recording
+  if (reason != Reason::NONE) return Py_NewRef(Py_NotImplemented);
+  const Running running(self);
+  if (!bring(self, inputs)) {
+    self->reason = static_cast<int>(Reason::REFUSED);
+    return Py_NewRef(Py_NotImplemented);
+  }
+  const Ref launched = Ref::steal(PyObject_CallNoArgs(recording.launch.get()));
+  if (!launched) throw python_error();
+  ++self->replays;
+  Ref tuple = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(recording.results.size())));
+  for (size_t i = 0; i < recording.results.size(); ++i) {
+    PyObject* value = result_of(recording, recording.results[i], inputs);
+    if (!value) throw python_error();
+    PyTuple_SET_ITEM(tuple.get(), i, value);
+  }
+  return tuple.release();
+  END_HANDLE_TH_ERRORS
+}
+
+// The description comes from our own recorder, so a mistake in it is a defect: any exception will do.
+PyObject* field(PyObject* object, const char* name) {
+  PyObject* found = PyObject_GetAttrString(object, name);
+  if (!found) throw python_error();
+  Py_DECREF(found);  // the description holds it, and is held while this reads
+  return found;
+}
+
+int64_t integer(PyObject* object) {
+  const int64_t value = PyLong_AsLongLong(object);
+  if (value == -1 && PyErr_Occurred()) throw python_error();
+  return value;
+}
+
+void* address(PyObject* object) {
+  void* value = PyLong_AsVoidPtr(object);
+  if (!value && PyErr_Occurred()) throw python_error();
+  return value;
+}
+
+template <typename Read>
+auto each(PyObject* tuple, Read read) {
+  TORCH_CHECK(PyTuple_Check(tuple), "malformed recording: expected a tuple");
+  std::vector<decltype(read(tuple))> found;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) found.push_back(read(PyTuple_GET_ITEM(tuple, i)));
+  return found;
+}
+
+std::vector<char> content(PyObject* bytes) {
+  TORCH_CHECK(PyBytes_Check(bytes), "malformed recording: expected bytes");
+  return {PyBytes_AS_STRING(bytes), PyBytes_AS_STRING(bytes) + PyBytes_GET_SIZE(bytes)};
+}
+
+Node node(PyObject* described) {
+  return {reinterpret_cast<SetNode>(address(field(described, "set"))),
+          address(field(described, "handle")),
+          address(field(described, "context")),
+          content(field(described, "record")),
+          each(field(described, "parameters"), content),
+          {},
+          static_cast<size_t>(field(described, "extra") == Py_True),
+          false};
+}
+
+// Lets a kernel's record point to our copies of its parameters. Called once the node stays where it is.
+void tie(Node& node) {
+  if (node.buffers.empty()) return;
+  void *parameters = nullptr, *extra = nullptr;
+  if (node.extra_bytes) {
+    node.extra_bytes = node.buffers[0].size();
+    // CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE and _END
+    node.pointers = {reinterpret_cast<void*>(1), node.buffers[0].data(), reinterpret_cast<void*>(2), &node.extra_bytes, nullptr};
+    extra = node.pointers.data();
+  } else {
+    for (std::vector<char>& buffer : node.buffers) node.pointers.push_back(buffer.data());
+    parameters = node.pointers.data();
+  }
+  TORCH_CHECK(node.record.size() >= EXTRA_AT + sizeof(extra), "malformed recording: a kernel's record is too short");
+  std::memcpy(node.record.data() + PARAMETERS_AT, &parameters, sizeof(parameters));
+  std::memcpy(node.record.data() + EXTRA_AT, &extra, sizeof(extra));
+}
+
+Word word(PyObject* described) {
+  return {static_cast<size_t>(integer(field(described, "node"))), integer(field(described, "buffer")),
+          integer(field(described, "offset")), integer(field(described, "delta"))};
+}
+
+Changing changing(PyObject* described) {
+  at::Tensor place = THPVariable_Unpack(field(described, "place"));
+  auto* now = static_cast<char*>(place.mutable_data_ptr());
+  return {static_cast<size_t>(integer(field(described, "input"))), std::move(place), now,
+          each(field(described, "words"), word), field(described, "patches") == Py_True};
+}
+
+Result result(PyObject* described) {
+  const std::string kind = PyUnicode_AsUTF8(field(described, "kind"));
+  Result made{Result::Kind::OBJECT, 0, at::ScalarType::Undefined, {}, {}, 0, {}};
+  if (kind == "object") {
+    made.object = Ref::share(field(described, "value"));
+    return made;
+  }
+  made.kind = kind == "home"      ? Result::Kind::HOME
+              : kind == "lasting" ? Result::Kind::LASTING
+              : kind == "input"   ? Result::Kind::INPUT
+                                  : Result::Kind::ITSELF;
+  made.index = static_cast<size_t>(integer(field(described, "value")));
+  if (made.kind == Result::Kind::ITSELF) return made;
+  made.dtype = reinterpret_cast<THPDtype*>(field(described, "dtype"))->scalar_type;
+  made.sizes = each(field(described, "sizes"), integer);
+  made.strides = each(field(described, "strides"), integer);
+  made.offset = integer(field(described, "offset"));
+  return made;
+}
+
+// A tensor's memory, without what else the tensor refers to.
+at::Tensor memory(PyObject* object) {
+  TORCH_CHECK(THPVariable_Check(object), "malformed recording: expected a tensor");
+  const at::Tensor& tensor = THPVariable_Unpack(object);
+  return tensor_over(tensor.storage(), tensor.is_cpu(), at::kByte, {0}, {1}, 0);
+}
+
+Held held(PyObject* tuple) {
+  const auto values = each(tuple, integer);
+  return {static_cast<size_t>(values.at(0)), values.at(1), values.at(2)};
+}
+
+Recording build(PyObject* described) {
+  Recording made{
+      Ref::share(field(described, "launch")),
+      address(field(described, "executable")),
+      address(field(described, "stream")),
+      static_cast<int>(integer(field(described, "device"))),
+      static_cast<size_t>(integer(field(described, "input_count"))),
+      each(field(described, "nodes"), node),
+      {},
+      each(field(described, "changing"), changing),
+      each(field(described, "homes"), memory),
+      each(field(described, "lasting"), memory),
+      each(field(described, "results"), result),
+      each(field(described, "held"), held),
+  };
+  for (Node& made_node : made.nodes) tie(made_node);
+  PyObject* fixed = field(described, "fixed");
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(fixed); ++i) {
+    PyObject* pair = PyTuple_GET_ITEM(fixed, i);
+    made.fixed.emplace_back(integer(PyTuple_GET_ITEM(pair, 0)), address(PyTuple_GET_ITEM(pair, 1)));
+  }
+  return made;
+}
+
+PyObject* replay_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
+  PyObject* described;
+  if (!PyArg_ParseTuple(arguments, "O:Replay", &described)) return nullptr;
+  HANDLE_TH_ERRORS
+  Recording recording = build(described);
+  auto* self = reinterpret_cast<ReplayObject*>(type->tp_alloc(type, 0));
+  if (!self) return nullptr;
+  self->vectorcall = run_replay;
+  new (&self->recording) Recording(std::move(recording));
+  return reinterpret_cast<PyObject*>(self);
+  END_HANDLE_TH_ERRORS
+}
+
+void replay_dealloc(PyObject* object) {
+  reinterpret_cast<ReplayObject*>(object)->recording.~Recording();
+  free_object(object);
+}
+
+// patch(inputs): these are patched from now on, the other inputs that change are copied.
+PyObject* patch(PyObject* object, PyObject* inputs) {
+  for (Changing& changing : reinterpret_cast<ReplayObject*>(object)->recording.changing) {
+    Ref number = Ref::steal(PyLong_FromSize_t(changing.input));
+    const int found = PySequence_Contains(inputs, number.get());
+    if (found < 0) return nullptr;
+    changing.patches = found;
+  }
+  Py_RETURN_NONE;
+}
+
+PyMethodDef replay_methods[] = {
+    {"patch", patch, METH_O, "patch(inputs): these are patched from now on, the others that change are copied"},
+    {},
+};
+PyMemberDef replay_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(ReplayObject, vectorcall), READONLY, nullptr},
+    {"reason", T_INT, offsetof(ReplayObject, reason), READONLY, nullptr},
+    {"moved", T_LONGLONG, offsetof(ReplayObject, moved), READONLY, nullptr},
+    {"copied_bytes", T_LONGLONG, offsetof(ReplayObject, copied_bytes), READONLY, nullptr},
+    {"patched_nodes", T_LONGLONG, offsetof(ReplayObject, patched_nodes), READONLY, nullptr},
+    {"replays", T_LONGLONG, offsetof(ReplayObject, replays), READONLY, nullptr},
+    {},
+};
+PyType_Slot replay_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(replay_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(replay_dealloc)},
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_methods, replay_methods},
+    {Py_tp_members, replay_members},
+    {0, nullptr},
+};
+PyType_Spec replay_spec = {"stoker._C.Replay", sizeof(ReplayObject), 0,
+                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, replay_slots};
+
+}  // namespace
+
+bool add_replay_types(PyObject* module) { return add_type(module, &replay_spec, &replay_type); }
+
+}  // namespace stoker

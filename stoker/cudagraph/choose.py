@@ -1,0 +1,120 @@
+"""Which way a graph runs fastest: as it is, or recorded, with inputs copied or followed.
+
+Every way is held against the plan itself before it is timed: a way that gives other results is none.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from stoker.cudagraph.driver import Driver
+from stoker.cudagraph.recording import PlanRecording, World, placed
+
+PLAIN, COPIED, FOLLOWED = "as it is", "recorded, inputs copied", "recorded, inputs followed"
+ROUNDS = 5
+ROUND_SECONDS = 0.01
+MOST_CALLS = 20
+WORTH = 0.98
+"""A recording must take at most this part of the plan's time."""
+TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 5e-2, torch.float64: 1e-9}
+"""Of results that depend on the order of additions, which atomics leave open, as a part of the largest value."""
+USUAL_TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was measured, and what came of it."""
+
+    way: str
+    microseconds: Mapping[str, float]
+    followed: tuple[int, ...]
+    kernels: int
+    refused: Mapping[int, str]
+    moving: int
+
+    def __str__(self) -> str:
+        times = ", ".join(f"{way} {value:.0f} us" for way, value in self.microseconds.items())
+        return f"{self.way} ({times})"
+
+
+def choose(world: World, recording: PlanRecording, inputs: Sequence[Any]) -> Choice:
+    """Try the ways, set the recording to the best."""
+    refused = dict(recording.refused)
+    others = {i: torch.empty_like(p).copy_(p) for i, p in recording.places.items()}
+    given = [list(inputs), placed(inputs, others)]
+    ways: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {PLAIN: (world.run, ())}
+    with world.driver.random_state_kept():
+        expected = world.run(*inputs)
+    if _agrees(world.driver, recording, inputs, (), expected):
+        ways[COPIED] = (recording.replay, ())
+    followed = recording.patchable
+    if followed:
+        for place in recording.places.values():
+            place.zero_()  # what is read from here would be told by its value; 0 is an index in range
+        if _agrees(world.driver, recording, inputs, followed, expected):
+            ways[FOLLOWED] = (recording.replay, followed)
+        else:
+            refused |= dict.fromkeys(followed, "a replay with it followed gave another result")
+    del expected
+    with world.driver.random_state_kept():
+        times = _measured(world.driver, recording, ways, given)
+    best = min(times, key=times.__getitem__)
+    if times[best] > WORTH * times[PLAIN]:
+        best = PLAIN
+    recording.replay.patch(ways[best][1])
+    micro = {way: seconds * 1e6 for way, seconds in times.items()}
+    return Choice(best, micro, ways[best][1], recording.kernels, refused, len(recording.places))
+
+
+def _agrees(
+    driver: Driver, recording: PlanRecording, inputs: Sequence[Any], followed: tuple[int, ...], expected: Sequence[Any]
+) -> bool:
+    recording.replay.patch(followed)
+    with driver.random_state_kept():
+        found = recording.replay(*inputs)
+    return found is not NotImplemented and all(same(a, b) for a, b in zip(found, expected))
+
+
+def same(found: Any, expected: Any) -> bool:
+    """Are two results of one plan equal, but for the order of additions?"""
+    if not isinstance(expected, torch.Tensor):
+        return bool(found == expected)
+    if not expected.numel() or torch.equal(found, expected):
+        return True
+    if not (expected.is_floating_point() or expected.is_complex()):
+        return False
+    unequal = ~((found == expected) | (found.isnan() & expected.isnan()))
+    if not unequal.any():
+        return True
+    apart = (found[unequal] - expected[unequal]).abs().amax().to(torch.float64)
+    finite = expected[expected.isfinite()]
+    scale = finite.abs().amax().to(torch.float64) if finite.numel() else 0.0
+    return bool(apart <= TOLERANCE.get(expected.dtype, USUAL_TOLERANCE) * scale)
+
+
+def _measured(
+    driver: Driver,
+    recording: PlanRecording,
+    ways: Mapping[str, tuple[Callable[..., Any], tuple[int, ...]]],
+    given: Sequence[Sequence[Any]],
+) -> dict[str, float]:
+    """Seconds of a call, by way: the ways take turns, and the median of the rounds counts."""
+    times: dict[str, list[float]] = {way: [] for way in ways}
+    calls = 2
+    for _ in range(ROUNDS + 1):  # the first round tells how many calls make one
+        for way, (run, followed) in ways.items():
+            recording.replay.patch(followed)
+            driver.synchronize()
+            start = time.perf_counter()
+            for number in range(calls):
+                run(*given[number % 2])
+            driver.synchronize()
+            times[way].append((time.perf_counter() - start) / calls)
+        calls = max(2, min(MOST_CALLS, int(ROUND_SECONDS / max(times[PLAIN][-1], 1e-6))))
+    return {way: statistics.median(rounds[1:]) for way, rounds in times.items()}

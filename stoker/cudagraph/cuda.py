@@ -1,0 +1,174 @@
+"""PlanRecording on a CUDA device: torch's graphs, and the driver's nodes behind them."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from stoker import torch_private
+from stoker.cudagraph.driver import CannotRecord, GraphNode, Instantiated
+
+_Pointer = ctypes.c_void_p
+
+
+class _Kernel(ctypes.Structure):
+    """CUDA_KERNEL_NODE_PARAMS, version 2."""
+
+    _fields_ = [
+        ("function", _Pointer),
+        *((name, ctypes.c_uint) for name in ("gx", "gy", "gz", "bx", "by", "bz", "shared")),
+        ("parameters", ctypes.POINTER(_Pointer)),
+        ("extra", ctypes.POINTER(_Pointer)),
+        ("kernel", _Pointer),
+        ("context", _Pointer),
+    ]
+
+
+_RECORD_BYTES = 256  # enough for CUDA_MEMCPY3D and CUDA_MEMSET_NODE_PARAMS
+_KINDS = {0: "kernel", 1: "copy", 2: "fill", 5: "empty"}
+_BUFFER, _SIZE = 1, 2  # CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def _check(result: int, what: str) -> None:
+    if result:
+        raise CannotRecord(f"CUDA error {result} while {what}")
+
+
+class CudaDriver:
+    """A CUDA device."""
+
+    def __init__(self, device: int) -> None:
+        self.device = device
+
+    def capture(self, run: Callable[[], tuple[Any, ...]]) -> tuple[Instantiated, tuple[Any, ...]]:
+        graph = torch.cuda.CUDAGraph(keep_graph=True)
+        torch.cuda.synchronize(self.device)
+        side = torch.cuda.Stream(self.device)
+        with torch.cuda.stream(side):
+            graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                results = run()
+            except RuntimeError as error:
+                _end_failed(graph)
+                raise CannotRecord(str(error).splitlines()[0]) from error
+            except BaseException:
+                _end_failed(graph)
+                raise
+            graph.capture_end()
+        try:
+            graph.instantiate()
+        except RuntimeError as error:
+            raise CannotRecord(str(error).splitlines()[0]) from error
+        nodes = _nodes(graph.raw_cuda_graph())
+        return Instantiated(graph.replay, int(graph.raw_cuda_graph_exec()), nodes), results
+
+    def stream(self) -> int:
+        assert torch_private.current_raw_stream is not None
+        return int(torch_private.current_raw_stream(self.device))
+
+    def is_capturing(self) -> bool:
+        return torch.cuda.is_current_stream_capturing()
+
+    def synchronize(self) -> None:
+        torch.cuda.synchronize(self.device)
+
+    @contextmanager
+    def random_state_kept(self) -> Iterator[None]:
+        state = torch.cuda.get_rng_state(self.device)
+        try:
+            yield
+        finally:
+            torch.cuda.set_rng_state(state, self.device)
+
+
+def _end_failed(graph: torch.cuda.CUDAGraph) -> None:
+    """End a capture that is not used."""
+    try:
+        graph.capture_end()
+    except RuntimeError:
+        return  # the failure that is on its way says why
+
+
+def _nodes(graph: int) -> tuple[GraphNode, ...]:
+    """The nodes of a graph, in the order in which they were recorded."""
+    library = _library()
+    count = ctypes.c_size_t()
+    _check(library.cuGraphGetNodes(_Pointer(graph), None, ctypes.byref(count)), "counting nodes")
+    handles = (_Pointer * count.value)()
+    _check(library.cuGraphGetNodes(_Pointer(graph), handles, ctypes.byref(count)), "listing nodes")
+    return tuple(_node(handle or 0) for handle in handles)
+
+
+def _node(handle: int) -> GraphNode:
+    number = ctypes.c_int()
+    _check(_library().cuGraphNodeGetType(_Pointer(handle), ctypes.byref(number)), "looking at a node")
+    kind = _KINDS.get(number.value, "opaque")
+    if kind == "kernel":
+        return _kernel(handle)
+    if kind == "copy":
+        return _plain(handle, kind, "Memcpy")
+    if kind == "fill":
+        return _plain(handle, kind, "Memset")
+    return GraphNode(kind, handle)
+
+
+def _kernel(handle: int) -> GraphNode:
+    library, record = _library(), _Kernel()
+    _check(
+        library.cuGraphKernelNodeGetParams_v2(_Pointer(handle), ctypes.byref(record)), "reading a kernel's parameters"
+    )
+    set_node = _address(library.cuGraphExecKernelNodeSetParams_v2)
+    if record.parameters:
+        sizes = _parameter_sizes(record)
+        parameters = tuple(ctypes.string_at(record.parameters[i], size) for i, size in enumerate(sizes))
+        return GraphNode("kernel", handle, set_node, 0, bytes(record), parameters)
+    if not record.extra:
+        return GraphNode("kernel", handle, set_node, 0, bytes(record))
+    marks: dict[int, int] = {}
+    position = 0
+    while record.extra[position]:
+        marks[record.extra[position]] = record.extra[position + 1]
+        position += 2
+    size = ctypes.cast(marks[_SIZE], ctypes.POINTER(ctypes.c_size_t))[0]
+    return GraphNode(
+        "kernel", handle, set_node, 0, bytes(record), (ctypes.string_at(marks[_BUFFER], size),), extra=True
+    )
+
+
+def _parameter_sizes(record: _Kernel) -> list[int]:
+    library = _library()
+    known, about = (
+        (library.cuFuncGetParamInfo, record.function)
+        if record.function
+        else (library.cuKernelGetParamInfo, record.kernel)
+    )
+    sizes: list[int] = []
+    offset, size = ctypes.c_size_t(), ctypes.c_size_t()
+    while not known(_Pointer(about), ctypes.c_size_t(len(sizes)), ctypes.byref(offset), ctypes.byref(size)):
+        sizes.append(size.value)
+    return sizes
+
+
+def _plain(handle: int, kind: str, name: str) -> GraphNode:
+    """A node whose record has no pointers to other records."""
+    library = _library()
+    record = ctypes.create_string_buffer(_RECORD_BYTES)
+    _check(getattr(library, f"cuGraph{name}NodeGetParams")(_Pointer(handle), record), f"reading a {kind}")
+    context = _Pointer()
+    _check(library.cuCtxGetCurrent(ctypes.byref(context)), "asking for the context")
+    set_node = _address(getattr(library, f"cuGraphExec{name}NodeSetParams"))
+    return GraphNode(kind, handle, set_node, context.value or 0, record.raw)
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, _Pointer).value or 0

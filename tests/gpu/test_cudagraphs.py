@@ -1,0 +1,219 @@
+"""CUDA graphs on a real device: what is replayed equals eager, whoever holds which result. Runs where there is one."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import threading
+
+import pytest
+import torch
+
+import stoker
+from stoker import log
+from stoker.cudagraph.choose import PLAIN
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+class Block(torch.nn.Module):
+    def __init__(self, width: int = 64) -> None:
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(width)
+        self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        return x + self.down(torch.nn.functional.gelu(self.up(self.norm(x))))
+
+
+def network(layers: int = 4, width: int = 64) -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(*(Block(width) for _ in range(layers))).cuda()
+
+
+def compiled(model):
+    return stoker.compile(model, mode="reduce-overhead")
+
+
+def close(a, b):
+    torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    log.clear()
+
+
+def recorded() -> list:
+    return [e.data for e in log.events("cudagraph") if e.data is not None and e.data.way != PLAIN]
+
+
+def test_inference_with_inputs_that_move():
+    model = network()
+    fast = compiled(model)
+    kept = []
+    with torch.no_grad():
+        for _ in range(12):
+            x = torch.randn(8, 16, 64, device="cuda")
+            kept.append((x, fast(x)))
+        for x, y in kept:
+            close(y, model(x))
+    assert recorded()
+
+
+def test_training_for_200_steps():
+    model = network()
+    twin = copy.deepcopy(model)
+    fast = compiled(twin)
+    optimizers = [torch.optim.SGD(m.parameters(), lr=0.05, momentum=0.9) for m in (model, twin)]
+    torch.cuda.synchronize()
+    memory = []
+    for step in range(200):
+        x = torch.randn(8, 16, 64, device="cuda")
+        losses = []
+        for m, optimizer in zip((model, fast), optimizers):
+            optimizer.zero_grad()
+            loss = m(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        torch.testing.assert_close(losses[0], losses[1], rtol=1e-3, atol=1e-5)
+        if step in (50, 199):
+            torch.cuda.synchronize()
+            memory.append(torch.cuda.memory_allocated())
+    assert memory[1] <= memory[0] * 1.05
+    for a, b in zip(model.parameters(), twin.parameters()):
+        torch.testing.assert_close(a, b, rtol=1e-2, atol=1e-3)
+
+
+def test_a_server_with_alternating_sizes():
+    model = network()
+    fast = stoker.compile(model, mode="reduce-overhead", dynamic=True)
+    sizes = [3, 8, 5, 16, 9]
+    with torch.no_grad():
+        for number in range(60):
+            x = torch.randn(sizes[number % 5], 16, 64, device="cuda")
+            close(fast(x), model(x))
+    assert recorded()
+
+
+def test_weights_replaced_and_moved():
+    model = network()
+    fast = compiled(model)
+    with torch.no_grad():
+        for number in range(16):
+            x = torch.randn(8, 16, 64, device="cuda")
+            close(fast(x), model(x))
+            if number == 6:
+                model[0].up.weight.data = torch.randn_like(model[0].up.weight) * 0.1
+            if number == 10:
+                for p in model.parameters():
+                    p.mul_(0.9)
+            if number == 12:
+                torch.cuda.empty_cache()
+
+
+def test_random_numbers_are_eagers():
+    def f(x):
+        return torch.nn.functional.dropout(x, 0.3) * 2 + torch.rand_like(x)
+
+    fast = stoker.compile(f, mode="reduce-overhead")
+    x = torch.randn(64, 64, device="cuda")
+    found, expected = [], []
+    torch.manual_seed(3)
+    for _ in range(10):
+        found.append(fast(x))
+    after = torch.cuda.get_rng_state()
+    torch.manual_seed(3)
+    for _ in range(10):
+        expected.append(f(x))
+    for a, b in zip(found, expected):
+        torch.testing.assert_close(a, b)
+    assert torch.equal(after, torch.cuda.get_rng_state())
+
+
+def test_parts_on_the_processor():
+    def f(x, scale):
+        y = (x * scale).sin()
+        mask = torch.arange(x.shape[0]).to("cuda") < 4
+        total = torch.where(mask[:, None], y, 0.0).sum()
+        return y * 2, total.cpu()
+
+    fast = stoker.compile(f, mode="reduce-overhead")
+    for _ in range(8):
+        x, scale = torch.randn(8, 64, device="cuda"), torch.randn(())
+        for a, b in zip(fast(x, scale), f(x, scale)):
+            assert a.device == b.device
+            torch.testing.assert_close(a, b)
+    assert recorded()
+
+
+def test_a_step_that_waits():
+    def f(x):
+        y = x @ x.mT + 4 * torch.eye(x.shape[0], device="cuda")
+        return torch.linalg.cholesky(y).sin() * 2
+
+    fast = stoker.compile(f, mode="reduce-overhead")
+    for _ in range(8):
+        x = torch.randn(16, 16, device="cuda")
+        torch.testing.assert_close(fast(x), f(x), rtol=1e-3, atol=1e-3)
+    assert any("waits" in e.reason for e in log.events("cudagraph"))
+
+
+def test_streams_and_threads():
+    model = network()
+    fast = compiled(model)
+    failures = []
+
+    def work():
+        try:
+            stream = torch.cuda.Stream()
+            with torch.cuda.stream(stream), torch.no_grad():
+                for _ in range(20):
+                    x = torch.randn(8, 16, 64, device="cuda")
+                    y = fast(x)
+                    close(y, model(x))
+        except Exception as error:  # told to the main thread
+            failures.append(error)
+
+    with torch.no_grad():
+        for _ in range(4):
+            fast(torch.randn(8, 16, 64, device="cuda"))
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_inside_a_graph_of_the_user():
+    model = network()
+    fast = compiled(model)
+    x = torch.randn(8, 16, 64, device="cuda")
+    with torch.no_grad():
+        for _ in range(5):
+            fast(x)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            y = fast(x)
+        x.copy_(torch.randn_like(x))
+        graph.replay()
+        close(y, model(x))
+
+
+def test_dropped_models_free_their_memory():
+    def once():
+        fast = compiled(network(2, 256))
+        with torch.no_grad():
+            for _ in range(5):
+                fast(torch.randn(8, 16, 256, device="cuda"))
+
+    once()
+    gc.collect()
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    for _ in range(5):
+        once()
+    gc.collect()
+    assert torch.cuda.memory_allocated() <= before + (1 << 20)
