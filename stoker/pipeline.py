@@ -31,6 +31,7 @@ from stoker.cudagraph.plans import recorded
 from stoker.decompose import OURS
 from stoker.defect import survive, tell
 from stoker.fake import FakeTensor
+from stoker.graph import nested
 from stoker.graph.facts import device_of
 from stoker.loop.check import check
 from stoker.loop.layout import Layout
@@ -171,6 +172,7 @@ def compile_graph(
     """
     record = record or Record()
     options = options or Options()
+    compile_nested(graph_module, options)
     apart = _made_recordable(graph_module) if _is_recorded(graph_module, options) else frozenset[Node]()
     if (pieces := cut(graph_module, apart.__contains__)) is not None:
         again = functools.partial(compile_graph, inference=inference, options=options)
@@ -185,6 +187,22 @@ def compile_graph(
         everywhere = ("backend", str(reason)) if isinstance(reason, (NoCompiler, NoGenerator)) else None
         log.record(log.Event(*words), level=logging.WARNING, once=everywhere)
         return through_aten(graph_module)
+
+
+def compile_nested(module: GraphModule, options: Options) -> None:
+    """Compile the graphs inside a graph's operators: branches, and the bodies of loops."""
+    for node in module.graph.nodes:
+        if node.target in nested.OPERATORS:
+            given = torch.fx.node.map_arg(node.args, lambda n: n.meta["val"])
+            for inside, inputs in zip(given[-1].graphs, nested.inputs_of(node.target, given)):
+                if inside.compiled is None:
+                    inside.compiled = _compile_inside(nested.as_graph(inside, inputs), inputs, options)
+
+
+def _compile_inside(module: GraphModule, inputs: list[Any], options: Options) -> Compiled:
+    forward = functools.partial(compile_graph, options=options)
+    with torch.no_grad():
+        return aot(module, inputs, forward_compiler=forward, decompositions=decompositions())
 
 
 def _compiled(

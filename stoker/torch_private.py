@@ -66,6 +66,11 @@ def run_backward(
     )
 
 
+while_loop, scan, map_, associative_scan = (
+    getattr(torch._higher_order_ops, name) for name in ("while_loop", "scan", "map", "associative_scan")
+)
+"""Control flow as functions, but for `torch.cond` without a public name. 2.11, 2.13."""
+
 WITHHELD = torch._disable_dynamo(lambda: None).__code__  # type: ignore[attr-defined]  # not in the stubs
 """The code of the wrapper that torch puts around functions which its own compiler is not to enter. 2.11, 2.13."""
 

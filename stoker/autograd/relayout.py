@@ -67,7 +67,9 @@ class ByLayout:
             by_position = dict(zip(self.parts.tangents, strides))
             joint = trace_joint(self.captured, self.inputs.anew(), self.decompositions, grad=True, strides=by_position)
         kept = same_forward(self.joint, joint)
-        if kept is None or [g is None for g in joint.gradients] != [g is None for g in self.joint.gradients]:
+        if kept is None or not kept.keys() >= set(self.parts.all_kept):
+            return None
+        if [g is None for g in joint.gradients] != [g is None for g in self.joint.gradients]:
             return None
         return backward_of(joint, [kept[n] for n in self.parts.all_kept])
 

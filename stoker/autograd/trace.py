@@ -28,6 +28,7 @@ from stoker.autograd.refusal import CannotTrace
 from stoker.autograd.sizes import SizeNodes
 from stoker.fake import DataDependent, FakeMode, FakeStorage, FakeTensor, NoMetaRule
 from stoker.fake.tensor import make_fake
+from stoker.graph import nested
 from stoker.nest import leaves, map_leaves
 
 aten = torch.ops.aten
@@ -95,6 +96,8 @@ class Trace(torch_private.TorchDispatchMode):
         """A node for an operator that writes nothing, and its results."""
         args, kwargs = self.to_fakes(args), self.to_fakes(kwargs)
         nodes, named = self.to_nodes(args), self.to_nodes(kwargs)
+        if func in nested.OPERATORS:
+            nodes = map_leaves(nested.kept_alive, nodes)
         try:
             result = self.mode.propagate(func, args, kwargs)
         except (DataDependent, NoMetaRule):

@@ -6,12 +6,8 @@ Out: the list of values to write back, in the order of their first change, and d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from stoker.capture.values.value import Value
-
-if TYPE_CHECKING:
-    pass
+from stoker.capture.values.value import Era, Value
+from stoker.errors import Break
 
 
 class Effects:
@@ -23,9 +19,24 @@ class Effects:
 
     def will_mutate(self, value: Value) -> None:
         """Call before changing a value. New objects are rebuilt whole; only known ones are written back."""
+        if Era.now:
+            self._refuse_in_subgraph(value)
         if value.source is not None or getattr(value, "root_name", None) is not None:
             self.mutated.setdefault(id(value), value)
 
+    def _refuse_in_subgraph(self, value: Value) -> None:
+        """What a branch or a loop changes of what was there before, the graph cannot do each time it runs."""
+        if value.era < Era.now or value.source is not None or value.root_name is not None:
+            raise Break(
+                "a change in a branch or loop",
+                f"{value.describe()} was made outside of it",
+                "return what changes, as a tensor",
+            )
+
     def defer(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> None:
         """A call that nothing in the graph can observe: made after the graph, in order."""
+        if Era.now:
+            raise Break(
+                "an effect in a branch or loop", f"{function.describe()} is called each time it runs", "do it outside"
+            )
         self.deferred.append((function, args, kwargs))

@@ -18,6 +18,7 @@ from stoker import torch_private
 from stoker.autograd.functional import run_on_copies
 from stoker.fake import FakeTensor
 from stoker.graph.dedupe import dedupe
+from stoker.graph.nested import OPERATORS
 from stoker.graph.prune import prune
 from stoker.loop.layout import Layout, is_dense
 from stoker.loop.node import Program, SymbolSource
@@ -189,13 +190,15 @@ class _Lowering:
             return builder.call(target, [self._as_in_eager(a) for a in arguments], keywords, out)
         if not isinstance(target, torch_private.OpOverload):
             raise CannotLower(f"{target} is not an ATen operator")
-        if node.target in EXACT:
+        if node.target in EXACT or node.target in OPERATORS:
             arguments = [self._laid_out(a, n) for a, n in zip(arguments, node.args)]
         shares = any(r.alias_info is not None for r in torch_private.schema_of(target).returns)
         return builder.call(target, arguments, keywords, out, aliases=shares)
 
     def _laid_out(self, value: Any, given: Any) -> Any:
         """An argument with eager's own strides, for an operator whose kernels refuse others."""
+        if isinstance(value, list):
+            return [self._laid_out(v, g) for v, g in zip(value, given)]
         fake = given.meta["val"] if isinstance(given, GraphNode) else None
         if not isinstance(value, (Stored, Computed)) or not isinstance(fake, FakeTensor):
             return value

@@ -403,15 +403,6 @@ def _is_positive(m: Machine, input: Value, correction: Value) -> bool:
     return m.operators.compare(">", m.wrap.number(input.fake.shape[-1]), correction).truth(m)
 
 
-@handles(torch.cond)
-def cond(m: Machine, pred: Value, true_fn: Value, false_fn: Value, operands: Value | None = None) -> Value:
-    """With a predicate that is known, the branch itself."""
-    if isinstance(pred, TensorValue):
-        raise Break("torch.cond", f"{pred.describe()} decides at run time which branch is taken", "use torch.where")
-    chosen = true_fn if pred.truth(m) else false_fn
-    return chosen.call(m, operands.items_list(m) if operands is not None else [], {})
-
-
 @tensor_special("is_inference")
 def is_inference(m: Machine, value: TensorValue) -> Value:
     """The dispatch keys of an argument, which are guarded, tell."""

@@ -57,8 +57,7 @@ class CellValue(Value):
         return self.contents
 
     def set(self, m: Machine, value: Value | None) -> None:
-        if self.source is not None or self.root_name is not None:
-            m.effects.will_mutate(self)
+        m.effects.will_mutate(self)
         self.contents = value
 
     def attribute(self, m: Machine, name: str) -> Value:

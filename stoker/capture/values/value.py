@@ -10,7 +10,7 @@ Requirements:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from stoker.errors import Break
 from stoker.guard.source import Source
@@ -31,12 +31,25 @@ class NotConstant(Exception):
     """The value is not known to the evaluator as a plain Python object."""
 
 
+class Era:
+    """Counts the subgraphs inside each other that are being captured at this moment (`stoker.capture.subgraph`)."""
+
+    now = 0
+
+
 class Value:
     """The protocol. A subclass overrides what its kind of object can do; the rest breaks with a reason."""
 
     source: Source | None = None
     root_name: str | None = None  # of a cell that is a variable of the captured frame itself
     has_identity = True  # may a program tell two equal ones apart, so that rebuilding must keep sharing?
+    era = 0  # how many subgraphs were being captured when it was made
+
+    def __new__(cls, /, *args: Any, **kwargs: Any) -> Self:
+        made = super().__new__(cls)
+        if Era.now:
+            object.__setattr__(made, "era", Era.now)
+        return made
 
     def python_type(self) -> type:
         raise NotImplementedError(type(self).__name__)

@@ -94,3 +94,17 @@ def test_gradients_share_memory_only_where_eagers_do(f: Callable[..., torch.Tens
         return shared, a.grad, b.grad, given
 
     torch.testing.assert_close(run(stoker.compile(f)), run(f))
+
+
+def test_a_gradient_laid_out_otherwise_for_what_the_backward_computes_ahead() -> None:
+    """The backward of `cumprod` looks at its input alone, which the forward does for it: a retrace has no such node there."""
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return x.movedim(1, 0).cumprod(0).movedim(0, 1)
+
+    weights = torch.arange(12.0).reshape(4, 3)
+    found = []
+    for function in (program, stoker.compile(program, backend="aot_eager")):
+        x = torch.linspace(0.5, 1.5, 12).reshape(4, 3).requires_grad_()
+        found.append(torch.autograd.grad((function(x) * weights).sum(), x)[0])
+    torch.testing.assert_close(*found)

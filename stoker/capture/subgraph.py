@@ -1,0 +1,259 @@
+"""A function of the program as a graph of its own, for an operator that runs it zero, one or many times.
+
+In:  a function and the Values it is given.
+Out: `Branch`: the nodes that it recorded and what it returned; `close` makes graphs of several, with the same inputs: all that
+     they read of the graph around them.
+
+Requirements, held by tests/differential/test_control_flow.py:
+  1. What the function does besides computing tensors is a break: nothing outside is changed, nothing is written.
+  2. The graph around holds none of its nodes afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
+
+from stoker import torch_private
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.mapping import DictValue
+from stoker.capture.values.sequence import ListValue, TupleValue
+from stoker.capture.values.size import SYMBOLIC
+from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.value import Era, NotConstant, Value
+from stoker.errors import Break, Raised
+from stoker.fake import FakeStorage
+from stoker.fake.meta import meta_of
+from stoker.fake.tensor import make_fake
+from stoker.graph.walk import draws
+from stoker.nest import leaves
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """What a function recorded. `tensors` are its results, in the order in which `rebuilt` finds them in `returned`."""
+
+    nodes: tuple[Node, ...]
+    returned: Value
+    tensors: tuple[TensorValue, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Graphs with the same inputs: some that were chosen, tensors that they read besides, and sizes."""
+
+    graphs: tuple[GraphModule, ...]
+    tensors: tuple[Node, ...]
+    sizes: tuple[Node, ...]
+
+
+def capture_branch(m: Machine, what: str, function: Value, args: Sequence[Value]) -> Branch:
+    """Evaluate a function; its nodes stand at the end of the graph until `close` takes them out."""
+    known = set(m.record.graph.nodes)
+    versions = [(fake, fake._version) for fake, _ in m.record.tensor_of_fake.values()]
+    with _inside():
+        try:
+            returned = m.wrap.force(function.call(m, list(args), {}))
+        except Raised as raised:
+            raise Break(what, f"{raised.value.describe()} leaves a function that it was given") from raised
+        versions += [(fake, 0) for fake in _met(m, known)]
+        outside = {id(fake.memory) for fake, _ in versions}  # type: ignore[attr-defined]  # a FakeTensor
+        found: list[TensorValue] = []
+        returned = _with_tensors(m, what, returned, lambda t: _result(m, t, outside, found))
+    if any(fake._version != version for fake, version in versions):
+        raise Break(what, "a function that it was given writes to a tensor from outside", "return a new tensor instead")
+    nodes = tuple(n for n in m.record.graph.nodes if n not in known and n.op != "placeholder")
+    inside = _needing(nodes)
+    _refuse_untold(what, inside)
+    return Branch(inside, returned, tuple(found))
+
+
+def stand_in(m: Machine, value: TensorValue, *, element: bool = False) -> TensorValue:
+    """A tensor like another, contiguous, or like one of its elements: what a graph inside is given in its place."""
+    meta = value.fake.meta  # type: ignore[attr-defined]  # a FakeTensor
+    sizes = meta.sizes[1:] if element else meta.sizes
+    storage = FakeStorage(m.record.fake_mode)
+    fake = make_fake(meta_of(meta.dtype, sizes, None, meta.device), storage, value.fake.requires_grad)
+    node = m.record.graph.create_node("call_function", stand_in, (), {})
+    node.meta["example_value"] = fake
+    made = TensorValue(node, fake)
+    m.record.hold(fake, made)
+    return made
+
+
+def close(m: Machine, branches: Sequence[Branch], given: Sequence[TensorValue] = ()) -> Closed:
+    """The graphs of branches, taken out of the graph around, and what stood for their first inputs with them."""
+    inside = {node for branch in branches for node in branch.nodes}
+    first = {value.node: None for value in given}
+    read = dict.fromkeys(
+        source
+        for branch in branches
+        for node in branch.nodes
+        for source in node.all_input_nodes
+        if source not in inside and source not in first
+    )
+    sizes = tuple(n for n in read if isinstance(n.meta.get("example_value"), SYMBOLIC))
+    tensors = tuple(n for n in read if n not in sizes)
+    graphs = tuple(_graph(m, branch, (*first, *tensors, *sizes)) for branch in branches)
+    for node in reversed(list(m.record.graph.nodes)):
+        if node in inside or node in first:
+            m.record.graph.erase_node(node)
+    return Closed(graphs, tensors, sizes)
+
+
+def call(m: Machine, operator: Any, groups: Sequence[Any], closed: Closed, *more: Any) -> list[Value]:
+    """Record a call of an operator with graphs inside: of nodes, of tensors that the graphs read besides, and of sizes."""
+    args = (*groups, closed.tensors, closed.sizes, *more)
+    fakes = map_arg(args, lambda node: node.meta["example_value"])
+    result = m.record.run_fake("call_function", operator, list(fakes), {})
+    node = m.record.graph.create_node("call_function", operator, args, {})
+    node.meta["location"] = m.location()
+    node.meta["example_value"] = result
+    return m.record.wrap_result(node, result).items_list(m)
+
+
+def rebuilt(m: Machine, returned: Value, results: Iterator[Value]) -> Value:
+    """What a branch returned, with other tensors in the place of its own."""
+    return _with_tensors(m, "", returned, lambda _: next(results))
+
+
+def same_structure(m: Machine, a: Value, b: Value) -> bool:
+    """Do two results differ in nothing but their tensors?"""
+    if isinstance(a, TensorValue) and isinstance(b, TensorValue):
+        return True
+    if type(a) is not type(b) or a.python_type() is not b.python_type():
+        return False
+    if isinstance(a, DictValue) and isinstance(b, DictValue):
+        pairs = zip(a.pairs(m), b.pairs(m))
+        return len(a.pairs(m)) == len(b.pairs(m)) and all(
+            k.constant() == j.constant() and same_structure(m, v, w) for (k, v), (j, w) in pairs
+        )
+    if isinstance(a, (ListValue, TupleValue)):
+        first, second = a.items_list(m), b.items_list(m)
+        return len(first) == len(second) and all(same_structure(m, v, w) for v, w in zip(first, second))
+    try:
+        return bool(a.constant() == b.constant())
+    except NotConstant:
+        return False
+
+
+def tensors_of(m: Machine, what: str, value: Value) -> list[TensorValue]:
+    """The tensors of nested lists, tuples and dictionaries, in order."""
+    found: list[TensorValue] = []
+
+    def note(tensor: TensorValue) -> Value:
+        found.append(tensor)
+        return tensor
+
+    _with_tensors(m, what, value, note)
+    return found
+
+
+def replaced(m: Machine, what: str, value: Value, new: Callable[[TensorValue], Value]) -> Value:
+    """Nested lists, tuples and dictionaries with other tensors."""
+    return _with_tensors(m, what, value, new)
+
+
+@contextmanager
+def _inside() -> Iterator[None]:
+    Era.now += 1
+    try:
+        yield
+    finally:
+        Era.now -= 1
+
+
+def _met(m: Machine, known: set[Node]) -> list[torch.Tensor]:
+    """Tensors from outside that were looked at for the first time. One with a history has been written to make it."""
+    fakes = [node.meta["example_value"] for node, _, _ in m.record.inputs if node not in known]
+    return [fake for fake in fakes if isinstance(fake, torch.Tensor) and fake.grad_fn is None]
+
+
+def _with_tensors(m: Machine, what: str, value: Value, new: Callable[[TensorValue], Value]) -> Value:
+    value = m.wrap.force(value)
+    match value:
+        case TensorValue():
+            return new(value)
+        case TupleValue():
+            return TupleValue([_with_tensors(m, what, v, new) for v in value.items_list(m)], value.cls)
+        case ListValue():
+            return ListValue([_with_tensors(m, what, v, new) for v in value.items_list(m)])
+        case DictValue():
+            pairs = [(k, _with_tensors(m, what, v, new)) for k, v in value.pairs(m)]
+            return DictValue({k.hash_key(m): (k, v) for k, v in pairs})
+        case Constant():
+            return value
+    raise Break(what, f"it is given or returns {value.describe()}, which is no tensor and holds none")
+
+
+def _result(m: Machine, value: TensorValue, outside: set[int], found: list[TensorValue]) -> TensorValue:
+    """A result in memory of its own, contiguous."""
+    shares = id(value.fake.memory) in outside or any(value.fake.memory is t.fake.memory for t in found)  # type: ignore[attr-defined]  # fakes
+    if shares or not value.fake.is_contiguous():
+        copied = m.record.method(value, "clone", [], {"memory_format": Constant(torch.contiguous_format)})
+        assert isinstance(copied, TensorValue)
+        value = copied
+    found.append(value)
+    return value
+
+
+def _needing(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """The nodes that belong inside. Sizes that are computed from what is outside stay there: others may refer to them."""
+    inside: dict[Node, None] = {}
+    for node in nodes:
+        is_size = isinstance(node.meta.get("example_value"), SYMBOLIC)
+        if not is_size or any(source in inside for source in node.all_input_nodes):
+            inside[node] = None
+    return tuple(inside)
+
+
+def _refuse_untold(what: str, nodes: Sequence[Node]) -> None:
+    for node in nodes:
+        for leaf in leaves(node.meta.get("example_value")):
+            sizes = leaf.shape if isinstance(leaf, torch.Tensor) else (leaf,)
+            if any(isinstance(s, SYMBOLIC) and not s.node.has_hint() for s in sizes):
+                raise Break(what, "a function that it was given makes a size or number that only data tells")
+
+
+def _graph(m: Machine, branch: Branch, given: Sequence[Node]) -> GraphModule:
+    graph = Graph()
+    copies: dict[Node, Node] = {}
+    for source in given:
+        copies[source] = graph.placeholder(source.name)
+        copies[source].meta["example_value"] = source.meta["example_value"]
+    for node in branch.nodes:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+    graph.output(tuple(copies[t.node] for t in branch.tensors))
+    module = GraphModule(torch.nn.Module(), graph)
+    seen = Seen()
+    with m.record.fake_mode, seen, torch.no_grad():
+        module(*(n.meta["example_value"] for n in given))
+    module.meta["draws"] = any(draws(operator) for operator in seen.operators)
+    module.meta["pointwise"] = all(torch.Tag.pointwise in operator.tags for operator in seen.operators)
+    return module
+
+
+class Seen(torch_private.TorchDispatchMode):
+    """Notes the operators that a graph reaches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operators: set[Any] = set()
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """See `torch_private.SKIP_DYNAMO_HOOK`."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.operators.add(func)
+        return func(*args, **(kwargs or {}))
