@@ -357,3 +357,12 @@ DisableAutocast = torch._C._DisableAutocast
 
 current_raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 """The address of the stream that operators on a CUDA device (by number) use; builds for the CPU lack it. 2.11, 2.13."""
+
+
+def upsampling() -> dict[Any, Any]:
+    """The functions that `torch.nn.functional.interpolate` ends in, and the operators behind them, which take a size and then a
+    scale for each dimension. 2.11, 2.13: `torch._C._nn`."""
+    names = "nearest1d _nearest_exact1d linear1d nearest2d _nearest_exact2d bilinear2d bicubic2d _bilinear2d_aa _bicubic2d_aa"
+    names += " nearest3d _nearest_exact3d trilinear3d"
+    found = [f"_upsample{name}" if name.startswith("_") else f"upsample_{name}" for name in names.split()]
+    return {getattr(torch._C._nn, name): getattr(torch.ops.aten, name).default for name in found}

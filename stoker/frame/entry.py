@@ -151,7 +151,7 @@ class Frames:
                 self.compile_graph,
                 policy=self.policy,
                 history=history,
-                dynamic=self.dynamic,
+                dynamic=self.generality(len(same)),
                 fullgraph=self.fullgraph,
             )
         except SkipFrame as skip:
@@ -176,6 +176,10 @@ class Frames:
             words = f"{found.reason.construct}: {found.reason.reason}"
             record(Event("break", self.name or place.subject, found.reason.location, words, found.reason))
         return _C.Entry(found.code, found.program, found.breaks, Version.of(found, request.bound))
+
+    def generality(self, versions: int) -> bool | None:
+        """Which sizes are symbolic: those that changed, or all in the last version that the limit allows."""
+        return True if self.dynamic is None and 0 < versions == self.version_limit - 1 else self.dynamic
 
     def give_up(self, request: Request, versions: int, why: str) -> Any:
         """The version limit: say once which guard kept failing and what to change. Other modules' versions still come."""

@@ -447,6 +447,10 @@ class BoolNode(Node):
         return self.sym_int().sym_float()
 
 
+MANTISSA_BITS, FRACTION_BITS = 53, 12
+"""Of a double; and of the numbers by which a size may be multiplied without loss."""
+
+
 class FloatNode(Node):
     """A float computed from sizes and from other floats: its recipe."""
 
@@ -525,9 +529,31 @@ class FloatNode(Node):
             return IntNode(self.env, self.env.simplify(-(-parts[0] // parts[1])))
         if self.recipe.operation is OF_INTEGER:
             return IntNode(self.env, parts[0])
+        if (exact := self._exact_product()) is not None:
+            above, below = exact
+            if function in (math.floor, math.trunc):
+                return IntNode(self.env, self.env.simplify(above // below))
+            if function is math.ceil:
+                return IntNode(self.env, self.env.simplify(-(-above // below)))
         if not self.has_hint():
             return IntNode(self.env, self.env.rounded(function, self.recipe))
         return self.wrap_int(function(self.guard_float()))
+
+    def _exact_product(self) -> tuple[Expr, Expr] | None:
+        """A size times a number that is a fraction of few bits, as in `int(height * 0.5)`: above and below the line. No digit
+        of the product is lost as long as the size is of a sensible magnitude, which becomes a guard."""
+        if self.recipe.operation is not BINARY["mul"]:
+            return None
+        sizes = [p.parts[0] for p in self.recipe.parts if p.operation is OF_INTEGER]
+        numbers = [p.number for p in self.recipe.parts if p.number is not None and math.isfinite(p.number)]
+        if len(sizes) != 1 or len(numbers) != 1 or not self.env.has_hint(sizes[0]):
+            return None
+        above, below = numbers[0].as_integer_ratio()
+        if not 0 < above < 1 << FRACTION_BITS or below >= 1 << FRACTION_BITS:
+            return None
+        largest = 1 << (MANTISSA_BITS - FRACTION_BITS)
+        sensible = self.env.decide(cond.Ge(sizes[0], 0)) and self.env.decide(cond.Le(sizes[0], largest))
+        return (sizes[0] * above, constant(below)) if sensible else None
 
     def floor(self) -> IntNode:
         return self._to_int(math.floor)

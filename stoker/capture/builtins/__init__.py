@@ -10,6 +10,7 @@ from stoker.capture.builtins import (
     copying,
     definition,
     environment,
+    floats,
     functional,
     gradient,
     iterate,
@@ -20,6 +21,7 @@ from stoker.capture.builtins import (
     output,
     override,
     python,
+    resize,
     torchlib,
 )
 
@@ -33,6 +35,7 @@ __all__ = [
     "copying",
     "definition",
     "environment",
+    "floats",
     "functional",
     "gradient",
     "iterate",
@@ -43,5 +46,6 @@ __all__ = [
     "output",
     "override",
     "python",
+    "resize",
     "torchlib",
 ]

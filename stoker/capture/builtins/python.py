@@ -9,7 +9,7 @@ import inspect
 import operator
 import sys
 import types
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
@@ -415,19 +415,11 @@ def _extreme(m: Machine, text: str, name: str, args: list[Value], kwargs: dict[s
         m.concrete.run(min if name == "min" else max, ())
     key = kwargs.get("key")
     by_key = key is not None and not (isinstance(key, Constant) and key.value is None)
-    if (
-        _are_numbers(values, int)
-        and any(isinstance(v, SymbolicValue) for v in values)
-        and not by_key
-        or _are_numbers(values, float)
-        and any(isinstance(v, SymbolicValue) and v.untold for v in values)
-        and not by_key
-    ):
-        of_floats = values[0].python_type() is float
-        symbolic = EXTREMES[name, of_floats]
-        found = m.concrete.number(values[0])
-        for value in values[1:]:
-            found = m.concrete.run(symbolic, found, m.concrete.number(value))
+    symbols = None if by_key else _as_symbols(values)
+    if symbols is not None:
+        found = symbols[0]
+        for symbol in symbols[1:]:
+            found = m.concrete.run(EXTREMES[name, values[0].python_type()], found, symbol)
         return m.wrap.number(found)
     best, best_key = values[0], key.call(m, [values[0]], {}) if by_key and key is not None else values[0]
     for value in values[1:]:
@@ -438,16 +430,22 @@ def _extreme(m: Machine, text: str, name: str, args: list[Value], kwargs: dict[s
 
 
 EXTREMES = {
-    ("min", False): torch.sym_min,
-    ("max", False): torch.sym_max,
-    ("min", True): float_min,
-    ("max", True): float_max,
+    ("min", int): torch.sym_min,
+    ("max", int): torch.sym_max,
+    ("min", float): float_min,
+    ("max", float): float_max,
 }
-"""By name, and whether of floats."""
 
 
-def _are_numbers(values: list[Value], cls: type) -> bool:
-    return all(isinstance(v, (SymbolicValue, Constant)) and v.python_type() is cls for v in values)
+def _as_symbols(values: list[Value]) -> list[Any] | None:
+    """Numbers of one type, some of them symbolic, as torch has them; None if they are not such."""
+    known = [v.symbolic() if isinstance(v, VaryingFloat) else v for v in values]
+    kinds = {v.python_type() for v in known if isinstance(v, (SymbolicValue, Constant))}
+    if not any(isinstance(v, SymbolicValue) for v in known) or kinds not in ({int}, {float}):
+        return None
+    if not all(isinstance(v, (SymbolicValue, Constant)) for v in known):
+        return None
+    return [v.symbol if isinstance(v, SymbolicValue) else v.constant() for v in known]
 
 
 @handles(sorted)

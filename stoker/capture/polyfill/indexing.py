@@ -115,3 +115,8 @@ def each_scaled(operation, tensors, firsts, seconds, scalars):
     """`operation`, addcmul or addcdiv, of each of several tensors with a number of its own."""
     given = zip(tensors, firsts, seconds, scalars.unbind())
     return tuple([getattr(tensor, operation)(first, second, value=value) for tensor, first, second, value in given])
+
+
+def scaled_size(input, scales):
+    """What interpolation by scale factors makes of the sizes behind the first two."""
+    return [int(size * scale) for size, scale in zip(input.shape[2:], scales)]
