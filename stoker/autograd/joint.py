@@ -19,16 +19,27 @@ from torch.fx import Graph, GraphModule, Node
 
 from stoker import torch_private
 from stoker.autograd.alias import Alias
-from stoker.autograd.histories import Histories, histories, is_spent, saved_memories
-from stoker.autograd.inputs import Inputs
+from stoker.autograd.histories import Histories, histories, saved_memories
+from stoker.autograd.inputs import Entry, Inputs
 from stoker.autograd.interpret import run_captured
 from stoker.autograd.inverse import PHYSICAL, View
 from stoker.autograd.meeting import meets_itself
-from stoker.autograd.outcome import ConstantResult, Given, GraphResult, Move, Outcome, Rebuilt, Step, Write
+from stoker.autograd.outcome import (
+    ConstantResult,
+    Given,
+    GraphResult,
+    MadeLeaf,
+    Move,
+    Outcome,
+    Rebuilt,
+    Step,
+    Write,
+)
 from stoker.autograd.overlap import refuse_written_overlap
 from stoker.autograd.refusal import CannotTrace
 from stoker.autograd.trace import Decompositions, Trace
 from stoker.fake import DataDependent, FakeStorage, FakeTensor, NoMetaRule
+from stoker.fake.history import is_spent, leaves_behind
 from stoker.fake.matmul import taken_apart
 from stoker.fake.meta import meta_of
 from stoker.fake.tensor import make_fake
@@ -63,6 +74,10 @@ class Joint:
     """Sets of tangents that are used up together."""
     saved: frozenset[int] = frozenset()
     """The inputs that eager saves for the backward: to write to others before it is no error."""
+    switched: tuple[int, ...] = ()
+    """The inputs, leaves of autograd, whose `requires_grad` the program changed."""
+    rebound: tuple[tuple[int, int], ...] = ()
+    """Inputs that are given other memory, and the positions of the results that it holds."""
     spent: frozenset[int] = frozenset()
     """The results whose history a backward inside the program used up: they require a gradient that nobody can compute."""
 
@@ -119,6 +134,7 @@ def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, ask
         writes = _writes(trace, inputs, before, results)
         outcomes = tuple(_outcomes(trace, inputs, outputs, results))
         moves = _moves(trace, inputs)
+        rebound = _rebound(trace, inputs, outputs, results)
     _refuse_views_of(outcomes, {w.index for w in writes if w.moved}, "written and moved")
     _refuse_views_of(outcomes, set(detached), "detached")
     wanted = [
@@ -126,6 +142,8 @@ def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, ask
         for p, t in enumerate(results.tensors)
         if t is not None and t.requires_grad and (asked.only is None or p in asked.only) and id(t) not in spent
     ]
+    _refuse_leaves_in_use(inputs, outputs, [t for _, t in wanted])
+    _refuse_new_leaves(inputs, [t for _, t in wanted])
     with inputs.mode:  # outside of it, torch's way to a tensor subclass's operators loads SymPy
         shared = histories([t for _, t in wanted])
         saved = saved_memories([t for _, t in wanted])
@@ -145,6 +163,8 @@ def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, ask
         _of_inference(results),
         shared,
         frozenset(i for i, memory in enumerate(inputs.memories) if memory in saved),
+        _switched(inputs),
+        rebound,
         frozenset(p for p, t in enumerate(results.tensors) if t is not None and id(t) in spent),
     )
 
@@ -242,8 +262,8 @@ def _outcome(trace: Trace, inputs: Inputs, value: Any, shared: dict[int, set[int
         return ConstantResult(value)
     if (index := inputs.index_of(value)) is not None:
         return Given(index)
-    if value.requires_grad and value.is_leaf and not torch_private.is_view(value):
-        raise CannotTrace("an output is a leaf that the program made")
+    if _is_made_leaf(value):
+        return MadeLeaf(results.add(trace.read(value), None))
     alias = trace.aliases.alias(value)
     storage = alias.storage
     if storage.input is not None:
@@ -254,6 +274,17 @@ def _outcome(trace: Trace, inputs: Inputs, value: Any, shared: dict[int, set[int
         raise CannotTrace("outputs share memory whose owner requires no gradient")
     base = GraphResult(results.add(trace.aliases.content(storage.entry), storage.tensor))
     return Rebuilt(base, _steps(alias, results)) if alias is not storage.entry else base
+
+
+def _is_made_leaf(value: FakeTensor) -> bool:
+    return value.requires_grad and value.is_leaf and not torch_private.is_view(value)
+
+
+def _refuse_leaves_in_use(inputs: Inputs, outputs: Sequence[Any], wanted: Sequence[FakeTensor]) -> None:
+    """A leaf that the program made and gives back gets gradients of what it computed inside alone."""
+    made = {id(v) for v in outputs if isinstance(v, FakeTensor) and _is_made_leaf(v) and inputs.index_of(v) is None}
+    if made and any(id(leaf) in made for result in wanted for leaf in leaves_behind(result)):
+        raise CannotTrace("an output is a leaf that the program made, and another needs its gradient")
 
 
 def _steps(alias: Alias, results: _Results) -> tuple[Step, ...]:
@@ -292,22 +323,45 @@ def _refuse_views_of(outcomes: Sequence[Outcome], indices: set[int], how: str) -
 
 
 def _detached(inputs: Inputs) -> tuple[int, ...]:
-    """The inputs that require a gradient no longer. What makes an input a leaf is left to the program itself."""
+    """The inputs that `detach_` took out of autograd."""
+    pairs = enumerate(zip(inputs.values, inputs.entries))
+    return tuple(i for i, (v, entry) in pairs if _requires_other(v, entry) and not entry.is_leaf)
+
+
+def _switched(inputs: Inputs) -> tuple[int, ...]:
+    """The leaves among the inputs that require a gradient from here on, or require none any longer."""
+    pairs = enumerate(zip(inputs.values, inputs.entries))
+    return tuple(i for i, (v, entry) in pairs if _requires_other(v, entry) and entry.is_leaf)
+
+
+def _requires_other(value: Any, entry: Entry) -> bool:
+    return isinstance(value, FakeTensor) and value.requires_grad != entry.requires_grad and value.is_leaf
+
+
+def _refuse_new_leaves(inputs: Inputs, wanted: Sequence[FakeTensor]) -> None:
+    """The backward has gradients for what required one at the start."""
+    values = zip(inputs.values, inputs.leaves)
+    new = {id(v) for v, leaf in values if isinstance(v, FakeTensor) and v.requires_grad and v.is_leaf and leaf is None}
+    if new and any(id(leaf) in new for result in wanted for leaf in leaves_behind(result)):
+        raise CannotTrace("requires_grad of an input is changed, and a result needs its gradient")
+
+
+def _rebound(trace: Trace, inputs: Inputs, outputs: Sequence[Any], results: _Results) -> tuple[tuple[int, int], ...]:
+    """The inputs that were given other memory (`x.data = ...`), and the result that it holds."""
     found = []
-    for index, (value, entry, leaf) in enumerate(zip(inputs.values, inputs.entries, inputs.leaves)):
-        if not isinstance(value, FakeTensor) or value.requires_grad == entry.requires_grad:
-            continue
-        if value.is_leaf and (value.requires_grad or value is leaf):
-            raise CannotTrace("requires_grad of an input is changed")
-        if not value.requires_grad:
-            found.append(index)
+    for index, (value, memory) in enumerate(zip(inputs.values, inputs.memories)):
+        if isinstance(value, FakeTensor) and value.memory is not memory:
+            others = (v for v in (*inputs.values, *outputs) if isinstance(v, FakeTensor) and v is not value)
+            if any(v.memory is value.memory for v in others) or value.memory in inputs.memories:
+                raise CannotTrace("an input is given the memory of another tensor")
+            found.append((index, results.add(trace.read(value), None)))
     return tuple(found)
 
 
 def _moves(trace: Trace, inputs: Inputs) -> tuple[Move, ...]:
     moves = []
     for index, fake in enumerate(inputs.values):
-        if not isinstance(fake, FakeTensor):
+        if not isinstance(fake, FakeTensor) or fake.memory is not inputs.memories[index]:
             continue
         for view in _views(trace.aliases.alias(fake)):
             moves.append(Move(index, _in_place(view.operator), view.args, view.kwargs, view.grad))

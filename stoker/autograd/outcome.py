@@ -69,7 +69,14 @@ class ConstantResult:
     value: Any
 
 
-Outcome = Given | GraphResult | Rebuilt | ConstantResult
+@dataclass(frozen=True, slots=True)
+class MadeLeaf:
+    """The graph's result at `position`, as a leaf of autograd."""
+
+    position: int
+
+
+Outcome = MadeLeaf | Given | GraphResult | Rebuilt | ConstantResult
 
 
 @dataclass(frozen=True, slots=True)

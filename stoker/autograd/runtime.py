@@ -19,7 +19,7 @@ import torch
 from stoker import _C, torch_private
 from stoker.autograd.double_backward import Training, differentiate_again, random_state
 from stoker.autograd.joint import Joint
-from stoker.autograd.outcome import ConstantResult, Given, GraphResult, Outcome, Rebuilt, Write
+from stoker.autograd.outcome import ConstantResult, Given, GraphResult, MadeLeaf, Outcome, Rebuilt, Write
 from stoker.graph.walk import ancestors, descendants
 
 Compiled = Callable[..., Sequence[Any]]
@@ -130,6 +130,8 @@ def _finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[An
         and not moves
         and not joint.detached
         and not joint.spent
+        and not joint.rebound
+        and not joint.switched
         and outcomes == tuple(GraphResult(i) for i in range(len(joint.results)))
     ):
         return None
@@ -147,6 +149,10 @@ def _finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[An
                 _count(write, target)
         for index in joint.detached:
             inputs[index].detach_()
+        for index, position in joint.rebound:
+            inputs[index].data = results[position]
+        for index in joint.switched:
+            inputs[index].requires_grad_(not inputs[index].requires_grad)
         for write in early:
             _write(write, inputs, results)
         outputs = tuple(_output(outcome, inputs, results) for outcome in outcomes)
@@ -195,6 +201,8 @@ def _output(outcome: Outcome, inputs: Sequence[Any], results: Sequence[Any]) -> 
     match outcome:
         case GraphResult(position):
             return results[position]
+        case MadeLeaf(position):
+            return results[position].requires_grad_()
         case Given(index):
             return inputs[index]
         case ConstantResult(value):

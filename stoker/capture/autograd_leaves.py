@@ -1,7 +1,8 @@
 """Leaves of autograd that captured code makes in the middle of a graph.
 
 Back ends that differentiate a graph compute gradients for its inputs. A leaf inside is harmless as long as nothing behind the
-graph can reach it: it is no output, and each output that needs a gradient needs it for the sake of an input as well.
+graph can reach it: each output that needs a gradient needs it for the sake of an input as well, and not for that of a leaf that
+is an output itself. A history that a backward inside used up leads nowhere.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 from torch.fx import Node
 
 from stoker.errors import Break, StepBreak
+from stoker.fake.history import is_spent, leaves_behind
 from stoker.nest import leaves
 
 if TYPE_CHECKING:
@@ -29,16 +31,33 @@ def leaf_break(what: str) -> Break:
 
 def refuse_reachable_leaves(m: Machine, outputs: Iterable[Node]) -> None:
     """Break where the first leaf was made, if code behind the graph could ask for its gradient."""
-    for node in outputs:
-        if node in m.record.leaves or (_needs_grad(node) and not _leads_to_input(m, node)):
+    given = list(outputs)
+    for node in given:
+        if node in m.record.leaves or not _needs_grad(node) or _is_spent(node):
+            continue
+        if not _leads_to_input(m, node) or _leads_to_leaf(m, node, given):
             first = min(m.record.leaves, key=lambda leaf: m.record.leaves[leaf])
             reason = leaf_break(f"the tensor `{first.name}`")
             m.blame(reason)
             raise StepBreak(m.record.leaves[first], reason)
 
 
+def _tensors(node: Node) -> list[torch.Tensor]:
+    return [leaf for leaf in leaves(node.meta.get("example_value")) if isinstance(leaf, torch.Tensor)]
+
+
 def _needs_grad(node: Node) -> bool:
-    return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves(node.meta.get("example_value")))
+    return any(tensor.requires_grad for tensor in _tensors(node))
+
+
+def _is_spent(node: Node) -> bool:
+    return all(is_spent(tensor) for tensor in _tensors(node) if tensor.requires_grad)
+
+
+def _leads_to_leaf(m: Machine, node: Node, given: list[Node]) -> bool:
+    """Does a backward from here reach a leaf made inside that is given back, too?"""
+    made = {id(tensor) for leaf in given if leaf in m.record.leaves for tensor in _tensors(leaf)}
+    return any(id(leaf) in made for tensor in _tensors(node) for leaf in leaves_behind(tensor))
 
 
 def _leads_to_input(m: Machine, node: Node) -> bool:

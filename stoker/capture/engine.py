@@ -9,7 +9,8 @@ Whoever differentiates a graph runs these on tensors of its own: the formulas of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +18,32 @@ import torch
 from stoker import torch_private
 
 Gradients = Sequence[torch.Tensor | None]
+
+
+def hooks_of(tensor: torch.Tensor) -> list[Any]:
+    """The dictionaries of hooks that the user put on a tensor."""
+    return [table for name in HOOK_TABLES if (table := getattr(tensor, name, None))]
+
+
+HOOK_TABLES = ("_backward_hooks", "_post_accumulate_grad_hooks")
+
+
+@contextlib.contextmanager
+def _silenced(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
+    """Hooks on these tensors are no business of the engine: they are part of the captured program, which calls them."""
+    tables = [(table, dict(table)) for tensor in tensors for table in hooks_of(tensor)]
+    for table, _ in tables:
+        table.clear()
+    try:
+        yield
+    finally:
+        for table, hooks in tables:
+            table.update(hooks)
+
+
+def accumulate(receiver: torch.Tensor, gradient: torch.Tensor, held: torch.Tensor | None) -> torch.Tensor | None:
+    """What `.grad` of a leaf is after a backward that brought it this gradient, if it was `held` before."""
+    return backward((receiver,), (gradient,), False, False, (), (receiver,), (held,))[0]
 
 
 def backward(
@@ -34,7 +61,7 @@ def backward(
     for tensor, gradient in zip(receivers, held):
         tensor.grad = gradient
     try:
-        with torch.autograd.set_multithreading_enabled(False):
+        with torch.autograd.set_multithreading_enabled(False), _silenced(receivers):
             torch_private.run_backward(
                 tuple(tensors),
                 _starting(tensors, gradients),
@@ -59,7 +86,7 @@ def grad(
     materialize: bool,
 ) -> tuple[torch.Tensor | None, ...]:
     """`torch.autograd.grad`."""
-    with torch.autograd.set_multithreading_enabled(False):
+    with torch.autograd.set_multithreading_enabled(False), _silenced(inputs):
         found = torch_private.run_backward(
             tuple(outputs),
             _starting(outputs, gradients),
@@ -112,3 +139,26 @@ def _accumulator(leaf: torch.Tensor) -> Any:
     """The node that accumulates into a leaf."""
     with torch.enable_grad():
         return leaf.view_as(leaf).grad_fn.next_functions[0][0]  # type: ignore[union-attr]  # a view of a leaf that requires grad
+
+
+def set_data(tensor: torch.Tensor, new: torch.Tensor) -> None:
+    """`tensor.data = new`"""
+    tensor.data = new
+
+
+class Hook:
+    """`Tensor.register_hook` of a tensor in the middle of the program: a graph from its gradient to the one that takes its place."""
+
+    def __init__(self, graph: Callable[..., Sequence[torch.Tensor]]) -> None:
+        self.graph = graph
+        self.__name__ = self.__qualname__ = "register_hook"
+        self.__module__ = __name__
+        self.handles: list[Any] = []
+
+    def __call__(self, tensor: torch.Tensor, operands: Sequence[torch.Tensor], sizes: Sequence[int]) -> tuple[()]:
+        self.handles.append(tensor.register_hook(lambda gradient: self.graph(gradient, *operands, *sizes)[0]))
+        return ()
+
+    def remove(self) -> None:
+        """`handle.remove()`, of the last call."""
+        self.handles.pop().remove()

@@ -69,6 +69,8 @@ class FakeTensor(torch.Tensor):
         torch.Tensor.data.__set__(self, value)  # type: ignore[attr-defined]
         if isinstance(value, FakeTensor):
             self.meta, self.memory = value.meta, value.memory
+            if (place := vars(value).get("alias")) is not None:  # of a trace (`stoker.autograd.alias`)
+                self.alias = place
 
     def __repr__(self, *, tensor_contents: object = None) -> str:  # type: ignore[override]
         m = self.meta

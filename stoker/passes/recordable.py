@@ -14,7 +14,7 @@ from stoker.nest import leaves
 WAITS = (
     "linalg_*", "_linalg_*", "cholesky*", "lu_*", "ormqr*", "geqrf*", "lstsq*", "triangular_solve*",
     "equal", "is_nonzero", "_local_scalar_dense", "nonzero*", "masked_select*", "unique*", "_unique*", "bincount*", "histc*",
-    "repeat_interleave", "_assert_scalar",
+    "repeat_interleave", "_assert_scalar", "cond", "cond_drawing", "loop", "loop_drawing", "scan", "scan_drawing",
 )  # fmt: skip
 """Operators, as patterns of names, that look at their result on the host."""
 

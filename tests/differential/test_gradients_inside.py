@@ -47,13 +47,24 @@ def described(value: Any, seen: dict[int, int]) -> Any:
     return [described(v, seen) for v in value] if isinstance(value, (list, tuple)) else value
 
 
+def later(result: Any, inputs: tuple[Any, ...]) -> list[Any]:
+    """Gradients that are asked for behind the compiled function."""
+    outputs = [
+        t for t in torch.utils._pytree.tree_leaves(result) if isinstance(t, torch.Tensor) and t.grad_fn is not None
+    ]
+    parameters = [p for i in inputs for p in (i.parameters() if isinstance(i, nn.Module) else [i])]
+    leaves = [p for p in parameters if p.requires_grad]
+    return list(torch.autograd.grad(sum(t.sum() for t in outputs), leaves, allow_unused=True)) if outputs else []
+
+
 def observed(function: Program, make: Callable[[], tuple[Any, ...]]) -> list[Any]:
     """Three calls on the same inputs: gradients accumulate from the second on."""
     torch.manual_seed(0)
     inputs, found = make(), []
     for _ in range(3):
         result = function(*inputs)
-        found.append(described([result, inputs], {}))
+        gradients = later(result, inputs)
+        found.append([described([result, inputs], {}), gradients])
     return found
 
 
@@ -315,6 +326,150 @@ def spent_loss_is_detached(x):
     loss = (x * x).sum()
     loss.backward()
     return loss.detach(), loss.requires_grad
+
+
+@program()
+def a_leaf_is_given_back(x):
+    y = torch.ones(3, 4, requires_grad=True)
+    (x.detach() * y).sum().backward()
+    return y
+
+
+@program()
+def a_leaf_is_given_back_without_a_gradient(x):
+    return x.detach().clone().requires_grad_(), x * 2
+
+
+@program()
+def other_memory(x):
+    x.data = x.data * 0.5
+    return (x * 2).detach()
+
+
+@program()
+def other_memory_of_an_intermediate(x):
+    y = torch.zeros(2)
+    y.data = x.detach() + 1
+    return y * 2, x.sum()
+
+
+@program(lambda: nn.Linear(4, 4), leaf)
+def frozen_for_a_while(model, x):
+    for p in model.parameters():
+        p.requires_grad_(False)
+    loss = model(x).square().sum()
+    for p in model.parameters():
+        p.requires_grad_(True)
+    loss.backward()
+    return [p.grad is None for p in model.parameters()]
+
+
+@program(lambda: nn.Linear(4, 4), leaf)
+def frozen_from_here_on(model, x):
+    model.requires_grad_(False)
+    return model(x)
+
+
+@program(lambda: nn.Linear(4, 4).requires_grad_(False), leaf)
+def thawed_from_here_on(model, x):
+    y = model(x)
+    model.weight.requires_grad_()
+    return y
+
+
+@program()
+def a_leaf_detached(x):
+    y = x * 2
+    x.detach_()
+    return y.detach(), x + 1
+
+
+@program()
+def a_hook_in_the_middle(x):
+    y = x * 2
+    y.register_hook(lambda g: g * 3)
+    (y * y).sum().backward()
+
+
+@program()
+def a_hook_in_the_middle_for_later(x):
+    y = x.sin()
+    y.register_hook(lambda g: g.clamp(-0.1, 0.1) + x.detach())
+    return (y * x).sum()
+
+
+@program()
+def hooks_in_order(x):
+    y = x * 2
+    y.register_hook(lambda g: g + 1)
+    y.register_hook(lambda g: g * 2)
+    return y.exp()
+
+
+@program()
+def a_hook_taken_away(x):
+    y = x * 2
+    handle = y.register_hook(lambda g: g * 3)
+    y.register_hook(lambda g: g + 1)
+    handle.remove()
+    return (y * y).sum()
+
+
+@program()
+def a_hook_that_only_looks(x):
+    y = x * 2
+    y.register_hook(lambda g: None)
+    return (y * y).sum()
+
+
+@program()
+def a_hook_on_a_leaf_inside(x):
+    seen = []
+    y = x.detach().clone().requires_grad_()
+    y.register_hook(lambda g: g * 2)
+    y.register_hook(lambda g: seen.append(g))
+    (y * y).sum().backward()
+    return y.grad, seen[0]
+
+
+def hooked_linear() -> nn.Module:
+    model = nn.Linear(4, 4)
+    model.weight.register_hook(lambda g: g * 2)
+    model.weight.register_hook(lambda g: g + 1)
+    model.bias.register_post_accumulate_grad_hook(halved)
+    return model
+
+
+def halved(p):
+    p.grad.mul_(0.5)
+
+
+@program(hooked_linear, leaf)
+def hooks_of_parameters(model, x):
+    model(x).square().sum().backward()
+
+
+@program(hooked_linear, leaf)
+def hooks_of_parameters_asked_for(model, x):
+    return torch.autograd.grad(model(x).square().sum(), [model.weight, model.bias])
+
+
+def stepping(p):
+    with torch.no_grad():
+        p.add_(p.grad, alpha=-0.1)
+    p.grad = None
+
+
+def steps_by_itself() -> nn.Module:
+    model = nn.Linear(4, 4)
+    for p in model.parameters():
+        p.register_post_accumulate_grad_hook(stepping)
+    return model
+
+
+@program(steps_by_itself, leaf)
+def an_optimizer_in_hooks(model, x):
+    model(x).square().sum().backward()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

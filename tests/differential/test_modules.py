@@ -359,7 +359,7 @@ def test_losses(m, x):
     return m[0](x, torch.tensor([0, 1, 2])), m[1](x, x * 0)
 
 
-@program("requires_grad_ of a module", BREAK, inputs=seeded(Block))
+@program("requires_grad_ of a module", inputs=seeded(Block))
 def test_requires_grad(m, x):
     m.linear.requires_grad_(False)
     return m(x)

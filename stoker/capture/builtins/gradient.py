@@ -12,12 +12,15 @@ import torch
 
 from stoker.capture import engine
 from stoker.capture.handlers import handles, tensor_special
+from stoker.capture.polyfill import hooking
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.sequence import SequenceValue, TupleValue
+from stoker.capture.values.mapping import pairs_of
+from stoker.capture.values.sequence import ListValue, SequenceValue, TupleValue
 from stoker.capture.values.subclass import SubclassValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break
+from stoker.guard.source import Attribute
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -43,9 +46,13 @@ def backward(
     receivers = [v for v in dict.fromkeys(reached) if isinstance(v, TensorValue)]
     if any(isinstance(v, SubclassValue) for v in receivers):
         raise Break("backward()", "the gradient of a tensor subclass is not captured")
-    held = [receiver.gradient(m) for receiver in receivers]
     create = create_graph.truth(m)
     given = _is_none(inputs)
+    if any(hooks_on(m, receiver, name) for receiver in receivers for name in engine.HOOK_TABLES):
+        keep = Constant(create if _is_none(retain_graph) else retain_graph.truth(m))
+        _with_hooks(m, results, _gradients(m, grad_tensors, len(results)), keep, create, receivers)
+        return NONE
+    held = [receiver.gradient(m) for receiver in receivers]
     made = m.record.call(
         engine.backward,
         [
@@ -63,6 +70,38 @@ def backward(
     for receiver, gradient in zip(receivers, made.items_list(m)):
         receiver.set_gradient(m, gradient)
     return NONE
+
+
+def _with_hooks(
+    m: Machine, results: list[Value], gradients: list[Value], keep: Value, create: bool, receivers: list[TensorValue]
+) -> None:
+    """A backward to leaves with hooks: the gradients first, then for each leaf what its hooks make of it."""
+    if create:
+        raise Break("backward()", "hooks on leaves are called with create_graph=True")
+    flags = [keep, FALSE, Constant(True), FALSE]
+    made = m.record.call(
+        engine.grad, [TupleValue(results), TupleValue(list(receivers)), TupleValue(gradients), *flags], {}, keep=True
+    )
+    for receiver, gradient in zip(receivers, made.items_list(m)):
+        if _is_none(gradient):
+            continue
+        before, after = (ListValue(hooks_on(m, receiver, name)) for name in engine.HOOK_TABLES)
+        gradient = m.wrap.object(hooking.replaced).call(m, [gradient, before], {})
+        if not receiver.fake.is_leaf:
+            held = receiver.gradient(m)
+            receiver.set_gradient(m, gradient if _is_none(held) else m.record.binary("+", held, gradient))
+            continue
+        receiver.set_gradient(m, m.record.call(engine.accumulate, [receiver, gradient, receiver.gradient(m)], {}))
+        m.wrap.object(hooking.told).call(m, [receiver, after], {})
+
+
+def hooks_on(m: Machine, tensor: Value, table: str) -> list[Value]:
+    """The hooks of a leaf, or of a tensor from outside, that a backward calls."""
+    assert isinstance(tensor, TensorValue)
+    if tensor.source is None or tensor.real is None:
+        return list(tensor.hooks.get(table, ()))
+    found = m.wrap.force(m.wrap.at(getattr(tensor.real, table), Attribute(tensor.source, table)))
+    return [value for _, value in pairs_of(m, found)] if not _is_none(found) else []
 
 
 @handles(torch.autograd.grad)
@@ -95,7 +134,17 @@ def grad(
         {},
         keep=True,
     )
-    return TupleValue(made.items_list(m))
+    asked = zip(_tensors(m, inputs), made.items_list(m))
+    return TupleValue([_after_hooks(m, tensor, gradient, create) for tensor, gradient in asked])
+
+
+def _after_hooks(m: Machine, tensor: Value, gradient: Value, create: bool) -> Value:
+    hooks = hooks_on(m, tensor, "_backward_hooks")
+    if not hooks or _is_none(gradient):
+        return gradient
+    if create:
+        raise Break("torch.autograd.grad", "hooks on its inputs are called with create_graph=True")
+    return m.wrap.object(hooking.replaced).call(m, [gradient, ListValue(hooks)], {})
 
 
 @tensor_special("retain_grad")

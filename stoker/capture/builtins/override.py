@@ -214,11 +214,12 @@ for _name in RESHAPES:
 
 @tensor_special("requires_grad_")
 def requires_grad_(m: Machine, value: TensorValue, requires_grad: Value = Constant(True)) -> Value:  # noqa: B008
-    """An intermediate may become a leaf of autograd, as long as nobody behind the graph can ask for its gradient."""
+    """A tensor may become a leaf of autograd, or be one no longer, as long as nobody behind the graph can tell when."""
     wanted = requires_grad.truth(m)
     if value.fake.requires_grad == wanted:
         return value
-    if value.source is not None or not wanted or isinstance(value, SubclassValue):
+    if isinstance(value, SubclassValue) or not value.fake.is_leaf:
         raise leaf_break(value.describe())
-    m.record.leaves.setdefault(value.node, m.step)
-    return m.record.method(value, "requires_grad_", [], {})
+    if value.source is None and wanted:
+        m.record.leaves.setdefault(value.node, m.step)
+    return m.record.method(value, "requires_grad_", [Constant(wanted)], {})

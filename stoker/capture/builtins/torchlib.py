@@ -346,7 +346,7 @@ def dim(m: Machine, value: TensorValue) -> Value:
     return Constant(value.fake.dim())
 
 
-@tensor_special("data_ptr", "storage", "untyped_storage", "storage_offset", "_version", "register_hook")
+@tensor_special("data_ptr", "storage", "untyped_storage", "storage_offset", "_version")
 def touches_runtime(m: Machine, value: TensorValue, *args: Value, **kwargs: Value) -> Value:
     raise Break(
         "a tensor's storage or autograd history",

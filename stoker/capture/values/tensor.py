@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Node
 
+from stoker.capture.engine import set_data
 from stoker.capture.polyfill import indexing
 from stoker.capture.python_operators import UNARY
 from stoker.capture.static import MISSING
@@ -71,6 +72,8 @@ class TensorValue(Value):
         self.extra: dict[str, Value] = {}
         self.held: Value | None = None
         """What `.grad` is; None as long as captured code neither looked at it nor set it."""
+        self.hooks: dict[str, list[Value]] = {}
+        """Hooks that captured code put on a leaf it made."""
 
     def python_type(self) -> type:
         return self.cls
@@ -166,6 +169,8 @@ class TensorValue(Value):
             m.calls.builtin_method(self, "requires_grad_", [value], {})
         elif name in ("grad", "_grad"):
             self.set_gradient(m, value)
+        elif name == "data" and isinstance(m.wrap.force(value), TensorValue):
+            m.record.call(set_data, [self, m.wrap.force(value)], {}, keep=True)
         else:
             self.unsupported(f"assignment to tensor attribute {name!r}")
 
@@ -261,6 +266,8 @@ class TensorValue(Value):
         e.store_attribute(self, "grad", self.held)
 
     def emit(self, e: Emitter) -> None:
+        if any(self.hooks.values()):
+            self.unsupported("a hook", "call backward() before the tensor leaves the compiled function")
         e.load_output(self.node)
         held = self.extra if self.held is None or isinstance(self.held, Constant) else {**self.extra, "grad": self.held}
         if held:
