@@ -72,7 +72,7 @@ def capture_branch(m: Machine, what: str, function: Value, args: Sequence[Value]
     if any(fake._version != version for fake, version in versions):
         raise Break(what, "a function that it was given writes to a tensor from outside", "return a new tensor instead")
     nodes = tuple(n for n in m.record.graph.nodes if n not in known and n.op != "placeholder")
-    inside = _needing(nodes)
+    inside = needing(nodes)
     _refuse_untold(what, inside)
     return Branch(inside, returned, tuple(found))
 
@@ -206,7 +206,7 @@ def _result(m: Machine, value: TensorValue, outside: set[int], found: list[Tenso
     return value
 
 
-def _needing(nodes: Sequence[Node]) -> tuple[Node, ...]:
+def needing(nodes: Sequence[Node]) -> tuple[Node, ...]:
     """The nodes that belong inside. Sizes that are computed from what is outside stay there: others may refer to them."""
     inside: dict[Node, None] = {}
     for node in nodes:

@@ -13,6 +13,7 @@ import torch.utils.checkpoint
 
 from stoker.capture.handlers import handles
 from stoker.capture.polyfill import context
+from stoker.capture.subgraph import needing
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import InstanceValue
@@ -48,7 +49,6 @@ def _node_of(cls: type) -> Any:
 
 def rehearse(m: Machine, cls: ClassValue, args: list[Value]) -> None:
     """Evaluate forward and backward, keep the guards, drop the nodes; effects outside `ctx` are a break."""
-    before = len(m.record.graph.nodes)
     known = set(m.record.graph.nodes)
     effects = (set(m.effects.mutated), len(m.effects.deferred))
     ctx = InstanceValue(context.Context)
@@ -65,18 +65,25 @@ def rehearse(m: Machine, cls: ClassValue, args: list[Value]) -> None:
         outputs = forward.call(m, [ctx, *clones], {})
     if any(_needs_grad(a) for a in args) and torch.is_grad_enabled():
         results = outputs.items_list(m) if isinstance(outputs, TupleValue) else [outputs]
-        cls.attribute(m, "backward").call(m, [ctx, *(r for r in results if isinstance(r, TensorValue))], {})
+        _backward_of(m, cls).call(m, [ctx, *(r for r in results if isinstance(r, TensorValue))], {})
     if (set(m.effects.mutated), len(m.effects.deferred)) != effects:
         raise Break(
             f"autograd function `{cls.real.__qualname__}`",
             "its forward or backward changes something besides ctx",
             "return what changes as an output instead",
         )
-    placeholders = {node for node, _, _ in m.record.inputs}
-    for node in reversed(list(m.record.graph.nodes)):
-        if node not in known and node not in placeholders:
-            m.record.graph.erase_node(node)
-    assert len(m.record.graph.nodes) >= before
+    for node in reversed(needing([n for n in m.record.graph.nodes if n not in known and n.op != "placeholder"])):
+        m.record.graph.erase_node(node)
+
+
+def _backward_of(m: Machine, cls: ClassValue) -> Value:
+    """The user's backward. What `once_differentiable` puts around it matters to autograd alone."""
+    backward = cls.attribute(m, "backward")
+    real = getattr(backward, "real", None)
+    return m.wrap.object(real.__wrapped__) if getattr(real, "__code__", None) is ONCE else backward
+
+
+ONCE = torch.autograd.function.once_differentiable(lambda ctx: None).__code__
 
 
 def _needs_grad(value: Value) -> bool:
@@ -86,10 +93,12 @@ def _needs_grad(value: Value) -> bool:
 @handles(torch.utils.checkpoint.checkpoint)
 def checkpoint(m: Machine, function: Value, *args: Value, use_reentrant: Value | None = None, **kwargs: Value) -> Value:
     """The function's nodes, marked: the partitioner recomputes them in the backward pass."""
-    if use_reentrant is None or use_reentrant.truth(m):
+    if use_reentrant is None or (isinstance(use_reentrant, Constant) and use_reentrant.value is None):
+        raise Break("torch.utils.checkpoint", "it warns that use_reentrant is not given", "pass use_reentrant=False")
+    if use_reentrant.truth(m) and not any(_needs_grad(m.wrap.force(a)) for a in args):
         raise Break(
             "torch.utils.checkpoint with use_reentrant=True",
-            "it runs its own backward pass inside the backward pass",
+            "none of its arguments needs a gradient: it warns, and gives none to parameters",
             "pass use_reentrant=False",
         )
     for name in ("preserve_rng_state", "context_fn", "determinism_check", "debug", "early_stop"):
