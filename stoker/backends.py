@@ -13,6 +13,7 @@ from torch.fx import GraphModule
 
 from stoker import defect
 from stoker.errors import BackendFailed, BadArgument, UnknownBackend
+from stoker.graph.undo import Undoable
 from stoker.strict import strict
 
 Backend = Callable[[GraphModule, list[Any]], Callable[..., Any]]
@@ -65,7 +66,7 @@ def checked(name: str, backend: Backend) -> Backend:
                 raise BackendFailed(name, f"{type(error).__name__}: {error}", location) from error
             options = getattr(backend, "keywords", {}).get("options")
             defect.tell("a graph runs as it was captured, not compiled", graph_module, error, options)
-            return graph_module.forward
+            return Undoable(graph_module)
         if not callable(compiled):
             raise BackendFailed(name, f"it returned a {type(compiled).__name__}, not a callable", location)
         return compiled
@@ -76,4 +77,4 @@ def checked(name: str, backend: Backend) -> Backend:
 @register_backend(name="eager")
 def eager(graph_module: GraphModule, example_inputs: list[Any]) -> Callable[..., Any]:
     """Run the captured graph with eager PyTorch: no compilation, for looking at capture alone."""
-    return graph_module.forward
+    return Undoable(graph_module)

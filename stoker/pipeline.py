@@ -105,7 +105,8 @@ def decompositions() -> Any:
 
     What is in no table of ours is a library call, which is exact; torch's long tail of decompositions is not needed.
     """
-    return {operator: function for operator, function in OURS.items() if operator not in LIBRARY | LOWERINGS.keys()}
+    better = LIBRARY | LOWERINGS.keys()
+    return {operator: function for operator, function in OURS.items() if operator not in better}
 
 
 def _compile_inference(module: GraphModule, fakes: list[Any], *, weights: frozenset[str], options: Options) -> Compiled:

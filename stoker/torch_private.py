@@ -231,6 +231,11 @@ def script_tracer_active() -> bool:
     return torch._C._get_tracing_state() is not None
 
 
+def set_version(tensor: torch.Tensor, version: int) -> None:
+    """Say how often a tensor was written: a write that is taken back was none. 2.13."""
+    torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+
+
 def forward_mode_active() -> bool:
     """Is a level of torch.autograd.forward_ad entered: tensors may carry tangents. 2.11, 2.13."""
     return torch.autograd.forward_ad._current_level >= 0

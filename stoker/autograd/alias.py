@@ -72,6 +72,10 @@ class AliasTable:
         """The place of a tensor that `knows` holds for."""
         return fake.alias  # type: ignore[attr-defined]  # our attributes on a FakeTensor
 
+    def has_views(self, fake: FakeTensor) -> bool:
+        """Is another tensor in the same memory?"""
+        return any(other is not fake and other.memory is fake.memory for other in self._placed)
+
     def storage(self, memory: FakeStorage) -> Storage | None:
         return self._storages.get(memory)
 

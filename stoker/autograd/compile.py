@@ -27,6 +27,7 @@ from stoker.autograd.runtime import inference_call, training_call
 from stoker.autograd.trace import Decompositions
 from stoker.autograd.variants import NOT_TRACED, as_captured, by_overlap
 from stoker.fake.foreign import tensors_in
+from stoker.graph.undo import Undoable, drawing_once
 from stoker.graph.walk import is_random
 
 Compiler = Callable[[GraphModule, list[Any]], Callable[..., Any]]
@@ -106,12 +107,15 @@ def _compile(
             if joint.inference:
                 forward = torch.inference_mode()(forward)
             entered = grad and any(leaf is not None for leaf in inputs.leaves)
-            call = inference_call(joint, forward, graph_module.forward, inputs_require_grad=entered)
-            return _anchored(call, joint, graph_module.forward), written
+            forward = drawing_once(forward, _random_devices(joint))
+            again = Undoable(graph_module)
+            call = inference_call(joint, forward, again, inputs_require_grad=entered)
+            return _anchored(call, joint, again), written
         parts = split(joint, how.choose)
         for part in (parts.forward, parts.backward):
             part.meta.update(graph_module.meta)
-        forward = _as_traced(how.forward(parts.forward, fake_inputs(parts.forward)))
+        devices = _random_devices(joint)
+        forward = drawing_once(_as_traced(how.forward(parts.forward, fake_inputs(parts.forward))), devices)
         compile_backward = lambda module: how.backward(module, fake_inputs(module))  # noqa: E731
         several = len(parts.tangents) > 1 and not how.gradients_as_given
         backward = WhenCalled(compile_backward, parts.backward) if several else compile_backward(parts.backward)
@@ -124,7 +128,7 @@ def _compile(
     if len(parts.tangents) > 1:
         world = (graph_module, inputs.anew(), how.decompositions)
         partial = PartialBackwards(*world, joint, parts, compile_backward, Autocast.now())
-    training = Training(joint, parts, captured, _random_devices(joint), how.draws_as_eager)
+    training = Training(joint, parts, captured, devices, how.draws_as_eager)
     call = training_call(training, forward, backward, partial, as_given=as_given)
     return _anchored(call, joint, captured), written
 

@@ -118,8 +118,10 @@ def _as_arguments_of(functional: Any, func: Any, args: tuple[Any, ...], kwargs: 
 def _resized(trace: Trace, target: FakeTensor, content: Node) -> None:
     """out= was given a tensor of the wrong size, usually empty: it has new memory in all but name."""
     alias = trace.aliases.alias(target)
-    if alias.parent is not None or alias.storage.input is not None:
+    if alias.parent is not None or alias.storage.input is not None or trace.aliases.has_views(target):
         raise CannotTrace("out= resizes a tensor that has other names")
+    if content.meta["val"].dtype is not target.dtype:
+        content = trace.read(trace.call(aten._to_copy.default, (content.meta["val"],), {"dtype": target.dtype}))
     trace.aliases.add_root(target, content)
     trace.aliases.write(target, trace.aliases.fit(content, trace.aliases.alias(target)))
 

@@ -16,12 +16,14 @@ from torch.fx import Node
 
 from stoker.autograd.joint import Joint
 from stoker.fake import FakeTensor
+from stoker.graph.raising import raises_by_data
 from stoker.graph.walk import ancestors, descendants, has_effect, tensor_bytes
 
 
 def forward_order(joint: Joint, kept: Sequence[Node]) -> list[Node]:
     """What the forward runs, as the program did."""
-    roots = [*joint.results, *kept, *(n for n in joint.graph.nodes if n.meta["phase"] == "forward" and has_effect(n))]
+    early = [n for n in joint.graph.nodes if n.meta["phase"] == "forward"]
+    roots = [*joint.results, *kept, *(n for n in early if has_effect(n) or raises_by_data(n))]
     needed = ancestors(roots)
     return [n for n in joint.graph.nodes if n in needed and n.op != "placeholder"]
 

@@ -20,6 +20,7 @@ from stoker import _C, torch_private
 from stoker.autograd.double_backward import Training, differentiate_again, random_state
 from stoker.autograd.joint import Joint
 from stoker.autograd.outcome import ConstantResult, Given, GraphResult, MadeLeaf, Outcome, Rebuilt, Write
+from stoker.graph.undo import mark_untouched
 from stoker.graph.walk import ancestors, descendants
 
 Compiled = Callable[..., Sequence[Any]]
@@ -42,8 +43,7 @@ def inference_call(
         try:
             results = forward(*inputs)
         except Exception as error:
-            if not hasattr(error, "_stoker_late"):  # (`LATE` there: of an earlier call, on a device)
-                error._stoker_untouched = True  # type: ignore[attr-defined]  # a mark of ours
+            mark_untouched(error)
             raise
         return finish(inputs, results)
 

@@ -17,13 +17,14 @@ from torch.fx import GraphModule
 from stoker import _C, defect
 from stoker.autograd.overlap import Pattern, merge, pattern
 from stoker.autograd.refusal import CannotTrace
-from stoker.fake import DataDependent, FakeTensor, NoMetaRule
+from stoker.fake import DataDependent, FakeTensor, NoMetaRule, Refused
+from stoker.graph.undo import Undoable
 from stoker.log import Event, record
 from stoker.strict import strict
 
 Call = Callable[..., tuple[Any, ...]]
 
-NOT_TRACED = (CannotTrace, DataDependent, NoMetaRule)
+NOT_TRACED = (CannotTrace, DataDependent, NoMetaRule, Refused)
 """Why a program is not compiled but runs as it was captured."""
 
 _LIMIT = 8
@@ -31,10 +32,10 @@ _LIMIT = 8
 
 
 def as_captured(graph_module: GraphModule, reason: object) -> Call:
-    """The program itself, and an event that says why. Its `forward`: torch.fx prints what a module raises."""
+    """The program itself, and an event that says why."""
     location = str(graph_module.meta.get("location", "?"))
     record(Event("as captured", "autograd", location, str(reason)), level=logging.INFO)
-    return graph_module.forward
+    return Undoable(graph_module)
 
 
 def by_overlap(
@@ -61,11 +62,11 @@ def by_overlap(
             if strict():
                 raise
             defect.tell("a graph runs as it was captured, not compiled", graph_module, error)
-            return graph_module.forward
+            return Undoable(graph_module)
 
     def add(inputs: Sequence[Any], groups: Pattern) -> Call:
         if len(calls) > _LIMIT:
-            return graph_module.forward
+            return Undoable(graph_module)
         if len(calls) == _LIMIT:
             calls[groups] = as_captured(graph_module, f"its inputs overlap in more than {_LIMIT} ways")
         elif symbolic and calls:

@@ -30,8 +30,8 @@ from stoker.capture.place import MODULE_CALLS
 from stoker.capture.policy import Policy
 from stoker.capture.sizes import History
 from stoker.capture.tidy import tidy
-from stoker.capture.values.context import leave_scope
 from stoker.errors import Break, BreakReason, CaptureBug, GraphBreakError, SkipFrame, StepBreak
+from stoker.graph.modes import leave_scope
 from stoker.guard.guard import Guard, NotSameAs, TypeAttributes
 from stoker.guard.program import SizeRelations, compile_guards, slots_needed
 from stoker.guard.source import Fixed, Source

@@ -11,6 +11,7 @@ import dataclasses
 import inspect
 import sys
 import types
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from stoker.bytecode import Code, Handler, Instruction, build
@@ -321,9 +322,9 @@ def _resume(s: _Break, target: int, marks: str, stack_names: list[str]) -> None:
     origin = s.frame.program.origin
     wanted = origin.live_locals[target] | _kept_alive(s)
     deleted = s.instruction.value if s.instruction.name == "DELETE_FAST" else None
-    live = tuple(sorted(name for name in wanted if name in s.frame.locals and name != deleted))
     leading = _leading(s)
-    live = tuple(name for name in live if name not in leading)
+    kept = {name for name in wanted if name in s.frame.locals and name != deleted and name not in leading}
+    live = tuple(sorted(kept, key=_order(origin.code)))
     continuation = Continuation(origin, target, marks, live, leading)
     resume = resume_function(continuation, s.m.request.function.__globals__)
     loads = [build.load_fast(s.places.get(name, name)) for name in [*leading, *stack_names, *live]]
@@ -336,6 +337,12 @@ def _resume(s: _Break, target: int, marks: str, stack_names: list[str]) -> None:
     else:
         s.e.code += build.call(build.load_const(resume), *loads)
     s.e.code += build.return_value()
+
+
+def _order(code: types.CodeType) -> Callable[[str], tuple[int, str]]:
+    """Locals in the order of the program's own code, which `locals()` shows; names that it has not come last."""
+    places = {name: place for place, name in enumerate(code.co_varnames)}
+    return lambda name: (places.get(name, len(places)), name)
 
 
 def _leading(s: _Break) -> tuple[str, ...]:

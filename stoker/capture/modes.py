@@ -15,22 +15,11 @@ import torch
 
 from stoker import torch_private
 from stoker.capture.values.constant import Constant
+from stoker.graph.modes import MODES, read_modes, set_modes
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
     from stoker.capture.machine import Machine
-
-# How to read a mode, how to set it, and what both take first.
-MODES: list[tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = [
-    (torch.is_grad_enabled, torch_private.set_grad_enabled, ()),
-    (torch.get_default_dtype, torch.set_default_dtype, ()),
-    (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled, ()),
-]
-for _device in ("cpu", "cuda"):
-    MODES.append((torch.is_autocast_enabled, torch.set_autocast_enabled, (_device,)))
-    MODES.append((torch.get_autocast_dtype, torch.set_autocast_dtype, (_device,)))
-for _get, _set in torch_private.ATTENTION_SWITCHES.values():
-    MODES.append((_get, _set, ()))
 
 
 class Modes:
@@ -44,10 +33,6 @@ class Modes:
         self.open_scopes: list[Any] = []
 
 
-def read_modes() -> list[Any]:
-    return [get(*first) for get, _, first in MODES]
-
-
 @contextmanager
 def keeping_modes(modes: Modes) -> Iterator[None]:
     """Put the modes back, and remember what evaluation left them at."""
@@ -55,8 +40,7 @@ def keeping_modes(modes: Modes) -> Iterator[None]:
         yield
         modes.at_end = read_modes()
     finally:
-        for (_, set_, first), was in zip(MODES, modes.at_entry):
-            set_(*first, was)
+        set_modes(modes.at_entry)
         for _ in range(modes.autocast_nesting):
             torch.autocast_decrement_nesting()
 

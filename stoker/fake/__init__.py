@@ -14,14 +14,15 @@ tensors too.
 (torch.Size([2, 4]), torch.float32)
 
 Reading order: `meta` (a record and the arithmetic of strides), `tensor`, `rule` (what a rule may answer), `rules/` (by
-family), `propagate` (the order of knowledge, and the memo), `foreign` and `write` (others' knowledge; writing forms),
-`mode`.
+family), `propagate` (the order of knowledge, and the memo), `foreign`, `write` and `meet` (others' knowledge;
+writing forms; writes that eager refuses), `mode`.
 """
 
 from stoker.fake import rules
+from stoker.fake.meet import Refused
 from stoker.fake.mode import FakeMode
 from stoker.fake.rule import NoMetaRule
 from stoker.fake.tensor import FakeStorage, FakeTensor
 from stoker.shape.env import DataDependent
 
-__all__ = ["DataDependent", "FakeMode", "FakeStorage", "FakeTensor", "NoMetaRule", "rules"]
+__all__ = ["DataDependent", "FakeMode", "FakeStorage", "FakeTensor", "NoMetaRule", "Refused", "rules"]

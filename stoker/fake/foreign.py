@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from stoker import torch_private
-from stoker.fake.meta import Meta, is_contiguous, meta_of, product
+from stoker.fake.meta import Meta, Size, is_contiguous, meta_of, product
 from stoker.fake.rule import NoMetaRule, ViewOf
 from stoker.fake.tensor import FakeTensor, data_dependent, make_fake
 from stoker.nest import leaves, map_leaves
@@ -39,15 +39,22 @@ def tensors_in(value: Any) -> list[FakeTensor]:
 def eager_complains(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Run eager on small stand-ins so that it raises its own error; return if it finds none.
 
-    Large arguments become one element seen many times: the shape checks come before any work.
+    Large arguments become one element seen many times: the shape checks come before any work. Symbolic sizes are what they are in
+    this call; where only data tells them, eager is not asked.
     """
 
-    def stand_in(fake: FakeTensor) -> torch.Tensor:
-        sizes = [int(s) for s in fake.meta.sizes]
-        real = torch.zeros(sizes if product(sizes) <= _LARGEST_TRIAL_ELEMENTS else (), dtype=fake.meta.dtype)
+    def stand_in(leaf: Any) -> Any:
+        if isinstance(leaf, torch.SymInt):
+            return size_now(leaf)
+        if not isinstance(leaf, torch.Tensor):
+            return leaf
+        sizes = [size_now(s) for s in leaf.meta.sizes]  # type: ignore[attr-defined]  # all are fakes here
+        real = torch.zeros(sizes if product(sizes) <= _LARGEST_TRIAL_ELEMENTS else (), dtype=leaf.dtype)
         return real.expand(sizes)
 
-    if any(t.meta.symbolic for t in tensors_in([args, kwargs])):
+    try:
+        trial_args, trial_kwargs = map_leaves(stand_in, [args, kwargs])
+    except Untold:
         return
     devices = {t.meta.device for t in tensors_in([args, kwargs]) if t.meta.sizes}
     if len(devices) > 1:
@@ -55,9 +62,41 @@ def eager_complains(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
             "Expected all tensors to be on the same device, but found at least two devices, "
             f"{' and '.join(sorted(map(str, devices), reverse=True)[:2])}!"
         )
-    kwargs = {k: torch.device("cpu") if isinstance(v, torch.device) else v for k, v in kwargs.items()}
+    trial_kwargs = {k: torch.device("cpu") if isinstance(v, torch.device) else v for k, v in trial_kwargs.items()}
     with torch_private.dispatch_modes_off(), torch.random.fork_rng(devices=[]), torch.no_grad():
-        func(*map_tensors(stand_in, args), **map_tensors(stand_in, kwargs))
+        func(*trial_args, **trial_kwargs)
+
+
+_REFUSE_NUMBERS = """
+cauchy cauchy_ exponential exponential_ geometric geometric_ log_normal log_normal_ normal normal_ normal_functional uniform uniform_
+random random_ bernoulli bernoulli_ huber_loss smooth_l1_loss softshrink hardshrink gelu rrelu native_dropout masked_fill masked_fill_
+"""
+REFUSE_NUMBERS = frozenset(f"aten::{name}" for name in _REFUSE_NUMBERS.split())
+"""Operators that refuse some numbers, whatever their tensors are."""
+
+
+def refuse_numbers(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Run eager on tensors of one element, with the numbers of this call, so that it raises its own error."""
+    if any(isinstance(leaf, (torch.SymInt, torch.SymFloat)) for leaf in leaves([args, kwargs])):
+        return
+    one = lambda fake: torch.zeros([1] * len(fake.meta.sizes), dtype=fake.meta.dtype)  # noqa: E731
+    given = {name: value for name, value in kwargs.items() if name != "generator"}
+    given = {k: torch.device("cpu") if isinstance(v, torch.device) else v for k, v in given.items()}
+    with torch_private.dispatch_modes_off(), torch.random.fork_rng(devices=[]), torch.no_grad():
+        func(*map_tensors(one, args), **map_tensors(one, given))
+
+
+class Untold(Exception):
+    """A size that only data tells."""
+
+
+def size_now(size: Size) -> int:
+    """What a size is in this call. No guard: for answers that hold whatever it is."""
+    if not isinstance(size, torch.SymInt):
+        return int(size)
+    if not size.node.has_hint():
+        raise Untold
+    return int(size.node.require_hint())
 
 
 def ask_others(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from stoker import torch_private
-from stoker.fake.foreign import ask_others, eager_complains
+from stoker.fake.foreign import REFUSE_NUMBERS, ask_others, eager_complains, refuse_numbers
+from stoker.fake.meet import eager_refuses, write_meets
 from stoker.fake.meta import Meta
 from stoker.fake.rule import IMPURE, RULES, Decline, ViewOf
 from stoker.fake.tensor import FakeStorage, FakeTensor, make_fake
@@ -66,6 +68,8 @@ def propagate(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
         recipe = _made(mode, func, args, kwargs, tensors)
         if _symbols_made(mode) == known:
             memo[frozen] = recipe
+    if type(recipe) is _Writing and write_meets(tensors, recipe.written):
+        eager_refuses(func, *_only_fakes(mode, args, kwargs))
     return recipe(mode, func, tensors)
 
 
@@ -128,15 +132,17 @@ def _itself(index: int) -> Recipe:
     return lambda mode, func, tensors: tensors[index]
 
 
-def _writing(recipe: Recipe, written: tuple[int, ...]) -> Recipe:
+@dataclass(frozen=True, slots=True)
+class _Writing:
     """The recipe of an operator that writes to some of the tensors."""
 
-    def forget_content(mode: Any, func: Any, tensors: list[FakeTensor]) -> Any:
-        for index in written:
-            tensors[index].memory.forget()
-        return recipe(mode, func, tensors)
+    recipe: Recipe
+    written: tuple[int, ...]
 
-    return forget_content
+    def __call__(self, mode: Any, func: Any, tensors: list[FakeTensor]) -> Any:
+        for index in self.written:
+            tensors[index].memory.forget()
+        return self.recipe(mode, func, tensors)
 
 
 def _several(parts: list[Recipe], kind: type) -> Recipe:
@@ -170,7 +176,7 @@ def _made(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], t
         if argument.alias_info is not None and argument.alias_info.is_write
     ]
     found = {id(mode.as_fake(t)) for t in leaves(written) if isinstance(t, torch.Tensor)}
-    return _writing(recipe, tuple(i for i, t in enumerate(tensors) if id(t) in found))
+    return _Writing(recipe, tuple(i for i, t in enumerate(tensors) if id(t) in found))
 
 
 def _position(tensor: FakeTensor, tensors: list[FakeTensor]) -> int:
@@ -183,7 +189,9 @@ def _build(mode: Any, func: Any, result: Any, tensors: list[FakeTensor]) -> Any:
 
 def _results(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a rule would answer, from the best source there is."""
-    args, kwargs = _all_fake(mode, args), {k: _all_fake(mode, (v,))[0] for k, v in kwargs.items()}
+    args, kwargs = _only_fakes(mode, args, kwargs)
+    if torch_private.schema_of(func).name in REFUSE_NUMBERS:
+        refuse_numbers(func, args, kwargs)
     found = RULES.get(func)
     if found is not None:
         try:
@@ -197,11 +205,19 @@ def _results(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 def _write_out(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
     """An operator with out=: it may resize its results, so it runs each time."""
-    args, kwargs = _all_fake(mode, args), {k: _all_fake(mode, (v,))[0] for k, v in kwargs.items()}
+    args, kwargs = _only_fakes(mode, args, kwargs)
+    tensors = _fakes(mode, args, kwargs)
+    targets = sum(a.is_out for a in torch_private.schema_of(func).arguments)
+    if write_meets(tensors, range(len(tensors) - targets, len(tensors))):
+        eager_refuses(func, args, kwargs)
     functional = functional_form(func)
     if functional is None:
-        return _build(mode, func, ask_others(mode, func, args, kwargs), _fakes(mode, args, kwargs))
+        return _build(mode, func, ask_others(mode, func, args, kwargs), tensors)
     return write_out(func, functional, functools.partial(_results, mode), args, kwargs)
+
+
+def _only_fakes(mode: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return _all_fake(mode, args), {k: _all_fake(mode, (v,))[0] for k, v in kwargs.items()}
 
 
 def _all_fake(mode: Any, values: Any) -> tuple[Any, ...]:

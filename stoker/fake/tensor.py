@@ -28,7 +28,7 @@ _make = torch_private.make_wrapper_subclass
 class FakeStorage:
     """The memory that fake tensors share: views of one another hold the same FakeStorage."""
 
-    __slots__ = ("__weakref__", "bounds", "constant", "mode")
+    __slots__ = ("__weakref__", "bounds", "constant", "mode", "written")
 
     def __init__(self, mode: FakeMode, constant: torch.Tensor | None = None) -> None:
         self.mode = mode
@@ -36,10 +36,13 @@ class FakeStorage:
         """A real tensor of one element while the content is known."""
         self.bounds: tuple[float, float] | None = None
         """Where known: every element is in [low, high)."""
+        self.written = False
+        """Has an operator written to it, or given a tensor on it other sizes?"""
 
     def forget(self) -> None:
         """It is written, through whichever alias: what was known of the content is so no longer."""
         self.constant = self.bounds = None
+        self.written = True
 
 
 class FakeTensor(torch.Tensor):
@@ -141,6 +144,8 @@ def make_fake(meta: Meta, memory: FakeStorage, requires_grad: bool = False) -> F
 
 def restride(fake: FakeTensor, meta: Meta, memory: FakeStorage | None = None) -> FakeTensor:
     """Give an existing fake tensor other metadata, as `t_`, `resize_` or `set_` do."""
+    if memory is None:
+        fake.memory.written = True
     target = make_fake(meta, memory or fake.memory)
     torch.Tensor.data.__set__(fake, target)  # type: ignore[attr-defined]
     fake.meta, fake.memory = target.meta, target.memory

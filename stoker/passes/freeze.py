@@ -16,6 +16,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from stoker import torch_private
+from stoker.graph.raising import raises_by_data
 from stoker.graph.walk import ancestors, has_effect
 
 
@@ -68,7 +69,9 @@ def _rest(module: GraphModule, kept: list[Node]) -> GraphModule:
     for node in kept:
         copied[node] = graph.placeholder(f"kept_{node.name}")
         copied[node].meta = dict(node.meta)
-    wanted = ancestors([n for n in module.graph.nodes if n.op == "output" or has_effect(n)], frozenset(copied))
+    wanted = ancestors(
+        [n for n in module.graph.nodes if n.op == "output" or has_effect(n) or raises_by_data(n)], frozenset(copied)
+    )
     for node in module.graph.nodes:
         if node not in copied and node in wanted:
             copied[node] = graph.node_copy(node, copied.__getitem__)

@@ -240,7 +240,7 @@ class _Assembly:
             case Store():
                 wanted = i.buffer in self.needed
             case Indirect():
-                wanted = i.name in symbols
+                wanted = True  # it is checked, though what it leads to may be a constant
             case _:
                 wanted = number in live
         if wanted:

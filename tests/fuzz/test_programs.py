@@ -24,6 +24,6 @@ def test_a_difference_is_made_small(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return lambda x, *rest: original(function, **settings)(x * 2, *rest)
 
     monkeypatch.setattr(fuzz.stoker, "compile", wrong)
-    _, (path,) = fuzz.search(3, seconds=60, folder=tmp_path, limit=1)
+    _, (path, *_) = fuzz.search(3, seconds=60, folder=tmp_path, limit=4)
     program = path.read_text().split("def program(")[1].split("if __name__")[0]
     assert len(program.splitlines()) <= 6

@@ -15,6 +15,7 @@ from stoker import torch_private
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod
 from stoker.capture.values.value import Value
+from stoker.graph.modes import enter_device, enter_inference_mode, leave_scope
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -23,23 +24,7 @@ if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 
-def enter_inference_mode(enabled: bool) -> Any:
-    """Enter; what is returned is the way out."""
-    scope = torch_private.InferenceMode(enabled)
-    scope.__enter__()
-    return scope
-
-
-def enter_device(device: torch.device) -> Any:
-    device.__enter__()
-    return device
-
-
 ENTER: dict[type, Callable[..., Any]] = {torch_private.InferenceMode: enter_inference_mode, torch.device: enter_device}
-
-
-def leave_scope(scope: Any) -> None:
-    scope.__exit__(None, None, None)
 
 
 class ScopeValue(Value):

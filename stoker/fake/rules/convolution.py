@@ -69,6 +69,8 @@ def convolution(
     """Channels-last input or weight gives a channels-last result."""
     a, w = x.meta, weight.meta
     _check(a, w, bias, transposed, groups)
+    if any(d <= 0 for d in dilation) or any(p < 0 for p in padding):
+        raise Decline
     sizes = convolved_sizes(a.sizes, w.sizes, stride, padding, dilation, transposed, output_padding, groups)
     channels_last = suggests_channels_last(a.sizes, a.strides) or suggests_channels_last(w.sizes, w.strides)
     return meta_of(a.dtype, sizes, formatted_strides(sizes, channels_last), a.device)

@@ -242,6 +242,8 @@ def normal_of_tensors(mean: FakeTensor, std: FakeTensor, **others: Any) -> Meta:
 @rule("multinomial")
 def multinomial(x: FakeTensor, num_samples: Size, replacement: bool = False, *, generator: Any = None) -> Meta:
     """Indices drawn with given weights."""
-    if len(x.meta.sizes) not in (1, 2):
+    if len(x.meta.sizes) not in (1, 2) or not x.meta.dtype.is_floating_point or num_samples <= 0:
+        raise Decline
+    if not replacement and num_samples > x.meta.sizes[-1]:
         raise Decline
     return meta_of(torch.int64, (*x.meta.sizes[:-1], num_samples), None, x.meta.device)

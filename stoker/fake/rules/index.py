@@ -130,11 +130,16 @@ def gather(x: FakeTensor, dim: int, index: FakeTensor, *, sparse_grad: bool = Fa
     wrap(dim, len(x.meta.sizes))
     if index.meta.dtype not in _INTEGER or len(x.meta.sizes or (1,)) != len(index.meta.sizes or (1,)):
         raise Decline
-    if any(
-        i > s for d, (i, s) in enumerate(zip(index.meta.sizes, x.meta.sizes)) if d != dim % (len(x.meta.sizes) or 1)
-    ):
+    if not _within(index, x, dim):
         raise Decline
     return meta_of(x.meta.dtype, index.meta.sizes, None, x.meta.device)
+
+
+def _within(index: FakeTensor, other: FakeTensor, dim: int | None = None) -> bool:
+    """Is an index no larger than a tensor in any dimension but `dim`?"""
+    apart = None if dim is None else dim % (len(other.meta.sizes) or 1)
+    pairs = enumerate(zip(index.meta.sizes, other.meta.sizes))
+    return not any(i is not s and i > s for d, (i, s) in pairs if d != apart)
 
 
 @rule("scatter", "scatter_add", "scatter_reduce.two")
@@ -143,8 +148,11 @@ def scatter(x: FakeTensor, dim: int, index: FakeTensor, src: Any, *rest: Any, **
     wrap(dim, len(x.meta.sizes))
     if index.meta.dtype not in _INTEGER or (isinstance(src, FakeTensor) and src.meta.dtype is not x.meta.dtype):
         raise Decline
-    if len(x.meta.sizes or (1,)) != len(index.meta.sizes or (1,)):
+    if len(x.meta.sizes or (1,)) != len(index.meta.sizes or (1,)) or not _within(index, x, dim):
         raise Decline
+    if isinstance(src, FakeTensor):
+        if len(src.meta.sizes or (1,)) != len(index.meta.sizes or (1,)) or not _within(index, src):
+            raise Decline
     m = x.meta
     return meta_of(m.dtype, m.sizes, None, m.device)
 
@@ -160,6 +168,13 @@ def filled(x: FakeTensor, *rest: Any, **others: Any) -> Meta:
 @rule("index_add", "index_reduce")
 def placed(x: FakeTensor, *rest: Any, **others: Any) -> Meta:
     """The same, but contiguous on the CPU."""
+    dim, index, source = rest[:3]
+    rank = len(x.meta.sizes)
+    wanted = list(x.meta.sizes)
+    if rank:
+        wanted[wrap(dim, rank)] = index.meta.sizes[0] if index.meta.sizes else 1
+    if len(index.meta.sizes) > 1 or source.meta.dtype is not x.meta.dtype or not same(source.meta.sizes, wanted):
+        raise Decline
     made = filled(x, *rest)
     return meta_of(made.dtype, made.sizes, None, made.device) if made.device.type == "cpu" else made
 
@@ -167,6 +182,10 @@ def placed(x: FakeTensor, *rest: Any, **others: Any) -> Meta:
 @rule("index_copy", "masked_scatter")
 def placed_densely(x: FakeTensor, *rest: Any, **others: Any) -> Meta:
     """The same, but contiguous; a mask may stretch x."""
+    if isinstance(rest[0], FakeTensor) and (
+        rest[0].meta.dtype is not torch.bool or rest[1].meta.dtype is not x.meta.dtype
+    ):
+        raise Decline
     sizes = broadcast([x.meta.sizes, rest[0].meta.sizes]) if isinstance(rest[0], FakeTensor) else x.meta.sizes
     return meta_of(x.meta.dtype, sizes, None, x.meta.device)
 
@@ -255,6 +274,9 @@ def repeat(x: FakeTensor, repeats: Sequence[Size]) -> Meta:
 def roll(x: FakeTensor, shifts: Any, dims: Any = ()) -> Meta:
     """Elements moved around a dimension."""
     dims = dims if isinstance(dims, (list, tuple)) else [dims]
+    shifts = shifts if isinstance(shifts, (list, tuple)) else [shifts]
+    if len(shifts) != (len(dims) or 1) or dims and not x.meta.sizes:
+        raise Decline
     for dim in dims:
         wrap(dim, len(x.meta.sizes))
     return meta_of(x.meta.dtype, x.meta.sizes, None, x.meta.device)
@@ -288,6 +310,8 @@ def take(x: FakeTensor, index: FakeTensor) -> Meta:
 @rule("bucketize.Tensor")
 def bucketize(x: FakeTensor, boundaries: FakeTensor, *, out_int32: bool = False, right: bool = False) -> Meta:
     """Which interval each element is in."""
+    if len(boundaries.meta.sizes) != 1:
+        raise Decline
     return meta_of(torch.int32 if out_int32 else torch.int64, x.meta.sizes, None, x.meta.device)
 
 

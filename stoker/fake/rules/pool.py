@@ -107,17 +107,33 @@ def max_pool3d(
 
 @rule("avg_pool2d")
 def avg_pool2d(
-    x: FakeTensor, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, *rest: Any, **others: Any
+    x: FakeTensor,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
 ) -> Meta:
     """The mean of each window."""
+    if divisor_override == 0:
+        raise Decline
     return _image(x, _pooled(x, 2, kernel, stride, padding, 1, ceil_mode))
 
 
 @rule("avg_pool3d")
 def avg_pool3d(
-    x: FakeTensor, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, *rest: Any, **others: Any
+    x: FakeTensor,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
 ) -> Meta:
     """The mean of each window."""
+    if divisor_override == 0:
+        raise Decline
     sizes = _pooled(x, 3, kernel, stride, padding, 1, ceil_mode)
     return meta_of(x.meta.dtype, sizes, formatted_strides(sizes, False), x.meta.device)
 

@@ -104,7 +104,7 @@ def with_index(x: FakeTensor, dim: int = -1, keepdim: bool = False) -> tuple[Met
 @rule("kthvalue")
 def kthvalue(x: FakeTensor, k: Any, dim: int = -1, keepdim: bool = False) -> tuple[Meta, Meta]:
     """The k-th smallest of one dimension, and where it is."""
-    if x.meta.sizes and k > x.meta.sizes[wrap(dim, len(x.meta.sizes))]:
+    if not 1 <= k <= (x.meta.sizes[wrap(dim, len(x.meta.sizes))] if x.meta.sizes else 1):
         raise Decline
     return with_index(x, dim, keepdim)  # type: ignore[no-any-return]
 

@@ -14,9 +14,8 @@ from stoker.fake.rule import IMPURE, RULES, Decline, rule
 from stoker.fake.tensor import FakeStorage, FakeTensor, make_fake, restride
 
 _OVERWRITE = """
-fill_ zero_ normal_ uniform_ bernoulli_ random_ exponential_ log_normal_ cauchy_ geometric_ index_fill_ index_put_
-_index_put_impl_ masked_scatter_ index_add_ index_copy_ index_reduce_ put_ scatter_ scatter_add_ scatter_reduce_
-_fill_mem_eff_dropout_mask_ fill_diagonal_ relu_ hardtanh_ tril_ triu_
+fill_ zero_ normal_ uniform_ bernoulli_ random_ exponential_ log_normal_ cauchy_ geometric_ index_put_ _index_put_impl_ put_
+_fill_mem_eff_dropout_mask_ fill_diagonal_ relu_ hardtanh_
 """
 
 
@@ -30,6 +29,8 @@ def overwrite(x: FakeTensor, *rest: Any, **others: Any) -> FakeTensor:
 def overwrite_with(x: FakeTensor, source: FakeTensor, *rest: Any, **others: Any) -> FakeTensor:
     """New content from something that must broadcast to x."""
     if not same(broadcast([x.meta.sizes, source.meta.sizes]), x.meta.sizes):
+        raise Decline
+    if any(isinstance(value, FakeTensor) and value.meta.sizes for value in rest):
         raise Decline
     return x
 

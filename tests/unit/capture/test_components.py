@@ -11,7 +11,7 @@ import torch
 from stoker.capture.arrays import UFUNCS
 from stoker.capture.evaluator import Evaluator
 from stoker.capture.frame import Frame, program_of
-from stoker.capture.modes import Modes, keeping_modes, read_modes
+from stoker.capture.modes import Modes, keeping_modes
 from stoker.capture.overrides import function_behind
 from stoker.capture.values.array import ArrayValue
 from stoker.capture.values.constant import Constant
@@ -20,6 +20,7 @@ from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.value import NULL, NotConstant
 from stoker.errors import Break, Raised
+from stoker.graph.modes import read_modes
 from stoker.guard.source import Local
 
 x, y = Local(0, "x"), Local(1, "y")

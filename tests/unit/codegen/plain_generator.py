@@ -6,8 +6,10 @@ scans, computed indices or combining stores it leaves to the oracle, `stoker.sch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -25,6 +27,18 @@ from stoker.schedule.kernel import Kernel
 from stoker.shape.expr import text
 
 REDUCTIONS = {"sum": "sum(-1, dtype=v.dtype)", "max": "amax(-1)", "min": "amin(-1)", "any": "any(-1)", "all": "all(-1)"}
+
+
+def _extreme(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    return lambda a, b: function(torch.as_tensor(a), torch.as_tensor(b))
+
+
+_IN_INDICES = {
+    "divide_down": operator.floordiv,
+    "remainder_by_floor": operator.mod,
+    "tl": SimpleNamespace(maximum=_extreme(torch.maximum), minimum=_extreme(torch.minimum)),
+}
+"""What the text of index expressions calls."""
 
 
 class PlainGenerator:
@@ -45,7 +59,11 @@ def _built(kernel: Kernel) -> tuple[HostKernel, str]:
     if not _simple(kernel):
         return lambda buffers, sizes: run_kernel(kernel, buffers, sizes), ""
     source = emit(kernel)
-    names: dict[str, Any] = {"torch": torch, "meaning": {name: e.meaning for name, e in ELEMENTWISE.items()}}
+    names: dict[str, Any] = {
+        "torch": torch,
+        "meaning": {name: e.meaning for name, e in ELEMENTWISE.items()},
+        **_IN_INDICES,
+    }
     exec(source, names)  # noqa: S102  (our own text)
     return names["kernel"], source
 

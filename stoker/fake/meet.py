@@ -1,0 +1,87 @@
+"""Writes that meet: an operator writes to elements that lie in one place, or to elements that it also reads.
+
+In:  an operator that writes, and arguments with fake tensors.
+Out: eager's error where eager refuses it. Which operators refuse what, eager is asked, on memory that is shared alike.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from stoker import torch_private
+from stoker.fake.foreign import Untold, size_now, tensors_in
+from stoker.fake.meta import Meta
+from stoker.fake.tensor import FakeStorage, FakeTensor
+from stoker.nest import map_leaves
+
+
+class Refused(RuntimeError):
+    """Eager's own error about memory that is written, foretold."""
+
+
+def write_meets(tensors: Sequence[FakeTensor], written: Sequence[int]) -> bool:
+    """May a written tensor hold an element twice, or share one with another argument?"""
+    for index in written:
+        target = tensors[index]
+        if any(type(stride) is int and stride == 0 for stride in target.meta.strides):
+            return True
+        for other, tensor in enumerate(tensors):
+            if other != index and tensor.memory is target.memory:
+                return True
+    return False
+
+
+def eager_refuses(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Run eager on zeros that lie in memory as the arguments do; its error, if it has one."""
+    try:
+        memory = _memory(tensors_in([args, kwargs]))
+        given_args, given_kwargs = map_leaves(lambda leaf: _stand_in(leaf, memory), [args, kwargs])
+    except Untold:
+        return
+    with (
+        torch_private.dispatch_modes_off(),
+        torch.random.fork_rng(devices=[]),
+        torch.no_grad(),
+        warnings.catch_warnings(action="ignore"),
+    ):
+        try:
+            func(*given_args, **given_kwargs)
+        except RuntimeError as error:
+            if _ABOUT_MEMORY in str(error):  # another error may be about zeros: a matrix to invert, a divisor
+                raise Refused(str(error)) from error
+
+
+Place = tuple[tuple[int, ...], tuple[int, ...], int]
+
+
+def _memory(fakes: Sequence[FakeTensor]) -> dict[FakeStorage, torch.Tensor]:
+    """Zeros for each memory, as much as the tensors reach."""
+    reach: dict[FakeStorage, int] = {}
+    for fake in fakes:
+        sizes, strides, offset = _place(fake.meta)
+        end = offset + 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides))
+        reach[fake.memory] = max(reach.get(fake.memory, 0), end * fake.meta.dtype.itemsize)
+    return {owner: torch.zeros(size_bytes, dtype=torch.uint8) for owner, size_bytes in reach.items()}
+
+
+def _stand_in(leaf: Any, memory: Mapping[FakeStorage, torch.Tensor]) -> Any:
+    if isinstance(leaf, FakeTensor):
+        sizes, strides, offset = _place(leaf.meta)
+        empty = torch.empty(0, dtype=leaf.meta.dtype)
+        return empty.set_(memory[leaf.memory].untyped_storage(), offset, sizes, strides)
+    if isinstance(leaf, torch.SymFloat):
+        return 0.0
+    return size_now(leaf) if isinstance(leaf, torch.SymInt) else leaf
+
+
+def _place(meta: Meta) -> Place:
+    """Sizes, strides and offset as they are in this call."""
+    return tuple(map(size_now, meta.sizes)), tuple(map(size_now, meta.strides)), size_now(meta.offset)
+
+
+_ABOUT_MEMORY = "single memory location"
+"""In every message of ATen/MemoryOverlap.cpp."""

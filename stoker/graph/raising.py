@@ -1,0 +1,43 @@
+"""Operators whose error depends on what tensors hold: an index out of range, an integer divided by zero, a matrix without an inverse.
+
+In:  a node of a captured graph, or of a functional ATen graph.
+Out: may it raise? Such a node runs though nobody reads its result; sizes and types that do not fit are known before, from metadata.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch.fx import Node
+
+from stoker import torch_private
+
+_BY_DATA = """
+index index_select gather scatter scatter_add scatter_reduce take take_along_dim put index_add index_copy index_fill index_put
+index_reduce embedding embedding_bag nll_loss nll_loss_forward nll_loss2d_forward cross_entropy multi_margin_loss
+multilabel_margin_loss one_hot bincount multinomial bernoulli normal poisson ctc_loss repeat_interleave masked_scatter
+histc max_unpool1d max_unpool2d max_unpool3d tensor_split cholesky cholesky_solve inverse solve solve_ex inv inv_ex lu_factor lu svd
+eigh eig eigvals eigvalsh lstsq ldl_factor pinv matrix_power linalg_cholesky linalg_cholesky_ex linalg_inv_ex linalg_solve_ex
+linalg_lu_factor_ex linalg_eig linalg_eigh linalg_svd assert assert_async
+"""
+BY_DATA = frozenset(_BY_DATA.split())
+"""Functions, and methods without their underscore. Operators that users registered are taken for such, too."""
+INDEXING = frozenset({"getitem", "setitem"})
+DIVISIONS = frozenset({"div", "divide", "floordiv", "ifloordiv", "floor_divide", "mod", "imod", "remainder", "fmod"})
+
+
+def raises_by_data(node: Node) -> bool:
+    """May a call raise an error that its arguments' metadata does not foretell?"""
+    if node.op not in ("call_function", "call_method"):
+        return False
+    target = node.target
+    if isinstance(target, torch_private.OpOverload):
+        if target.namespace not in ("aten", "prims"):
+            return True
+        target = target.overloadpacket.__name__
+    name = (target if isinstance(target, str) else getattr(target, "__name__", "")).strip("_")
+    if name in INDEXING:  # by tensors, that is
+        return len(node.all_input_nodes) > 1
+    if name in DIVISIONS:
+        result = node.meta.get("example_value", node.meta.get("val"))
+        return isinstance(result, torch.Tensor) and not (result.is_floating_point() or result.is_complex())
+    return name in BY_DATA

@@ -1,0 +1,129 @@
+"""A captured graph, run by eager operator by operator, so that an error in it can be taken back.
+
+In:  a graph as it was captured.
+Out: a callable. An error of it finds inputs, modes and the generator as they were before the call, and bears the mark of
+     csrc/dispatch.h (`UNTOUCHED`): CPython then runs the frame from its start, does what the program does before the error, and raises eager's own.
+
+Inputs that the graph writes are copied before a call in which an operator may raise by its data. Where what was written has a
+history in autograd, which a copy does not bring back, the error stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from stoker import torch_private
+from stoker.graph.modes import SETTERS, Found
+from stoker.graph.raising import raises_by_data
+
+
+def mark_untouched(error: Exception) -> None:
+    """Say that the program can be run again. Not of an error that an earlier call left (`LATE` in csrc/dispatch.h)."""
+    if not hasattr(error, "_stoker_late"):
+        error._stoker_untouched = True  # type: ignore[attr-defined]  # a mark of ours
+
+
+class Undoable:
+    """A captured program whose errors are taken back. It calls the graph's `forward`: a graph's own call prints what it raises."""
+
+    def __init__(self, graph_module: GraphModule) -> None:
+        self.graph_module = graph_module
+        self.forward = graph_module.forward
+        self.written = _written(graph_module)
+        self.changes_modes = any(node.target in SETTERS for node in graph_module.graph.nodes)
+        self.copied = self.written if any(map(raises_by_data, graph_module.graph.nodes)) else ()
+
+    def __repr__(self) -> str:
+        return f"<captured graph of {len(self.graph_module.graph.nodes)} nodes>"
+
+    def __call__(self, *inputs: Any) -> Any:
+        drawn = torch.default_generator.get_state()
+        found = Found.now() if self.changes_modes else None
+        versions = [_version(inputs[index]) for index in self.written]
+        copies = [_Copy.of(inputs[index]) for index in self.copied if _can_return(inputs[index])]
+        try:
+            return self.forward(*inputs)
+        except Exception as error:
+            if found is not None:
+                found.put_back()
+            for copy in copies:
+                copy.restore()
+            if versions == [_version(inputs[index]) for index in self.written]:
+                torch.default_generator.set_state(drawn)
+                mark_untouched(error)
+            raise
+
+
+def drawing_once(forward: Callable[..., Any], devices: Sequence[torch.device]) -> Callable[..., Any]:
+    """A graph that writes to nothing but draws: where it raises, the generator is as before. Errors on a device come late, so its
+    generators are let alone."""
+    if not any(device.type == "cpu" for device in devices):
+        return forward
+    generator = torch.default_generator
+
+    def call(*inputs: Any) -> Any:
+        drawn = generator.get_state()
+        try:
+            return forward(*inputs)
+        except Exception:
+            generator.set_state(drawn)
+            raise
+
+    return call
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """An input as it was: its content, how it lay in its memory, and how often it was written."""
+
+    tensor: torch.Tensor
+    content: torch.Tensor
+    storage: torch.UntypedStorage
+    offset: int
+    version: int | None
+
+    @staticmethod
+    def of(tensor: torch.Tensor) -> _Copy:
+        content = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+        with torch.no_grad():
+            content.copy_(tensor)
+        return _Copy(tensor, content, tensor.untyped_storage(), int(tensor.storage_offset()), _version(tensor))
+
+    def restore(self) -> None:
+        if self.version == _version(self.tensor) and self.version is not None:
+            return
+        with torch.no_grad():
+            data = self.tensor.data
+            data.set_(self.storage, self.offset, self.content.shape, self.content.stride())
+            data.copy_(self.content)
+            if self.tensor.shape != data.shape or self.tensor.stride() != data.stride():
+                self.tensor.data = data
+        if self.version is not None:
+            torch_private.set_version(self.tensor, self.version)
+
+
+def _can_return(tensor: torch.Tensor) -> bool:
+    """Does a copy say all? Not of one with a history, nor of elements that lie in one place."""
+    return not tensor.requires_grad and all(stride for size, stride in zip(tensor.shape, tensor.stride()) if size > 1)
+
+
+def _version(tensor: torch.Tensor) -> int | None:
+    """How often it was written; inference tensors do not count."""
+    return None if tensor.is_inference() else tensor._version
+
+
+def _written(graph_module: GraphModule) -> tuple[int, ...]:
+    """The positions of tensors that the program writes."""
+    examples = [n.meta.get("example_value") for n in graph_module.graph.nodes if n.op == "placeholder"]
+    return tuple(
+        index
+        for index, example in enumerate(examples)
+        if isinstance(example, torch.Tensor)
+        and (memory := getattr(example, "memory", None)) is not None
+        and memory.written
+    )
