@@ -155,7 +155,7 @@ class Writer:
 def draw(seed: int) -> Program:
     choice = random.Random(seed)
     known = {TENSOR: ["x", "y", "t"], INT: ["n"], LIST: ["l"], DICT: ["d"]}
-    return Program(Writer(choice).block(known, choice.randint(3, 14), 0))
+    return Program(Writer(choice).block(known, choice.randint(2, 10), 0))
 
 
 def surroundings(seed: int, call: int, namespace: dict[str, Any]) -> tuple[Any, ...]:
@@ -233,7 +233,7 @@ def same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and a == b
 
 
-CALLS = 4
+CALLS = 3
 
 
 def difference(program: Program, seed: int, settings: dict[str, Any]) -> str | None:
@@ -327,7 +327,7 @@ def _fresh(call: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...
     return lambda *inputs: tuple(map(own, call(*inputs)))
 
 
-BACKENDS = {"eager": 30, "aot_eager": 30, "plain": 38, "stoker": 2}
+BACKENDS = {"eager": 30, "aot_eager": 31, "plain": 38, "stoker": 1}
 """In how many of a hundred programs; g++ takes as long for one as all else for six."""
 SETTINGS = [
     {"backend": backend, "dynamic": dynamic}

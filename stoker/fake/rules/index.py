@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -26,6 +26,7 @@ from stoker.fake.promote import broadcast, common_device, result_dtype
 from stoker.fake.rule import Decline, rule
 from stoker.fake.rules.view import wrap
 from stoker.fake.tensor import FakeTensor, data_dependent
+from stoker.shape.env import DataDependent
 
 _INTEGER = (torch.int64, torch.int32)
 
@@ -139,7 +140,15 @@ def _within(index: FakeTensor, other: FakeTensor, dim: int | None = None) -> boo
     """Is an index no larger than a tensor in any dimension but `dim`?"""
     apart = None if dim is None else dim % (len(other.meta.sizes) or 1)
     pairs = enumerate(zip(index.meta.sizes, other.meta.sizes))
-    return not any(i is not s and i > s for d, (i, s) in pairs if d != apart)
+    return _as_told(lambda: not any(i is not s and i > s for d, (i, s) in pairs if d != apart))
+
+
+def _as_told(fits: Callable[[], bool]) -> bool:
+    """Do sizes fit? Those that only data tells are taken to: the program raises where they do not."""
+    try:
+        return fits()
+    except DataDependent:
+        return True
 
 
 @rule("scatter", "scatter_add", "scatter_reduce.two")
@@ -173,7 +182,9 @@ def placed(x: FakeTensor, *rest: Any, **others: Any) -> Meta:
     wanted = list(x.meta.sizes)
     if rank:
         wanted[wrap(dim, rank)] = index.meta.sizes[0] if index.meta.sizes else 1
-    if len(index.meta.sizes) > 1 or source.meta.dtype is not x.meta.dtype or not same(source.meta.sizes, wanted):
+    if len(index.meta.sizes) > 1 or source.meta.dtype is not x.meta.dtype:
+        raise Decline
+    if not _as_told(lambda: same(source.meta.sizes, wanted)):
         raise Decline
     made = filled(x, *rest)
     return meta_of(made.dtype, made.sizes, None, made.device) if made.device.type == "cpu" else made
