@@ -227,6 +227,8 @@ def _gradient(result: dict[str, Any], leaf: torch.Tensor) -> Any:
 
 def same(a: Any, b: Any) -> bool:
     if isinstance(a, torch.Tensor):
+        if not isinstance(b, torch.Tensor) or a.shape != b.shape:
+            return False
         return torch.allclose(a.double(), b.double(), rtol=1e-3, atol=1e-4, equal_nan=True)
     if isinstance(a, (list, tuple)):
         return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))

@@ -272,6 +272,8 @@ def _outcome(trace: Trace, inputs: Inputs, value: Any, shared: dict[int, set[int
         return GraphResult(results.add(trace.read(value), value))
     if value.requires_grad and not storage.tensor.requires_grad:
         raise CannotTrace("outputs share memory whose owner requires no gradient")
+    if value.requires_grad and storage.tensor.meta is not storage.entry.meta:
+        raise CannotTrace("views of a tensor that was given other sizes in place are returned, and differentiated")
     base = GraphResult(results.add(trace.aliases.content(storage.entry), storage.tensor))
     return Rebuilt(base, _steps(alias, results)) if alias is not storage.entry else base
 
