@@ -25,7 +25,7 @@ def view_first(x):
 
 
 def squeezed(x):
-    y = x[None].exp()
+    y = x[None] * 3
     y.squeeze_()
     return y.t(), y
 
