@@ -2,13 +2,30 @@
 #pragma once
 
 #include "python_compat.h"
+#include "training_plan.h"
+
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
 
 namespace stoker {
 
-// Adds TrainingCall: runs a compiled forward and leaves a node behind that runs the compiled backward.
-bool add_autograd_types(PyObject* module);
+inline bool is_tensor(PyObject* object) {
+  return PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(THPVariableClass));
+}
 
-// shares_storage(inputs, written): does a tensor at one of the written positions share its storage with another input?
-PyObject* shares_storage(PyObject* module, PyObject* const* arguments, Py_ssize_t count);
+// The exception that is set, thrown: it may be caught in another thread.
+[[noreturn]] inline void throw_python_error() {
+  python_error error;
+  error.persist();
+  throw error;
+}
+
+inline PyObject* checked(PyObject* object) {
+  if (!object) throw_python_error();
+  return object;
+}
+
+// Makes results ours: the values are those of the forward, results first, then what it keeps, then sizes.
+void leave_node(TrainingCall* call, PyObject* const* inputs, PyObject* const* values, size_t count, Ref random_state);
 
 }  // namespace stoker

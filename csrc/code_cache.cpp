@@ -55,141 +55,40 @@ void drop_record(Compiler* self, PyCodeObject* code) {
   release(record);
 }
 
-void drop_records(Compiler* self) {
-  auto records = std::move(self->records);
-  self->records.clear();
-  for (auto& [code, record] : records) detach(record);
-  for (auto& [code, record] : records) release(record);
-}
-
 // Entry
 
 PyObject* entry_new(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
-  static const char* names[] = {"code", "guards", "keeps_hook", "tag", nullptr};
   PyObject *code, *guards, *tag = Py_None;
   int keeps_hook = 0;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O!O!|pO:Entry", const_cast<char**>(names), &PyCode_Type, &code,
-                                   guard_program_type, &guards, &keeps_hook, &tag))
+  if (!parse(arguments, keywords, "O!O!|pO:Entry", {"code", "guards", "keeps_hook", "tag"}, &PyCode_Type, &code,
+             guard_program_type, &guards, &keeps_hook, &tag))
     return nullptr;
-  auto* replacement = reinterpret_cast<PyCodeObject*>(code);
+  auto* replacement = as<PyCodeObject>(code);
   if (replacement->co_kwonlyargcount || (replacement->co_flags & (CO_VARARGS | CO_VARKEYWORDS))) {
     PyErr_SetString(PyExc_ValueError, "an entry's code takes plain positional parameters only");
     return nullptr;
   }
-  auto* self = reinterpret_cast<Entry*>(type->tp_alloc(type, 0));
+  auto* self = make<Entry>(type);
   if (!self) return nullptr;
-  self->code = reinterpret_cast<PyCodeObject*>(Py_NewRef(code));
-  self->guards = reinterpret_cast<GuardProgram*>(Py_NewRef(guards));
-  self->tag = Py_NewRef(tag);
+  self->code = Owned<PyCodeObject>::share(replacement);
+  self->guards = Owned<GuardProgram>::share(as<GuardProgram>(guards));
+  self->tag = Ref::share(tag);
   self->keeps_hook = keeps_hook;
   return reinterpret_cast<PyObject*>(self);
 }
 
-int entry_traverse(PyObject* object, visitproc visit, void* arg) {
-  auto* self = reinterpret_cast<Entry*>(object);
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(self->code);
-  Py_VISIT(self->guards);
-  Py_VISIT(self->tag);
-  Py_VISIT(self->globals);
-  Py_VISIT(self->function);
-  return 0;
-}
-
-// Code and guards stay: a run in progress needs them, and they lie on no cycle that tag, globals or function do not cut.
-int entry_clear(PyObject* object) {
-  auto* self = reinterpret_cast<Entry*>(object);
-  Py_CLEAR(self->tag);
-  Py_CLEAR(self->globals);
-  Py_CLEAR(self->function);
-  return 0;
-}
-
-void entry_dealloc(PyObject* object) {
-  auto* self = reinterpret_cast<Entry*>(object);
-  PyObject_GC_UnTrack(object);
-  entry_clear(object);
-  Py_CLEAR(self->code);
-  Py_CLEAR(self->guards);
-  free_object(object);
-}
-
-PyObject* entry_get_keeps_hook(PyObject* self, void*) {
-  return PyBool_FromLong(reinterpret_cast<Entry*>(self)->keeps_hook);
-}
-
-PyMemberDef entry_members[] = {
-    {"code", T_OBJECT, offsetof(Entry, code), READONLY, "the replacement code"},
-    {"guards", T_OBJECT, offsetof(Entry, guards), READONLY, "what must hold for it to run"},
-    {"tag", T_OBJECT, offsetof(Entry, tag), READONLY, "whatever its maker wants to remember"},
-    {"hits", T_PYSSIZET, offsetof(Entry, hits), READONLY, "how often it ran"},
-    {},
-};
-
-PyGetSetDef entry_properties[] = {
-    {"keeps_hook", entry_get_keeps_hook, nullptr, "whether functions that it calls are looked up", nullptr},
-    {},
-};
-
-PyType_Slot entry_slots[] = {
-    {Py_tp_doc, const_cast<char*>("Entry(code, guards, keeps_hook=False, tag=None)\n\nOne compiled version of a code.")},
-    {Py_tp_new, reinterpret_cast<void*>(entry_new)},
-    {Py_tp_traverse, reinterpret_cast<void*>(entry_traverse)},
-    {Py_tp_clear, reinterpret_cast<void*>(entry_clear)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(entry_dealloc)},
-    {Py_tp_members, entry_members},
-    {Py_tp_getset, entry_properties},
-    {0, nullptr},
-};
-PyType_Spec entry_spec = {"stoker._C.Entry", sizeof(Entry), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, entry_slots};
-
 // Compiler
 
 PyObject* compiler_new(PyTypeObject* type, PyObject*, PyObject*) {
-  auto* self = reinterpret_cast<Compiler*>(type->tp_alloc(type, 0));
-  if (!self) return nullptr;
-  new (&self->records) decltype(self->records)();
-  return reinterpret_cast<PyObject*>(self);
+  return reinterpret_cast<PyObject*>(make<Compiler>(type));
 }
 
 int compiler_init(PyObject* object, PyObject* arguments, PyObject* keywords) {
-  static const char* names[] = {"on_miss", "on_reject", nullptr};
-  PyObject *on_miss, *on_reject = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "O|O:Compiler", const_cast<char**>(names), &on_miss, &on_reject))
-    return -1;
-  auto* self = reinterpret_cast<Compiler*>(object);
-  if (on_reject == Py_None) on_reject = nullptr;
-  Py_XSETREF(self->on_miss, Py_NewRef(on_miss));
-  Py_XSETREF(self->on_reject, Py_XNewRef(on_reject));
+  PyObject *on_miss, *on_reject = Py_None;
+  if (!parse(arguments, keywords, "O|O:Compiler", {"on_miss", "on_reject"}, &on_miss, &on_reject)) return -1;
+  as<Compiler>(object)->on_miss = Ref::share(on_miss);
+  as<Compiler>(object)->on_reject = Ref::share(on_reject == Py_None ? nullptr : on_reject);
   return 0;
-}
-
-int compiler_traverse(PyObject* object, visitproc visit, void* arg) {
-  auto* self = reinterpret_cast<Compiler*>(object);
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(self->on_miss);
-  Py_VISIT(self->on_reject);
-  for (auto& [code, record] : self->records)
-    for (Ref& entry : record->entries) Py_VISIT(entry.get());
-  return 0;
-}
-
-int compiler_clear(PyObject* object) {
-  auto* self = reinterpret_cast<Compiler*>(object);
-  Py_CLEAR(self->on_miss);
-  Py_CLEAR(self->on_reject);
-  drop_records(self);
-  return 0;
-}
-
-void compiler_dealloc(PyObject* object) {
-  auto* self = reinterpret_cast<Compiler*>(object);
-  PyObject_GC_UnTrack(object);
-  if (self->weak_references) PyObject_ClearWeakRefs(object);
-  compiler_clear(object);
-  using Records = decltype(self->records);
-  self->records.~Records();
-  free_object(object);
 }
 
 PyCodeObject* code_argument(PyObject* argument) {
@@ -201,7 +100,7 @@ PyCodeObject* code_argument(PyObject* argument) {
 PyObject* compiler_codes(PyObject* object, PyObject*) {
   Ref codes = Ref::steal(PyList_New(0));
   if (!codes) return nullptr;
-  for (auto& [code, record] : reinterpret_cast<Compiler*>(object)->records)
+  for (auto& [code, record] : as<Compiler>(object)->records)
     if (PyList_Append(codes.get(), reinterpret_cast<PyObject*>(code)) < 0) return nullptr;
   return codes.release();
 }
@@ -209,7 +108,7 @@ PyObject* compiler_codes(PyObject* object, PyObject*) {
 PyObject* compiler_state(PyObject* object, PyObject* argument) {
   PyCodeObject* code = code_argument(argument);
   if (!code) return nullptr;
-  Record* record = find_record(code, reinterpret_cast<Compiler*>(object));
+  Record* record = find_record(code, as<Compiler>(object));
   if (!record) Py_RETURN_NONE;
   return PyLong_FromLong(static_cast<int>(record->state));
 }
@@ -222,7 +121,7 @@ PyObject* compiler_set_state(PyObject* object, PyObject* arguments) {
     PyErr_Format(PyExc_ValueError, "%d is not one of RUN_ONCE, SKIP, SKIP_DEEP, FREEZE", state);
     return nullptr;
   }
-  Record* record = make_record(reinterpret_cast<PyCodeObject*>(code), reinterpret_cast<Compiler*>(object));
+  Record* record = make_record(as<PyCodeObject>(code), as<Compiler>(object));
   if (!record) return nullptr;
   record->state = static_cast<Action>(state);
   Py_RETURN_NONE;
@@ -231,7 +130,7 @@ PyObject* compiler_set_state(PyObject* object, PyObject* arguments) {
 PyObject* compiler_add(PyObject* object, PyObject* arguments) {
   PyObject *code, *entry;
   if (!PyArg_ParseTuple(arguments, "O!O!:add", &PyCode_Type, &code, entry_type, &entry)) return nullptr;
-  Record* record = make_record(reinterpret_cast<PyCodeObject*>(code), reinterpret_cast<Compiler*>(object));
+  Record* record = make_record(as<PyCodeObject>(code), as<Compiler>(object));
   if (!record) return nullptr;
   record->entries.push_back(Ref::share(entry));
   Py_RETURN_NONE;
@@ -241,7 +140,7 @@ PyObject* compiler_entries(PyObject* object, PyObject* argument) {
   PyCodeObject* code = code_argument(argument);
   if (!code) return nullptr;
   Ref list = Ref::steal(PyList_New(0));
-  Record* record = find_record(code, reinterpret_cast<Compiler*>(object));
+  Record* record = find_record(code, as<Compiler>(object));
   if (!list || !record) return list.release();
   for (Ref& entry : record->entries)
     if (PyList_Append(list.get(), entry.get()) < 0) return nullptr;
@@ -251,9 +150,9 @@ PyObject* compiler_entries(PyObject* object, PyObject* argument) {
 PyObject* compiler_forget(PyObject* object, PyObject* arguments) {
   PyObject* argument = Py_None;
   if (!PyArg_ParseTuple(arguments, "|O:forget", &argument)) return nullptr;
-  auto* self = reinterpret_cast<Compiler*>(object);
+  auto* self = as<Compiler>(object);
   if (argument == Py_None) {
-    drop_records(self);
+    self->clear();
     Py_RETURN_NONE;
   }
   PyCodeObject* code = code_argument(argument);
@@ -272,28 +171,14 @@ PyMethodDef compiler_methods[] = {
     {},
 };
 
-PyMemberDef compiler_members[] = {
-    {"on_miss", T_OBJECT, offsetof(Compiler, on_miss), 0, "called when no entry's guards hold"},
-    {"on_reject", T_OBJECT, offsetof(Compiler, on_reject), 0, "called when a new entry's guards fail at once"},
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(Compiler, weak_references), READONLY, nullptr},
-    {},
-};
-
-PyType_Slot compiler_slots[] = {
-    {Py_tp_doc, const_cast<char*>("Compiler(on_miss, on_reject=None)\n\nOne configuration of the compiler.")},
-    {Py_tp_new, reinterpret_cast<void*>(compiler_new)},
-    {Py_tp_init, reinterpret_cast<void*>(compiler_init)},
-    {Py_tp_traverse, reinterpret_cast<void*>(compiler_traverse)},
-    {Py_tp_clear, reinterpret_cast<void*>(compiler_clear)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(compiler_dealloc)},
-    {Py_tp_methods, compiler_methods},
-    {Py_tp_members, compiler_members},
-    {0, nullptr},
-};
-PyType_Spec compiler_spec = {"stoker._C.Compiler", sizeof(Compiler), 0,
-                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, compiler_slots};
-
 }  // namespace
+
+void Compiler::clear() {
+  auto dropped = std::move(records);
+  records.clear();
+  for (auto& [code, record] : dropped) detach(record);
+  for (auto& [code, record] : dropped) release(record);
+}
 
 Record* find_record(PyCodeObject* code, const Compiler* compiler) {
   CodeExtra* extra = code_extra(code);
@@ -328,7 +213,20 @@ bool add_cache_types(PyObject* module) {
     PyErr_SetString(PyExc_RuntimeError, "no code extra index is left for stoker");
     return false;
   }
-  return add_type(module, &entry_spec, &entry_type) && add_type(module, &compiler_spec, &compiler_type);
+  return add_type<Entry>(module, "stoker._C.Entry", entry_type,
+                         {doc("Entry(code, guards, keeps_hook=False, tag=None)\n\nOne compiled version of a code."),
+                          slot(Py_tp_new, entry_new)},
+                         {{"code", T_OBJECT, offsetof(Entry, code), READONLY, "the replacement code"},
+                          {"guards", T_OBJECT, offsetof(Entry, guards), READONLY, "what must hold for it to run"},
+                          {"tag", T_OBJECT, offsetof(Entry, tag), READONLY, "whatever its maker wants to remember"},
+                          {"hits", T_PYSSIZET, offsetof(Entry, hits), READONLY, "how often it ran"},
+                          {"keeps_hook", T_BOOL, offsetof(Entry, keeps_hook), READONLY, "are functions that it calls looked up?"}}) &&
+         add_type<Compiler>(module, "stoker._C.Compiler", compiler_type,
+                            {doc("Compiler(on_miss, on_reject=None)\n\nOne configuration of the compiler."),
+                             slot(Py_tp_new, compiler_new), slot(Py_tp_init, compiler_init), {Py_tp_methods, compiler_methods}},
+                            {{"on_miss", T_OBJECT, offsetof(Compiler, on_miss), 0, "called when no entry's guards hold"},
+                             {"on_reject", T_OBJECT, offsetof(Compiler, on_reject), 0, "called when a new entry's guards fail at once"}},
+                            Py_TPFLAGS_BASETYPE);
 }
 
 }  // namespace stoker

@@ -22,13 +22,17 @@ enum class Action : int { RUN_ONCE = 0, SKIP = 1, SKIP_DEEP = 2, FREEZE = 3 };
 // One compiled version of a code object.
 struct Entry {
   PyObject_HEAD
-  PyCodeObject* code;
-  GuardProgram* guards;
-  PyObject* tag;
-  PyObject* globals;   // those of the first function it ran for; null before
-  PyObject* function;  // made once, when the code has no free variables
+  Owned<PyCodeObject> code;
+  Owned<GuardProgram> guards;
+  Ref tag;
+  Ref globals;   // those of the first function it ran for; null before
+  Ref function;  // made once, when the code has no free variables
   Py_ssize_t hits;
   bool keeps_hook;
+
+  void each(const auto& visit) { visit(tag), visit(globals), visit(function); }
+  // A run in progress needs these two, and they lie on no cycle that the others do not cut.
+  void each_kept(const auto& visit) { visit(code), visit(guards); }
 };
 
 struct Record {
@@ -57,10 +61,17 @@ class RecordHold {
 
 struct Compiler {
   PyObject_HEAD
-  PyObject* on_miss;
-  PyObject* on_reject;  // may be null
+  Ref on_miss;
+  Ref on_reject;  // may be null
   PyObject* weak_references;
   std::unordered_map<PyCodeObject*, Record*> records;
+
+  void each(const auto& visit) { visit(on_miss), visit(on_reject); }
+  void each_kept(const auto& visit) {
+    for (auto& [code, record] : records)
+      for (Ref& entry : record->entries) visit(entry);
+  }
+  void clear();
 };
 
 extern PyTypeObject* entry_type;

@@ -24,17 +24,17 @@ constexpr int OTHER_GLOBALS = -1;
 
 // The function that runs the entry's code: one for all calls, or one per call where there is a closure to carry.
 Ref entry_function(Entry* entry, PyFunctionObject* original) {
-  if (entry->function) return Ref::share(entry->function);
-  Ref made = Ref::steal(PyFunction_NewWithQualName(reinterpret_cast<PyObject*>(entry->code), original->func_globals,
+  if (entry->function) return entry->function;
+  Ref made = Ref::steal(PyFunction_NewWithQualName(reinterpret_cast<PyObject*>(entry->code.get()), original->func_globals,
                                                    original->func_qualname));
   if (!made) return made;
   auto* function = reinterpret_cast<PyFunctionObject*>(made.get());
   Py_SETREF(function->func_name, Py_NewRef(original->func_name));
-  if (!entry->globals) entry->globals = Py_NewRef(original->func_globals);
-  if (compat::code_free_count(entry->code) > 0)
+  if (!entry->globals) entry->globals = Ref::share(original->func_globals);
+  if (compat::code_free_count(entry->code.get()) > 0)
     Py_XSETREF(function->func_closure, Py_XNewRef(original->func_closure));
   else
-    entry->function = Py_NewRef(made.get());
+    entry->function = made;
   return made;
 }
 
@@ -43,18 +43,18 @@ PyObject* run_entry(const Call& call, Entry* entry, PyObject** arguments) {
   if (!function) return nullptr;
   ++entry->hits;
   HookScope scope(entry->keeps_hook ? call.compiler : nullptr);
-  PassThrough pass(entry->keeps_hook ? entry->code : nullptr);
+  PassThrough pass(entry->keeps_hook ? entry->code.get() : nullptr);
   const vectorcallfunc run = reinterpret_cast<PyFunctionObject*>(function.get())->vectorcall;
   return run(function.get(), arguments, call.count + entry->guards->slot_count, nullptr);
 }
 
 // GUARDS_HOLD and a result (null: exception), or the index of the guard that failed.
 int try_entry(const Call& call, Entry* entry, PyObject** result) {
-  if (entry->globals && entry->globals != call.function->func_globals) return OTHER_GLOBALS;
+  if (entry->globals && entry->globals.get() != call.function->func_globals) return OTHER_GLOBALS;
   const Py_ssize_t slots = entry->guards->slot_count;
   ArgumentArray arguments(call.count + slots);
   PyObject** fetched = arguments.get() + call.count;
-  int failed = check_guards(entry->guards, call.bound, call.count, call.function, fetched);
+  int failed = check_guards(entry->guards.get(), call.bound, call.count, call.function, fetched);
   if (failed != GUARDS_HOLD) return failed;
   std::copy_n(call.bound, call.count, arguments.get());
   *result = run_entry(call, entry, arguments.get());
@@ -107,7 +107,7 @@ Ref ask_compiler(const Call& call, const Failures& failures) {
     Ref pair = Ref::steal(Py_BuildValue("(Oi)", failure.entry.get(), failure.guard));
     if (!pair || PyList_Append(list.get(), pair.get()) < 0) return Ref();
   }
-  Ref on_miss = Ref::share(call.compiler->on_miss);
+  const Ref on_miss = call.compiler->on_miss;
   if (!on_miss) {
     PyErr_SetString(PyExc_RuntimeError, "this Compiler has no on_miss");
     return Ref();
@@ -125,7 +125,7 @@ bool entry_fits(const Call& call, Entry* entry) {
                  entry->code->co_argcount, given);
     return false;
   }
-  const int free_count = compat::code_free_count(entry->code);
+  const int free_count = compat::code_free_count(entry->code.get());
   if (free_count != 0 && free_count != compat::code_free_count(call.code)) {
     PyErr_Format(PyExc_TypeError, "the entry for %U has other free variables", call.code->co_qualname);
     return false;
@@ -147,7 +147,7 @@ Outcome run_new_entry(const Call& call, const Ref& answer, PyObject** result) {
   if (failed == GUARDS_HOLD) return finished(*result);
   if (call.compiler->on_reject) {
     HookScope off(nullptr);
-    Ref on_reject = Ref::share(call.compiler->on_reject);
+    const Ref on_reject = call.compiler->on_reject;
     Ref told = Ref::steal(PyObject_CallFunction(on_reject.get(), "OOi", call.code, entry, failed));
     if (!told) return Outcome::DONE;
   }
@@ -170,22 +170,23 @@ Outcome take_action(const Call& call, PyObject* answer) {
 
 // One tail call: bound arguments are its tuple's items.
 PyObject* run_tail_call(Compiler* compiler, const TailCall* tail) {
-  PyObject* const* items = &PyTuple_GET_ITEM(tail->arguments, 0);
-  const Py_ssize_t count = PyTuple_GET_SIZE(tail->arguments);
-  auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(tail->function));
+  PyObject* function = tail->function.get();
+  PyObject* const* items = &PyTuple_GET_ITEM(tail->arguments.get(), 0);
+  const Py_ssize_t count = PyTuple_GET_SIZE(tail->arguments.get());
+  auto* code = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function));
   const bool plain = code->co_argcount == count && bound_count(code) == count;
-  if (!plain || !is_replaceable(code)) return call_original(compiler, tail->function, items, count, nullptr);
+  if (!plain || !is_replaceable(code)) return call_original(compiler, function, items, count, nullptr);
   Record* record = make_record(code, compiler);
   if (!record) return nullptr;
   PyObject* result = nullptr;
-  Call call{compiler, code, reinterpret_cast<PyFunctionObject*>(tail->function), items, count};
+  Call call{compiler, code, reinterpret_cast<PyFunctionObject*>(function), items, count};
   switch (dispatch(call, record, &result)) {
     case Outcome::DONE:
       return result;
     case Outcome::ORIGINAL:
-      return call_original(compiler, tail->function, items, count, nullptr);
+      return call_original(compiler, function, items, count, nullptr);
     case Outcome::ORIGINAL_DEEP:
-      return call_original(nullptr, tail->function, items, count, nullptr);
+      return call_original(nullptr, function, items, count, nullptr);
   }
   Py_UNREACHABLE();
 }

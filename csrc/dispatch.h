@@ -64,8 +64,9 @@ class ArgumentArray {
 // What calling a Resume constant returns: run this function with these arguments in my place.
 struct TailCall {
   PyObject_HEAD
-  PyObject* function;
-  PyObject* arguments;  // tuple
+  Ref function, arguments;  // the latter a tuple
+
+  void each(const auto& visit) { visit(function), visit(arguments); }
 };
 
 extern PyTypeObject* tail_call_type;

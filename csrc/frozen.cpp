@@ -120,7 +120,7 @@ bool give_up(FrozenObject* self) {
 }
 
 PyObject* run_frozen(PyObject* object, PyObject* const* inputs, size_t flagged, PyObject* keywords) {
-  auto* self = reinterpret_cast<FrozenObject*>(object);
+  auto* self = as<FrozenObject>(object);
   const Py_ssize_t count = PyVectorcall_NARGS(flagged);
   if (keywords && PyTuple_GET_SIZE(keywords)) return PyErr_Format(PyExc_TypeError, "a compiled graph takes no keywords");
   for (const Py_ssize_t position : self->watched)
@@ -142,49 +142,23 @@ PyObject* run_frozen(PyObject* object, PyObject* const* inputs, size_t flagged, 
 
 PyObject* frozen_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
   PyObject *call, *prepare, *watched, *without;
-  if (!PyArg_ParseTuple(arguments, "OOO!O:FrozenCall", &call, &prepare, &PyTuple_Type, &watched, &without))
-    return nullptr;
-  auto* self = reinterpret_cast<FrozenObject*>(type->tp_alloc(type, 0));
+  if (!PyArg_ParseTuple(arguments, "OOO!O:FrozenCall", &call, &prepare, &PyTuple_Type, &watched, &without)) return nullptr;
+  auto* self = make<FrozenObject>(type);
   if (!self) return nullptr;
   self->vectorcall = run_frozen;
-  new (&self->call) Ref(Ref::share(call));
-  new (&self->prepare) Ref(Ref::share(prepare));
-  new (&self->without) Ref(Ref::share(without));
-  new (&self->kept) Ref();
-  new (&self->watched) std::vector<Py_ssize_t>();
-  new (&self->seen) std::vector<Print>(PyTuple_GET_SIZE(watched));
+  self->call = Ref::share(call);
+  self->prepare = Ref::share(prepare);
+  self->without = Ref::share(without);
+  self->seen.resize(PyTuple_GET_SIZE(watched));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(watched); ++i)
     self->watched.push_back(PyLong_AsSsize_t(PyTuple_GET_ITEM(watched, i)));
   return reinterpret_cast<PyObject*>(self);
 }
 
-void frozen_dealloc(PyObject* object) {
-  auto* self = reinterpret_cast<FrozenObject*>(object);
-  self->call.~Ref();
-  self->prepare.~Ref();
-  self->without.~Ref();
-  self->kept.~Ref();
-  self->watched.~vector();
-  self->seen.~vector();
-  free_object(object);
-}
-
-PyMemberDef frozen_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(FrozenObject, vectorcall), READONLY, nullptr},
-    {},
-};
-PyType_Slot frozen_slots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(frozen_new)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(frozen_dealloc)},
-    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-    {Py_tp_members, frozen_members},
-    {0, nullptr},
-};
-PyType_Spec frozen_spec = {"stoker._C.FrozenCall", sizeof(FrozenObject), 0,
-                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, frozen_slots};
-
 }  // namespace
 
-bool add_frozen_types(PyObject* module) { return add_type(module, &frozen_spec, &frozen_type); }
+bool add_frozen_types(PyObject* module) { 
+  return add_type<FrozenObject>(module, "stoker._C.FrozenCall", frozen_type, {slot(Py_tp_new, frozen_new)});
+ }
 
 }  // namespace stoker

@@ -238,7 +238,7 @@ bool read_state(GuardProgram* program, PyObject* description) {
   PyObject* state;
   if (!PyArg_ParseTuple(description, "Oi;state is (TorchState, guard_index)", &state, &program->state_guard)) return false;
   if (!is_torch_state(state)) return invalid("state is (TorchState, guard_index)");
-  program->state = Py_NewRef(state);
+  program->state = Ref::share(state);
   return true;
 }
 
@@ -250,69 +250,25 @@ bool read_program(GuardProgram* program, PyObject* roots, PyObject* shapes, PyOb
     if (!slot) return invalid("no node fills one of the slots");
   if (shapes != Py_None && !program->shapes.build(shapes, program->slot_count)) return false;
   if (state != Py_None && !read_state(program, state)) return false;
-  program->size = static_cast<Py_ssize_t>(program->checks.size() + program->shapes.size()) + (program->state != nullptr);
+  program->size = static_cast<Py_ssize_t>(program->checks.size() + program->shapes.size()) + static_cast<bool>(program->state);
   return true;
 }
 
 PyObject* program_new(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
-  static const char* names[] = {"roots", "slot_count", "shapes", "state", nullptr};
   PyObject *roots, *shapes = Py_None, *state = Py_None;
   Py_ssize_t slot_count;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "On|OO:GuardProgram", const_cast<char**>(names), &roots,
-                                   &slot_count, &shapes, &state))
+  if (!parse(arguments, keywords, "On|OO:GuardProgram", {"roots", "slot_count", "shapes", "state"}, &roots, &slot_count,
+             &shapes, &state))
     return nullptr;
-  Ref made = Ref::steal(type->tp_alloc(type, 0));
+  auto made = Owned<GuardProgram>::steal(make<GuardProgram>(type));
   if (!made) return nullptr;
-  auto* self = reinterpret_cast<GuardProgram*>(made.get());
-  new (&self->nodes) std::vector<Node>();
-  new (&self->checks) std::vector<Check>();
-  new (&self->shapes) ShapeProgram();
-  new (&self->trails) Trails();
-  self->slot_count = slot_count;
-  return read_program(self, roots, shapes, state) ? made.release() : nullptr;
-}
-
-int program_traverse(PyObject* object, visitproc visit, void* arg) {
-  auto* self = reinterpret_cast<GuardProgram*>(object);
-  Py_VISIT(Py_TYPE(self));
-  Py_VISIT(self->state);
-  for (Node& node : self->nodes) Py_VISIT(node.argument);
-  for (Check& check : self->checks) {
-    Py_VISIT(check.argument);
-    if (is_identity(check)) Py_VISIT(check.reference);
-  }
-  return 0;
-}
-
-int program_clear(PyObject* object) {
-  auto* self = reinterpret_cast<GuardProgram*>(object);
-  self->trails.clear();
-  Py_CLEAR(self->state);
-  std::vector<Node> nodes = std::move(self->nodes);
-  std::vector<Check> checks = std::move(self->checks);
-  self->nodes.clear();
-  self->checks.clear();
-  for (Node& node : nodes) Py_XDECREF(node.argument);
-  for (Check& check : checks) {
-    Py_XDECREF(check.argument);
-    if (is_identity(check)) Py_XDECREF(check.reference);
-  }
-  return 0;
-}
-
-void program_dealloc(PyObject* object) {
-  auto* self = reinterpret_cast<GuardProgram*>(object);
-  PyObject_GC_UnTrack(object);
-  program_clear(object);
-  self->nodes.~vector();
-  self->checks.~vector();
-  self->shapes.~ShapeProgram();
-  self->trails.~Trails();
-  free_object(object);
+  made->slot_count = slot_count;
+  if (!read_program(made.get(), roots, shapes, state)) return nullptr;
+  return reinterpret_cast<PyObject*>(made.release());
 }
 
 PyObject* program_check(PyObject* object, PyObject* arguments) {
-  auto* self = reinterpret_cast<GuardProgram*>(object);
+  auto* self = as<GuardProgram>(object);
   PyObject *bound, *function;
   if (!PyArg_ParseTuple(arguments, "OO!:check", &bound, &PyFunction_Type, &function)) return nullptr;
   Ref slots = Ref::steal(PySequence_Tuple(bound));
@@ -336,27 +292,6 @@ PyMethodDef program_methods[] = {
     {},
 };
 
-PyMemberDef program_members[] = {
-    {"slot_count", T_PYSSIZET, offsetof(GuardProgram, slot_count), READONLY, "how many objects it fetches"},
-    {"size", T_PYSSIZET, offsetof(GuardProgram, size), READONLY, "how many guards it checks"},
-    {"followed", T_PYSSIZET, offsetof(GuardProgram, followed), READONLY, "how many checks a trail has answered"},
-    {"state", T_OBJECT, offsetof(GuardProgram, state), READONLY, "the global torch state it asks for"},
-    {},
-};
-
-PyType_Slot program_slots[] = {
-    {Py_tp_doc, const_cast<char*>("GuardProgram(roots, slot_count, shapes=None, state=None)\n\nThe guards of an entry.")},
-    {Py_tp_new, reinterpret_cast<void*>(program_new)},
-    {Py_tp_traverse, reinterpret_cast<void*>(program_traverse)},
-    {Py_tp_clear, reinterpret_cast<void*>(program_clear)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(program_dealloc)},
-    {Py_tp_methods, program_methods},
-    {Py_tp_members, program_members},
-    {0, nullptr},
-};
-PyType_Spec program_spec = {"stoker._C.GuardProgram", sizeof(GuardProgram), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
-                            program_slots};
-
 bool add_numbers(PyObject* module, const char* name, std::initializer_list<const char*> words) {
   Ref numbers = Ref::steal(PyDict_New());
   if (!numbers) return false;
@@ -370,6 +305,19 @@ bool add_numbers(PyObject* module, const char* name, std::initializer_list<const
 
 }  // namespace
 
+void GuardProgram::clear() {
+  trails.clear();
+  const std::vector<Node> old_nodes = std::move(nodes);
+  const std::vector<Check> old_checks = std::move(checks);
+  nodes.clear();
+  checks.clear();
+  for (const Node& node : old_nodes) Py_XDECREF(node.argument);
+  for (const Check& check : old_checks) {
+    Py_XDECREF(check.argument);
+    if (is_identity(check)) Py_XDECREF(check.reference);
+  }
+}
+
 bool add_guard_types(PyObject* module) {
 #define STOKER_WORD(name) #name,
   if (!add_numbers(module, "ACCESSORS", {STOKER_ACCESSORS(STOKER_WORD)})) return false;
@@ -378,7 +326,14 @@ bool add_guard_types(PyObject* module) {
 #undef STOKER_WORD
   missing = PyObject_CallNoArgs(reinterpret_cast<PyObject*>(&PyBaseObject_Type));
   return missing && PyModule_AddObjectRef(module, "MISSING", missing) == 0 &&
-         add_type(module, &program_spec, &guard_program_type);
+         add_type<GuardProgram>(
+             module, "stoker._C.GuardProgram", guard_program_type,
+             {doc("GuardProgram(roots, slot_count, shapes=None, state=None)\n\nThe guards of an entry."),
+              slot(Py_tp_new, program_new), {Py_tp_methods, program_methods}},
+             {{"slot_count", T_PYSSIZET, offsetof(GuardProgram, slot_count), READONLY, "how many objects it fetches"},
+              {"size", T_PYSSIZET, offsetof(GuardProgram, size), READONLY, "how many guards it checks"},
+              {"followed", T_PYSSIZET, offsetof(GuardProgram, followed), READONLY, "how many checks a trail has answered"},
+              {"state", T_OBJECT, offsetof(GuardProgram, state), READONLY, "the global torch state it asks for"}});
 }
 
 }  // namespace stoker

@@ -416,7 +416,7 @@ int check_objects(GuardProgram* program, const Context& context) {
 
 int check_guards(GuardProgram* program, PyObject* const* bound, Py_ssize_t count, PyFunctionObject* function,
                  PyObject** fetched) {
-  if (program->state && !torch_state_matches(program->state)) return program->state_guard;
+  if (program->state && !torch_state_matches(program->state.get())) return program->state_guard;
   std::fill_n(fetched, program->slot_count, nullptr);
   const Context context{bound, count, function, fetched, program->holds_all};
   int failed = check_objects(program, context);

@@ -78,7 +78,7 @@ inline bool is_identity(const Check& check) { return check.kind == CheckKind::IS
 struct GuardProgram {
   PyObject_HEAD
   Py_ssize_t slot_count;
-  PyObject* state;  // TorchState or null
+  Ref state;  // TorchState or null
   int state_guard;
   Py_ssize_t size;
   Py_ssize_t followed;  // how many checks a trail has answered
@@ -87,6 +87,17 @@ struct GuardProgram {
   std::vector<Check> checks;
   ShapeProgram shapes;
   Trails trails;
+
+  ~GuardProgram() { clear(); }
+  void each(const auto& visit) { visit(state); }
+  void each_kept(const auto& visit) {
+    for (Node& node : nodes) visit(node.argument);
+    for (Check& check : checks) {
+      visit(check.argument);
+      if (is_identity(check)) visit(check.reference);
+    }
+  }
+  void clear();
 };
 
 extern PyTypeObject* guard_program_type;

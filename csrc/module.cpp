@@ -1,6 +1,5 @@
 // stoker._C: the part of Stoker that runs on each call.
 
-#include "autograd_node.h"
 #include "callable.h"
 #include "code_cache.h"
 #include "cuda_driver.h"
@@ -11,6 +10,7 @@
 #include "plan_executor.h"
 #include "replay.h"
 #include "tensor_check.h"
+#include "training_call.h"
 
 namespace {
 
@@ -69,9 +69,11 @@ bool add_actions(PyObject* module) {
 PyMODINIT_FUNC PyInit__C() {
   Ref module = Ref::steal(PyModule_Create(&definition));
   if (!module) return nullptr;
-  const bool ready = prepare_frame_hook() && add_actions(module.get()) && add_tensor_types(module.get()) &&
-                     add_guard_types(module.get()) && add_cache_types(module.get()) && add_resume_types(module.get()) &&
-                     add_callable_types(module.get()) && add_autograd_types(module.get()) && add_plan_types(module.get()) &&
-                     add_frozen_types(module.get()) && add_replay_types(module.get());
+  using Addition = bool (*)(PyObject*);
+  const Addition additions[] = {add_actions,      add_tensor_types,   add_state_types,    add_guard_types, add_cache_types,
+                                add_resume_types, add_callable_types, add_training_types, add_plan_types,  add_frozen_types,
+                                add_replay_types};
+  bool ready = prepare_frame_hook();
+  for (const Addition add : additions) ready = ready && add(module.get());
   return ready ? module.release() : nullptr;
 }

@@ -396,7 +396,7 @@ class Execution {
 };
 
 PyObject* run_in(PyObject* self, PyObject* const* inputs, size_t flagged, PyObject* keywords, PyObject* arena_source) {
-  const auto* object = reinterpret_cast<PlanObject*>(self);
+  const auto* object = as<PlanObject>(self);
   const PlanRecord& plan = object->plan;
   auto count = static_cast<size_t>(PyVectorcall_NARGS(flagged));
   PyObject* list = nullptr;
@@ -448,24 +448,16 @@ PyObject* plan_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
   if (!PyArg_ParseTuple(arguments, "O!O!|O:Plan", &PyTuple_Type, &plain, &PyTuple_Type, &objects, &otherwise)) return nullptr;
   HANDLE_TH_ERRORS
   PlanRecord plan = read_plan(plain, objects);
-  auto* self = reinterpret_cast<PlanObject*>(type->tp_alloc(type, 0));
+  auto* self = make<PlanObject>(type);
   if (!self) return nullptr;
   self->vectorcall = run_plan;
   self->takes_list = plan.takes_list;
   self->calls_python = std::any_of(plan.steps.begin(), plan.steps.end(),
                                    [](const PlanStep& step) { return std::holds_alternative<PythonStep>(step); });
-  new (&self->plan) PlanRecord(std::move(plan));
-  new (&self->otherwise) Ref(otherwise == Py_None ? Ref() : Ref::share(otherwise));
+  self->plan = std::move(plan);
+  self->otherwise = Ref::share(otherwise == Py_None ? nullptr : otherwise);
   return reinterpret_cast<PyObject*>(self);
   END_HANDLE_TH_ERRORS
-}
-
-void plan_dealloc(PyObject* object) {
-  PyTypeObject* type = Py_TYPE(object);
-  reinterpret_cast<PlanObject*>(object)->otherwise.~Ref();
-  reinterpret_cast<PlanObject*>(object)->plan.~PlanRecord();
-  type->tp_free(object);
-  Py_DECREF(type);
 }
 
 PyMethodDef plan_methods[] = {
@@ -473,21 +465,6 @@ PyMethodDef plan_methods[] = {
      "run_in(arena_source, *inputs): a call whose temporaries on devices lie in memory that arena_source(device, bytes) gives"},
     {},
 };
-PyMemberDef plan_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(PlanObject, vectorcall), READONLY, nullptr},
-    {"_boxed_call", T_BOOL, offsetof(PlanObject, takes_list), READONLY, nullptr},
-    {},
-};
-PyType_Slot plan_slots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(plan_new)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(plan_dealloc)},
-    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-    {Py_tp_methods, plan_methods},
-    {Py_tp_members, plan_members},
-    {0, nullptr},
-};
-PyType_Spec plan_spec = {"stoker._C.Plan", sizeof(PlanObject), 0,
-                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, plan_slots};
 
 }  // namespace
 
@@ -496,6 +473,9 @@ PyObject* release_arenas(PyObject*, PyObject*) {
   Py_RETURN_NONE;
 }
 
-bool add_plan_types(PyObject* module) { return add_type(module, &plan_spec, &plan_type); }
+bool add_plan_types(PyObject* module) { 
+  return add_type<PlanObject>(module, "stoker._C.Plan", plan_type, {slot(Py_tp_new, plan_new), {Py_tp_methods, plan_methods}},
+                              {{"_boxed_call", T_BOOL, offsetof(PlanObject, takes_list), READONLY, nullptr}});
+ }
 
 }  // namespace stoker

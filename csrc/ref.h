@@ -1,4 +1,4 @@
-// Ref: the one owner of a reference to a Python object.
+// Ref: the one owner of a reference to a Python object. Owned<T>: the same, to an object of a known struct.
 #pragma once
 
 #include <Python.h>
@@ -7,30 +7,41 @@
 
 namespace stoker {
 
-class Ref {
+template <class T>
+class Owned {
  public:
-  Ref() = default;
-  Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  Ref(const Ref& other) : object_(Py_XNewRef(other.object_)) {}
-  Ref& operator=(Ref other) noexcept {
+  Owned() = default;
+  Owned(Owned&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Owned(const Owned& other) : object_(share(other.object_).release()) {}
+  Owned& operator=(Owned other) noexcept {
     std::swap(object_, other.object_);
     return *this;
   }
-  ~Ref() { Py_XDECREF(object_); }
+  ~Owned() { Py_XDECREF(object_); }
 
   // Takes over a reference that the caller owns (a "new reference" of the C API).
-  static Ref steal(PyObject* object) { return Ref(object); }
+  static Owned steal(T* object) {
+    Owned made;
+    made.object_ = object;
+    return made;
+  }
   // Adds a reference of its own to a borrowed one.
-  static Ref share(PyObject* object) { return Ref(Py_XNewRef(object)); }
+  static Owned share(T* object) {
+    Py_XINCREF(object);
+    return steal(object);
+  }
 
-  PyObject* get() const { return object_; }
-  PyObject* release() { return std::exchange(object_, nullptr); }
+  T* get() const { return object_; }
+  T* operator->() const { return object_; }
+  T* release() { return std::exchange(object_, nullptr); }
   void clear() { Py_CLEAR(object_); }
   explicit operator bool() const { return object_ != nullptr; }
 
  private:
-  explicit Ref(PyObject* object) : object_(object) {}
-  PyObject* object_ = nullptr;
+  T* object_ = nullptr;
 };
+
+using Ref = Owned<PyObject>;
+static_assert(sizeof(Ref) == sizeof(PyObject*), "types show members that are Refs as objects");
 
 }  // namespace stoker

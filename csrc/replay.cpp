@@ -212,7 +212,7 @@ class Running {
 };
 
 PyObject* run_replay(PyObject* object, PyObject* const* inputs, size_t flagged, PyObject* keywords) {
-  auto* self = reinterpret_cast<ReplayObject*>(object);
+  auto* self = as<ReplayObject>(object);
   Recording& recording = self->recording;
   const auto count = static_cast<size_t>(PyVectorcall_NARGS(flagged));
   if (count != recording.input_count || (keywords && PyTuple_GET_SIZE(keywords)))
@@ -376,22 +376,17 @@ PyObject* replay_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
   if (!PyArg_ParseTuple(arguments, "O:Replay", &described)) return nullptr;
   HANDLE_TH_ERRORS
   Recording recording = build(described);
-  auto* self = reinterpret_cast<ReplayObject*>(type->tp_alloc(type, 0));
+  auto* self = make<ReplayObject>(type);
   if (!self) return nullptr;
   self->vectorcall = run_replay;
-  new (&self->recording) Recording(std::move(recording));
+  self->recording = std::move(recording);
   return reinterpret_cast<PyObject*>(self);
   END_HANDLE_TH_ERRORS
 }
 
-void replay_dealloc(PyObject* object) {
-  reinterpret_cast<ReplayObject*>(object)->recording.~Recording();
-  free_object(object);
-}
-
 // patch(inputs): these are patched from now on, the other inputs that change are copied.
 PyObject* patch(PyObject* object, PyObject* inputs) {
-  for (Changing& changing : reinterpret_cast<ReplayObject*>(object)->recording.changing) {
+  for (Changing& changing : as<ReplayObject>(object)->recording.changing) {
     Ref number = Ref::steal(PyLong_FromSize_t(changing.input));
     const int found = PySequence_Contains(inputs, number.get());
     if (found < 0) return nullptr;
@@ -404,28 +399,16 @@ PyMethodDef replay_methods[] = {
     {"patch", patch, METH_O, "patch(inputs): these are patched from now on, the others that change are copied"},
     {},
 };
-PyMemberDef replay_members[] = {
-    {"__vectorcalloffset__", T_PYSSIZET, offsetof(ReplayObject, vectorcall), READONLY, nullptr},
-    {"reason", T_INT, offsetof(ReplayObject, reason), READONLY, nullptr},
-    {"moved", T_LONGLONG, offsetof(ReplayObject, moved), READONLY, nullptr},
-    {"copied_bytes", T_LONGLONG, offsetof(ReplayObject, copied_bytes), READONLY, nullptr},
-    {"patched_nodes", T_LONGLONG, offsetof(ReplayObject, patched_nodes), READONLY, nullptr},
-    {"replays", T_LONGLONG, offsetof(ReplayObject, replays), READONLY, nullptr},
-    {},
-};
-PyType_Slot replay_slots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(replay_new)},
-    {Py_tp_dealloc, reinterpret_cast<void*>(replay_dealloc)},
-    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-    {Py_tp_methods, replay_methods},
-    {Py_tp_members, replay_members},
-    {0, nullptr},
-};
-PyType_Spec replay_spec = {"stoker._C.Replay", sizeof(ReplayObject), 0,
-                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, replay_slots};
-
 }  // namespace
 
-bool add_replay_types(PyObject* module) { return add_type(module, &replay_spec, &replay_type); }
+bool add_replay_types(PyObject* module) {
+  return add_type<ReplayObject>(module, "stoker._C.Replay", replay_type,
+                                {slot(Py_tp_new, replay_new), {Py_tp_methods, replay_methods}},
+                                {{"reason", T_INT, offsetof(ReplayObject, reason), READONLY, nullptr},
+                                 {"moved", T_LONGLONG, offsetof(ReplayObject, moved), READONLY, nullptr},
+                                 {"copied_bytes", T_LONGLONG, offsetof(ReplayObject, copied_bytes), READONLY, nullptr},
+                                 {"patched_nodes", T_LONGLONG, offsetof(ReplayObject, patched_nodes), READONLY, nullptr},
+                                 {"replays", T_LONGLONG, offsetof(ReplayObject, replays), READONLY, nullptr}});
+}
 
 }  // namespace stoker

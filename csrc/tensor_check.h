@@ -1,9 +1,10 @@
-// What the guards ask of torch. Only tensor_check.cpp includes torch's headers, because they take long to compile.
+// What the guards ask of torch: tensor_spec.cpp of a tensor, torch_state.cpp of its settings. Theirs need none of torch's headers.
 #pragma once
 
 #include "python_compat.h"
 
 #include <cstdint>
+#include <exception>
 
 namespace stoker {
 
@@ -19,6 +20,18 @@ bool torch_state_matches(PyObject* state);
 bool tensor_size(PyObject* object, int64_t dimension, int64_t* result);
 bool tensor_stride(PyObject* object, int64_t dimension, int64_t* result);
 
+// Asks torch a question that a tensor subclass may answer in Python, or by throwing: then the answer is no.
+template <typename Question>
+bool answers(Question question) {
+  try {
+    return question();
+  } catch (const std::exception&) {
+    PyErr_Clear();
+    return false;
+  }
+}
+
 bool add_tensor_types(PyObject* module);
+bool add_state_types(PyObject* module);
 
 }  // namespace stoker

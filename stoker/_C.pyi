@@ -95,11 +95,14 @@ class Resume:
 
 @final
 class TensorSpec:
-    def mismatch(self, tensor: object) -> str | None: ...
+    def facts(
+        self,
+    ) -> tuple[
+        type, torch.dtype, torch.device, torch.layout, bool, int, tuple[int, ...], tuple[int, ...] | None, str
+    ]: ...
 
 @final
 class TorchState:
-    def describe(self) -> dict[str, Any]: ...
     def holds(self) -> bool: ...
 
 def tensor_spec(

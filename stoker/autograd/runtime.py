@@ -4,7 +4,7 @@ node.
 In:  a `Joint`'s outcomes, and the compiled forward and backward.
 Out: a function of the program's inputs that returns the tuple of its outputs.
 
-A training call is one autograd node, `stoker._C.TrainingCall` (csrc/autograd_node.cpp). Here is worked out, once, what it
+A training call is one autograd node, `stoker._C.TrainingCall` (csrc/training_call.cpp). Here is worked out, once, what it
 must know. Asked for gradients of gradients, it differentiates the captured program instead (`stoker.autograd.double_backward`).
 """
 
@@ -105,7 +105,7 @@ def _layout(tangent: torch.fx.Node) -> tuple[Any, ...] | None:
 
 
 def _memories(training: Training) -> str:
-    """A letter for each input: what the node remembers of it (`Memory` in csrc/autograd_node.cpp)."""
+    """A letter for each input: what the node remembers of it (`Memory` in csrc/training_plan.h)."""
     joint = training.joint
     matter = ancestors(g for g in joint.gradients if g is not None)
     written = {joint.inputs[w.index] for w in joint.writes}

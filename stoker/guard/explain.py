@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
+from stoker import _C
 from stoker.guard.guard import Guard, TensorMatch, TypeIs, shown
 from stoker.guard.source import CallPoint, Source, follow
+
+ANY = -1
+"""Stands for any size or stride."""
 
 
 def why_failed(captured: Any, number: int, request: Any) -> str:
@@ -19,10 +25,40 @@ def why_failed(captured: Any, number: int, request: Any) -> str:
         return f"{guard.text}, but {missing}"
     where = f" (needed at {guard.location})" if guard.location else ""
     if isinstance(guard.check, TensorMatch):
-        mismatch = guard.check.spec.mismatch(now)
+        mismatch = tensor_mismatch(guard.check.spec, now)
         return f"{guard.text}, but its {mismatch}{where}" if mismatch else f"{guard.text}{where}"
     what = f"a {type(now).__qualname__}" if isinstance(guard.check, TypeIs) else shown(now, 80)
     return f"{guard.text}, but is {what}{where}"
+
+
+FACTS = (
+    "class", "dtype", "device", "layout", "requires_grad", "number of dimensions", "sizes", "strides", "dispatch keys",
+)  # fmt: skip
+"""What a tensor's specification tells, in the order of `TensorSpec.facts`."""
+
+
+def tensor_mismatch(spec: _C.TensorSpec, now: object) -> str | None:
+    """The first difference between what was assumed of a tensor and what it is; None if there is none."""
+    expected = spec.facts()
+    if type(now) is not expected[0] or not isinstance(now, torch.Tensor):
+        return f"class: was {_fact(expected[0])}, is {_fact(type(now))}"
+    for name, was, found in zip(FACTS, expected, _C.tensor_spec(now).facts()):
+        if not _fits(was, found):
+            return f"{name}: was {_fact(was)}, is {_fact(found)}"
+    return None
+
+
+def _fits(was: object, found: object) -> bool:
+    if isinstance(was, tuple) and isinstance(found, tuple):
+        return len(was) == len(found) and all(a in (ANY, b) for a, b in zip(was, found))
+    return was == found
+
+
+def _fact(fact: object) -> str:
+    if isinstance(fact, tuple):
+        numbers = ", ".join("any" if number == ANY else str(number) for number in fact)
+        return f"({numbers},)" if len(fact) == 1 else f"({numbers})"
+    return fact.__qualname__ if isinstance(fact, type) else str(fact).removeprefix("torch.")
 
 
 def _is(source: Source, request: Any) -> str:

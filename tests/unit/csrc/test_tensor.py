@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from stoker import _C
+from stoker.guard.explain import tensor_mismatch
 
 A, C = types.SimpleNamespace(**_C.ACCESSORS), types.SimpleNamespace(**_C.CHECKS)
 
@@ -27,7 +28,7 @@ def program(spec):
 def agrees(spec, tensor):
     """Whether the guard holds; it must say the same as the words."""
     passed = isinstance(program(spec).check([tensor], plain), tuple)
-    assert passed == (spec.mismatch(tensor) is None)
+    assert passed == (tensor_mismatch(spec, tensor) is None)
     return passed
 
 
@@ -39,7 +40,7 @@ EXAMPLE = torch.zeros(2, 3)
     [
         (torch.zeros(2, 3, dtype=torch.float64), "dtype: was float32, is float64"),
         (torch.zeros(2, 3, device="meta"), "device: was cpu, is meta"),
-        (torch.zeros(2, 3).to_sparse(), "layout: was Strided, is Sparse"),
+        (torch.zeros(2, 3).to_sparse(), "layout: was strided, is sparse_coo"),
         (torch.zeros(2, 3, requires_grad=True), "requires_grad: was False, is True"),
         (torch.zeros(2), "number of dimensions: was 2, is 1"),
         (torch.zeros(3, 2), "sizes: was (2, 3), is (3, 2)"),
@@ -53,14 +54,14 @@ def test_each_difference_fails_in_words(tensor, words):
     spec = _C.tensor_spec(EXAMPLE)
     assert agrees(spec, torch.ones(2, 3))
     assert not agrees(spec, tensor)
-    assert spec.mismatch(tensor) == words
+    assert tensor_mismatch(spec, tensor) == words
 
 
 def test_dispatch_keys_tell_views_of_another_kind_apart():
     spec = _C.tensor_spec(torch.zeros(2, dtype=torch.complex64))
     conjugate = torch.zeros(2, dtype=torch.complex64).conj()
     assert not agrees(spec, conjugate)
-    assert spec.mismatch(conjugate).startswith("dispatch keys: was ")
+    assert tensor_mismatch(spec, conjugate).startswith("dispatch keys: was ")
     with torch.inference_mode():
         assert not agrees(_C.tensor_spec(EXAMPLE), torch.zeros(2, 3))
 
@@ -71,7 +72,7 @@ def test_any_size_and_stride():
         agrees(spec, torch.zeros(7, 3)) and agrees(spec, torch.zeros(7, 6)[:, :3]) and agrees(spec, torch.zeros(0, 3))
     )
     assert not agrees(spec, torch.zeros(7, 4)) and not agrees(spec, torch.zeros(3, 7).T)
-    assert spec.mismatch(torch.zeros(7, 4)) == "sizes: was (any, 3), is (7, 4)"
+    assert tensor_mismatch(spec, torch.zeros(7, 4)) == "sizes: was (any, 3), is (7, 4)"
     assert agrees(_C.tensor_spec(torch.tensor(1.0)), torch.tensor(2.0))
 
 
@@ -178,24 +179,24 @@ class Deterministic:
 
 
 CHANGES = {
-    "no grad": (torch.no_grad, ["grad mode"]),
-    "inference": (torch.inference_mode, ["inference mode"]),
-    "default dtype": (DefaultDtype, ["default dtype"]),
-    "deterministic": (lambda: Deterministic(False), ["deterministic algorithms"]),
-    "deterministic, warn only": (lambda: Deterministic(True), ["deterministic algorithms warn only"]),
-    "autocast": (lambda: torch.autocast("cpu", torch.bfloat16), ["autocast on cpu"]),
-    "autocast dtype": (lambda: torch.autocast("cpu", torch.float16), ["autocast dtype on cpu"]),
-    "autocast cache": (lambda: torch.autocast("cpu", cache_enabled=False), ["autocast cache"]),
-    "no torch function": (torch._C.DisableTorchFunction, ["torch function"]),
-    "function mode": (FunctionMode, ["torch function modes"]),
-    "device": (lambda: torch.device("meta"), ["torch function modes"]),
-    "dispatch mode": (DispatchMode, ["dispatch modes"]),
+    "no grad": torch.no_grad,
+    "inference": torch.inference_mode,
+    "default dtype": DefaultDtype,
+    "deterministic": lambda: Deterministic(False),
+    "deterministic, warn only": lambda: Deterministic(True),
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    "autocast dtype": lambda: torch.autocast("cpu", torch.float16),
+    "autocast cache": lambda: torch.autocast("cpu", cache_enabled=False),
+    "no torch function": torch._C.DisableTorchFunction,
+    "function mode": FunctionMode,
+    "device": lambda: torch.device("meta"),
+    "dispatch mode": DispatchMode,
 }
 
 
 @pytest.mark.parametrize("case", CHANGES)
 def test_state_sees_each_change(case):
-    change, names = CHANGES[case]
+    change = CHANGES[case]
     state = _C.torch_state()
     tree = _C.GuardProgram([], 0, None, (state, 9))
     assert tree.check([], plain) == () and state.holds() and tree.size == 1 and tree.state is state
@@ -203,8 +204,6 @@ def test_state_sees_each_change(case):
         assert tree.check([], plain) == 9 and not state.holds()
         inside = _C.torch_state()
         assert inside.holds()
-    before, after = state.describe(), inside.describe()
-    assert set(names) <= {name for name in before if before[name] != after[name]}
     assert state.holds() and not inside.holds()
 
 
