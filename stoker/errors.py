@@ -134,6 +134,10 @@ class Break(Exception):
         self.location = self.line = self.inside = ""
 
 
+class BeginAnew(Exception):
+    """Capture has done what the program does once, for good: what it looked at so far is no longer so."""
+
+
 class StepBreak(Exception):
     """The root instruction with this number cannot be executed symbolically."""
 

@@ -71,6 +71,9 @@ while_loop, scan, map_, associative_scan = (
 )
 """Control flow as functions, but for `torch.cond` without a public name. 2.11, 2.13."""
 
+infer_parameters = torch.nn.modules.lazy.LazyModuleMixin._infer_parameters
+"""What the first call of a lazy module does: its parameters get their shapes and values. 2.11, 2.13."""
+
 WITHHELD = torch._disable_dynamo(lambda: None).__code__  # type: ignore[attr-defined]  # not in the stubs
 """The code of the wrapper that torch puts around functions which its own compiler is not to enter. 2.11, 2.13."""
 

@@ -30,7 +30,7 @@ from stoker.capture.place import MODULE_CALLS
 from stoker.capture.policy import Policy
 from stoker.capture.sizes import History
 from stoker.capture.tidy import tidy
-from stoker.errors import Break, BreakReason, CaptureBug, GraphBreakError, SkipFrame, StepBreak
+from stoker.errors import BeginAnew, Break, BreakReason, CaptureBug, GraphBreakError, SkipFrame, StepBreak
 from stoker.graph.modes import leave_scope
 from stoker.guard.guard import Guard, NotSameAs, TypeAttributes
 from stoker.guard.program import SizeRelations, compile_guards, slots_needed
@@ -67,8 +67,9 @@ def capture(
     fullgraph: bool = False,
 ) -> Captured:
     """Capture one frame. Raises SkipFrame when CPython should run it as it is."""
-    steps = Steps()
-    for _ in range(MAXIMUM_RESTARTS):
+    steps, restarts = Steps(), 0
+    while restarts < MAXIMUM_RESTARTS:
+        restarts += 1
         state = _C.torch_state()
         machine = Evaluator(request, policy, history, dynamic)
         with contextlib.closing(machine), room_for_recursion(), _no_saved_tensors_hooks():
@@ -80,6 +81,8 @@ def capture(
                 ):
                     stop = machine.evaluate(steps)
                 return finish(machine, stop, compile_graph, state)
+            except BeginAnew:
+                restarts -= 1
             except StepBreak as found:
                 if fullgraph:
                     raise GraphBreakError(_reason(found.reason)) from found

@@ -79,7 +79,7 @@ def rehearse(m: Machine, cls: ClassValue, args: list[Value]) -> None:
 def _backward_of(m: Machine, cls: ClassValue) -> Value:
     """The user's backward. What `once_differentiable` puts around it matters to autograd alone."""
     backward = cls.attribute(m, "backward")
-    real = getattr(backward, "real", None)
+    real: Any = getattr(backward, "real", None)
     return m.wrap.object(real.__wrapped__) if getattr(real, "__code__", None) is ONCE else backward
 
 
