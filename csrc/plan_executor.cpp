@@ -288,15 +288,19 @@ class Execution {
       error.add_context("in the kernel for " + step.origins);
       throw;
     }
+    for (const auto& [memory, copy] : written_back_) memory.copy_(copy);
+    written_back_.clear();
   }
 
-  // The address of a buffer, or of a copy of what is only read where kernels could not read it.
+  // The address of a buffer; or of a copy where kernels could not use it, which is written back after the launch if it is written.
   void* aligned(const Slot& slot, bool written) {
     if (C10_LIKELY(reinterpret_cast<uintptr_t>(slot.pointer) % ALIGNMENT == 0)) return slot.pointer;
-    TORCH_CHECK(!written && slot.tensor.defined(), "a kernel would write to memory that is not aligned; please report this");
+    TORCH_CHECK(slot.tensor.defined(), "memory of the plan itself is not aligned; please report this");
     int64_t reach = 1;
     for (int64_t i = 0; i < slot.tensor.dim(); ++i) reach += (slot.tensor.size(i) - 1) * slot.tensor.stride(i);
-    copies_.push_back(slot.tensor.as_strided({reach}, {1}).clone());
+    const at::Tensor memory = slot.tensor.as_strided({reach}, {1});
+    copies_.push_back(memory.clone());
+    if (written) written_back_.emplace_back(memory, copies_.back());
     return copies_.back().mutable_data_ptr();
   }
 
@@ -389,6 +393,7 @@ class Execution {
   std::vector<Slot> slots_;
   std::vector<at::Tensor> arenas_;
   std::vector<at::Tensor> copies_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> written_back_;  // memory that is not aligned, and the copy that was written
   DeviceStream stream_ = nullptr;
   std::vector<c10::IValue> stack_;
   std::vector<void*> pointers_;

@@ -27,6 +27,7 @@ from stoker.autograd.runtime import inference_call, training_call
 from stoker.autograd.trace import Decompositions
 from stoker.autograd.variants import NOT_TRACED, as_captured, by_overlap
 from stoker.fake.foreign import tensors_in
+from stoker.graph.facts import HOMES
 from stoker.graph.undo import Undoable, drawing_once
 from stoker.graph.walk import is_random
 
@@ -103,6 +104,7 @@ def _compile(
         if not joint.differentiable:
             module = forward_only(joint)
             module.meta.update(graph_module.meta)
+            _tell_homes(module, joint)
             forward = _as_traced(how.forward(module, fake_inputs(module)))
             if joint.inference:
                 forward = torch.inference_mode()(forward)
@@ -131,6 +133,12 @@ def _compile(
     training = Training(joint, parts, captured, devices, how.draws_as_eager)
     call = training_call(training, forward, backward, partial, as_given=as_given)
     return _anchored(call, joint, captured), written
+
+
+def _tell_homes(module: GraphModule, joint: Joint) -> None:
+    """Tell a compiler which results become the content of inputs (`stoker.graph.facts.homes_of`)."""
+    (output,) = (n for n in module.graph.nodes if n.op == "output")
+    output.meta[HOMES] = {w.position: w.index for w in joint.writes if not w.moved and not w.differentiable}
 
 
 def _anchored(call: Callable[..., Any], joint: Joint, captured: Callable[..., Any]) -> Callable[..., Any]:

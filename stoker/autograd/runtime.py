@@ -36,6 +36,7 @@ def inference_call(
     if inputs_require_grad:
         forward = torch.no_grad()(forward)
     finish = _finisher(joint) or (lambda inputs, results: tuple(results))
+    writes = bool(joint.writes)
 
     def call(*inputs: Any) -> tuple[Any, ...]:
         if torch_private.forward_mode_active():
@@ -43,7 +44,8 @@ def inference_call(
         try:
             results = forward(*inputs)
         except Exception as error:
-            mark_untouched(error)
+            if not (writes and isinstance(error, torch.OutOfMemoryError)):  # a graph may have written to inputs already
+                mark_untouched(error)
             raise
         return finish(inputs, results)
 
@@ -144,8 +146,11 @@ def _finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[An
             results = [_Spent.apply(_anchor, r) if p in joint.spent else r for p, r in enumerate(results)]
         with torch.no_grad():
             for write in plain:
-                target = inputs[write.index]
-                (target if write.versions else target.data).copy_(results[write.position])
+                target, written = inputs[write.index], results[write.position]
+                if written is target:  # the graph itself has written there
+                    torch.autograd.graph.increment_version([target] * write.versions)
+                    continue
+                (target if write.versions else target.data).copy_(written)
                 _count(write, target)
         for index in joint.detached:
             inputs[index].detach_()

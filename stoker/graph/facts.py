@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.fx import Node
+from torch.fx import Graph, Node
 
 from stoker.fake import FakeTensor
 
@@ -26,6 +26,17 @@ def device_of(node: Any) -> torch.device | None:
     if isinstance(value, (list, tuple)):
         value = next((v for v in value if isinstance(v, FakeTensor)), None)
     return value.meta.device if isinstance(value, FakeTensor) else None
+
+
+HOMES = "homes"
+"""Of the node that gives back a graph's results: `homes_of`."""
+
+
+def homes_of(graph: Graph) -> dict[int, int]:
+    """The results, by position, whose values the caller writes to inputs, by position, when the graph has run: a graph that reads
+    such an input no more may write there itself."""
+    (output,) = (n for n in graph.nodes if n.op == "output")
+    return dict(output.meta.get(HOMES, {}))
 
 
 def alike(a: Any, b: Any) -> bool:

@@ -6,6 +6,8 @@ Out: may it raise? Such a node runs though nobody reads its result; sizes and ty
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch.fx import Node
 
@@ -29,15 +31,25 @@ def raises_by_data(node: Node) -> bool:
     """May a call raise an error that its arguments' metadata does not foretell?"""
     if node.op not in ("call_function", "call_method"):
         return False
-    target = node.target
-    if isinstance(target, torch_private.OpOverload):
-        if target.namespace not in ("aten", "prims"):
-            return True
-        target = target.overloadpacket.__name__
-    name = (target if isinstance(target, str) else getattr(target, "__name__", "")).strip("_")
+    if isinstance(node.target, torch_private.OpOverload) and node.target.namespace not in ("aten", "prims"):
+        return True
+    name = _name(node.target)
     if name in INDEXING:  # by tensors, that is
         return len(node.all_input_nodes) > 1
     if name in DIVISIONS:
         result = node.meta.get("example_value", node.meta.get("val"))
         return isinstance(result, torch.Tensor) and not (result.is_floating_point() or result.is_complex())
     return name in BY_DATA
+
+
+def operator_raises(operator: Any) -> bool:
+    """May a library operator raise by its data, whatever its types?"""
+    if not isinstance(operator, torch_private.OpOverload) or operator.namespace not in ("aten", "prims"):
+        return True
+    return _name(operator) in BY_DATA | DIVISIONS
+
+
+def _name(target: Any) -> str:
+    if isinstance(target, torch_private.OpOverload):
+        target = target.overloadpacket.__name__
+    return (target if isinstance(target, str) else str(getattr(target, "__name__", ""))).strip("_")

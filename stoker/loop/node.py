@@ -81,6 +81,8 @@ class Program:
     """Buffers that nobody writes: what they hold is not promised."""
     nodes: list[Node] = field(default_factory=list)
     outputs: list[Stored | Expr | None | Any] = field(default_factory=list)
+    homes: dict[str, str] = field(default_factory=dict)
+    """Results, and the inputs that they become the content of when the program has run."""
     symbols: dict[Symbol, SymbolSource] = field(default_factory=dict)
     lowered: list[str] = field(default_factory=list)
     """Operators that became loops or views, one entry for each node of the graph."""

@@ -18,6 +18,7 @@ from stoker import torch_private
 from stoker.autograd.functional import run_on_copies
 from stoker.fake import FakeTensor
 from stoker.graph.dedupe import dedupe
+from stoker.graph.facts import homes_of
 from stoker.graph.nested import OPERATORS
 from stoker.graph.prune import prune
 from stoker.graph.raising import raises_by_data
@@ -234,10 +235,25 @@ class _Lowering:
             if isinstance(value, (Stored, Computed)):
                 value = self.output(value, output.meta["val"])
             program.outputs.append(value)
+        for position, given in homes_of(self.module.graph).items():
+            result, name = program.outputs[position], program.inputs[given]
+            if isinstance(result, Stored) and name is not None and self._fits(result, name):
+                program.homes[result.buffer] = name
         needed = set().union(*(free_symbols(e) for e in _expressions(program)))
         missing = needed - set(program.symbols)
         if missing:
             raise CannotLower(f"no input tells the sizes {sorted(str(m) for m in missing)}")
+
+    def _fits(self, result: Stored, name: str) -> bool:
+        """Is a result the whole of a buffer of its own that looks as an input does?"""
+        layouts = self.builder.program.layouts
+        mine, given = layouts[result.buffer], layouts[name]
+        if result.buffer in self.builder.program.inputs or result.buffer in self.builder.program.constants:
+            return False
+        if (mine.dtype, mine.device, mine.sizes) != (given.dtype, given.device, given.sizes):
+            return False
+        same = all(s is t or n.value == 1 for n, s, t in zip(mine.sizes, mine.strides, given.strides))
+        return same and result.offset.value == 0 and result.sizes == mine.sizes and is_dense(given.sizes, given.strides)
 
     def output(self, value: Tensor, fake: FakeTensor) -> Stored:
         """An output in memory: with eager's strides, and sharing memory with another tensor only where eager's does."""

@@ -17,7 +17,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from stoker import torch_private
-from stoker.graph.facts import device_of
+from stoker.graph.facts import HOMES, device_of, homes_of
 from stoker.graph.walk import ancestors
 
 aten = torch.ops.aten
@@ -91,7 +91,8 @@ def take_out(module: GraphModule) -> Scalars | None:
         copied[node].meta = dict(node.meta) | {"device": device}
     for node in nodes:
         if node.op == "output":
-            rest.output([None if i in returned else copied.get(r, r) for i, r in enumerate(results)])
+            end = rest.output([None if i in returned else copied.get(r, r) for i, r in enumerate(results)])
+            end.meta[HOMES] = homes_of(module.graph)
         elif node not in copied and node not in made:
             copied[node] = rest.node_copy(node, copied.__getitem__)
             copied[node].meta = dict(node.meta)

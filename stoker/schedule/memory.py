@@ -13,7 +13,7 @@ Requirement, held by tests/unit/schedule/test_memory.py: two buffers that are al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -69,12 +69,15 @@ def place(
     outside: set[str],
     outputs: set[str],
     owned: frozenset[str] = frozenset(),
+    homes: Mapping[str, str] | None = None,
 ) -> Placed:
-    """Decide where each buffer lives. `owned` are inputs that nobody needs after the call: they are freed when they die."""
+    """Decide where each buffer lives. `owned` are inputs that nobody needs after the call: they are freed when they die. `homes` are
+    inputs that results may be written over."""
     shared = _shared(steps)
     steps = [_given_memory(s, layouts, shared) for s in steps]
-    changed = overwrite(steps, kernels, layouts, _lives(steps, shared), outside, outputs)
+    changed = overwrite(steps, kernels, layouts, _lives(steps, shared), outside, outputs, homes)
     steps, kernels = changed.steps, changed.kernels
+    outputs = outputs - {result for result, below in changed.over if below in outside}
     lives = _lives(steps, shared)
     own = {r for s in steps if isinstance(s, Library) for r in s.results if r is not None}
     apart = outside | outputs | own | lives.sharing

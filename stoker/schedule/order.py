@@ -15,8 +15,9 @@ Requirements, held by tests/unit/schedule/test_order.py:
 
 from __future__ import annotations
 
+import functools
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stoker.loop.node import Extern, reads, tensors_in
@@ -57,9 +58,12 @@ class Flow:
     """Inputs that die with their last reader."""
 
 
-def order(groups: Groups, apart: set[str], owned: frozenset[str] = frozenset()) -> Ordered:
-    """The best of a few orders; `apart` are the buffers that will not be in the arena, `owned` the inputs that may die."""
-    flow = flow_of(groups, apart, owned)
+def order(
+    groups: Groups, apart: set[str], owned: frozenset[str] = frozenset(), homes: Mapping[str, str] | None = None
+) -> Ordered:
+    """The best of a few orders; `apart` are the buffers that will not be in the arena, `owned` the inputs that may die. A result
+    whose home is an input is made after that input was read, where that can be."""
+    flow = flow_of(groups, apart, owned, homes)
     own = _by_key(flow, flow.before)
     tried = {
         "program": own,
@@ -74,7 +78,9 @@ def order(groups: Groups, apart: set[str], owned: frozenset[str] = frozenset()) 
     return Ordered(tuple(groups.drafts[n] for n in tried[best]), best, peaks[best], peaks["program"])
 
 
-def flow_of(groups: Groups, apart: set[str], owned: frozenset[str] = frozenset()) -> Flow:
+def flow_of(
+    groups: Groups, apart: set[str], owned: frozenset[str] = frozenset(), homes: Mapping[str, str] | None = None
+) -> Flow:
     """Which group waits for which, and what memory that means."""
     program = groups.program
     numbers = sorted(groups.drafts, key=lambda n: _positions(groups, n)[-1])
@@ -95,7 +101,58 @@ def flow_of(groups: Groups, apart: set[str], owned: frozenset[str] = frozenset()
         for written in node.writes:
             if written is not None:
                 writers.setdefault(written, []).append(group)
+    if homes:
+        before = _read_first(groups, before, writers, homes)
     return _flow(groups, before, read, writers, apart, owned)
+
+
+def _read_first(
+    groups: Groups, before: dict[int, set[int]], writers: dict[str, list[int]], homes: Mapping[str, str]
+) -> dict[int, set[int]]:
+    """The same, and who makes a result waits for those that read its home; as it was, if they would wait for each other."""
+    readers: dict[str, set[int]] = {home: set() for home in homes.values()}
+    for position, node in enumerate(groups.program.nodes):
+        for name in reads(node):
+            if name in readers:
+                readers[name].add(groups.group_of[position])
+
+    def waiting(chosen: Mapping[str, str]) -> dict[int, set[int]]:
+        more = {number: set(earlier) for number, earlier in before.items()}
+        for result, home in chosen.items():
+            for maker in writers.get(result, ()):
+                more[maker] |= readers[home] - {maker}
+        return more
+
+    if _has_order(all_of_them := waiting(homes)):
+        return all_of_them
+    ancestors: dict[int, int] = {}
+    for number, earlier in before.items():  # as bits; groups stand after those they wait for
+        ancestors[number] = functools.reduce(lambda bits, n: bits | ancestors.get(n, 0) | 1 << n, earlier, 0)
+    apart = {
+        result: home
+        for result, home in homes.items()
+        if not any(ancestors[r] >> maker & 1 for maker in writers.get(result, ()) for r in readers[home] - {maker})
+    }
+    some = waiting(apart)
+    return some if _has_order(some) else before
+
+
+def _has_order(before: Mapping[int, set[int]]) -> bool:
+    """Can all run, each after those it waits for?"""
+    waiting = {number: len(earlier - {number}) for number, earlier in before.items()}
+    after: dict[int, list[int]] = {number: [] for number in before}
+    for number, earlier in before.items():
+        for other in earlier - {number}:
+            after[other].append(number)
+    ready = [number for number, count in waiting.items() if not count]
+    done = 0
+    while ready:
+        done += 1
+        for follower in after[ready.pop()]:
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                ready.append(follower)
+    return done == len(before)
 
 
 def _flow(

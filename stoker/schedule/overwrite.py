@@ -5,20 +5,24 @@ Out: the steps, in which a result and the buffer it is written over have one nam
      then be one memory.
 
 A kernel may write over an argument if it reads each of its elements only in the iteration that writes the element of the
-same place, and before it does. The buffer must be made by the plan, be needed by no later step, and be as large.
+same place, and before it does. The buffer must be made by the plan, be needed by no later step, and be as large. An input is written
+over by the result that becomes its content after the call, its home (`Program.homes`), once no step reads it and none can fail.
 
 Requirements, held by tests/unit/schedule/test_overwrite.py and tests/fuzz/test_memory.py:
   1. No element is read after it was written over.
-  2. Inputs, constants, outputs, and results that a library call made to share memory are never written over.
+  2. Constants, outputs, results that a library call made to share memory, and inputs that are not homes are never written over.
+  3. An input is written over when everything that may raise has run, but for what sets elements of it: a call that fails leaves it
+     as it was, or as eager does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stoker.loop.instruction import Load, Scan, Store
+from stoker.graph.raising import operator_raises
+from stoker.loop.instruction import Indirect, Load, Scan, Store
 from stoker.loop.layout import Layout, is_dense
 from stoker.loop.view import Stored
 from stoker.schedule.kernel import Kernel
@@ -51,16 +55,29 @@ def overwrite(
     lives: Lives,
     outside: set[str],
     outputs: set[str],
+    homes: Mapping[str, str] | None = None,
 ) -> Overwritten:
-    """Write results over what dies, wherever that is safe."""
+    """Write results over what dies, and over their homes, wherever that is safe."""
     fixed = outside | outputs | lives.sharing
     made_alone, made_together = _made_by_library(steps)
     able = [overwritable(kernel) for kernel in kernels]
     shared: dict[int, set[int]] = {}
     over: dict[str, str] = {}
+    failing = [n for n, step in enumerate(steps) if may_raise(step, kernels) and not _sets(step, kernels, homes or {})]
+    sure = 1 + max(failing, default=-1)
     for position, step in enumerate(steps):
         if not isinstance(step, Run):
             continue
+        for target, y in enumerate(step.buffers):
+            x = (homes or {}).get(y)
+            if x is None or position < sure or lives.first[y] != position or x in lives.sharing or y in lives.sharing:
+                continue
+            sources = [s for s, t in able[step.kernel] if t == target and step.buffers[s] == x]
+            if lives.last.get(x, -1) < position:
+                over[y] = x
+            elif lives.last[x] == position and sources:
+                over[y] = x
+                shared.setdefault(step.kernel, set()).update((sources[0], target))
         taken: set[str] = set()
         for source, target in able[step.kernel]:
             x, y = step.buffers[source], step.buffers[target]
@@ -73,9 +90,9 @@ def overwrite(
             taken.add(x)
             over[y] = x
             shared.setdefault(step.kernel, set()).update((source, target))
-    names = _names(over, outputs)
+    names = _names(over, outputs - (homes or {}).keys())
     return Overwritten(
-        [_renamed(step, names) for step in steps],
+        [s for step in steps if not _changes_nothing(s := _renamed(step, names), kernels)],
         tuple(replace(k, shared=frozenset(shared[n])) if n in shared else k for n, k in enumerate(kernels)),
         tuple(over.items()),
     )
@@ -106,6 +123,34 @@ def overwritable(kernel: Kernel) -> list[tuple[int, int]]:
         and len(read) == 1
         and last_read[x] < first_write[y]
     ]
+
+
+def may_raise(step: Step, kernels: Sequence[Kernel]) -> bool:
+    """May a step fail because of the data it is given?"""
+    match step:
+        case Run():
+            kernel = kernels[step.kernel]
+            checks = any(isinstance(i, Indirect) for phase in kernel.phases for _, i in phase.lines)
+            return checks and kernel.device.type == "cpu"  # a device tells later
+        case Library():
+            return operator_raises(step.operator)
+    return False
+
+
+def _sets(step: Step, kernels: Sequence[Kernel], homes: Mapping[str, str]) -> bool:
+    """Does a step only set elements of what has a home? Eager, too, has set some of them when it meets an index out of range."""
+    if not isinstance(step, Run):
+        return False
+    stores = [i for phase in kernels[step.kernel].phases for _, i in phase.lines if isinstance(i, Store)]
+    return all(i.combine == "set" and step.buffers[int(i.buffer[1:])] in homes for i in stores)
+
+
+def _changes_nothing(step: Step, kernels: Sequence[Kernel]) -> bool:
+    """Does a step copy a buffer to itself?"""
+    if not isinstance(step, Run) or len(step.buffers) != 2 or step.buffers[0] != step.buffers[1]:
+        return False
+    lines = [i for phase in kernels[step.kernel].phases for _, i in phase.lines]
+    return all(isinstance(i, (Load, Store)) for i in lines) and len(lines) == 2
 
 
 def _alike(x: Layout, y: Layout) -> bool:

@@ -7,7 +7,8 @@ Out: an immutable `Plan`: kernels, and steps that allocate, call kernels and lib
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ import torch
 from stoker.loop.node import Extern, Program, SymbolSource, reads, tensors_in
 from stoker.loop.target import Targets
 from stoker.loop.text import argument_text
+from stoker.loop.view import Stored
 from stoker.schedule.draft import Draft
 from stoker.schedule.kernel import Kernel, build, kernel_text
 from stoker.schedule.memory import Arena, made_by_library, place
@@ -47,13 +49,15 @@ class Plan:
     """Are the inputs given in one list, which the plan empties, so that it alone holds them?"""
 
 
-def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False) -> Plan:
-    """Group, order, and write down the steps. A plan that owns its inputs frees each after its last use."""
+def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False, in_place: bool = True) -> Plan:
+    """Group, order, and write down the steps. A plan that owns its inputs frees each after its last use. One that works in place may
+    write to inputs that the program says are homes of results."""
     groups = group(program, targets)
     inputs = {n for n in program.inputs if n}
     outputs = {t.buffer for t in tensors_in(program.outputs)}
     owned = frozenset(inputs - outputs) if owns_inputs else frozenset()
-    ordered = order(groups, outputs | made_by_library(program.nodes), owned)
+    homes = program.homes if in_place else {}
+    ordered = order(groups, outputs | made_by_library(program.nodes), owned, homes)
     wanted = _needed_later(program, groups)
     steps: list[Step] = []
     kernels: dict[Kernel, int] = {}
@@ -71,21 +75,31 @@ def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False) 
             origins.append(call.origins)
         steps.append(Run(kernels[call.kernel], call.buffers, call.sizes))
     outside = inputs | set(program.constants)
-    placed = place(steps, tuple(kernels), program.layouts, targets, outside, outputs, owned)
+    placed = place(steps, tuple(kernels), program.layouts, targets, outside, outputs, owned, homes)
+    over = dict(placed.over)
+    used = sorted({step.kernel for step in placed.steps if isinstance(step, Run)})
     return Plan(
         tuple(program.inputs),
         tuple(program.constants.items()),
         tuple(program.symbols.items()),
-        placed.kernels,
-        placed.steps,
-        tuple(program.outputs),
+        tuple(placed.kernels[number] for number in used),
+        tuple(replace(s, kernel=used.index(s.kernel)) if isinstance(s, Run) else s for s in placed.steps),
+        tuple(_at_home(value, over, program, homes) for value in program.outputs),
         placed.arenas,
-        tuple(origins),
+        tuple(origins[number] for number in used),
         _refusals(groups),
         placed.over,
         (ordered.name, ordered.peak_bytes, ordered.program_peak_bytes),
         owns_inputs and _worth_freeing(program, owned),
     )
+
+
+def _at_home(value: Any, over: Mapping[str, str], program: Program, homes: Mapping[str, str]) -> Any:
+    """An output, in the input that it was written over if there is one."""
+    if not isinstance(value, Stored) or over.get(value.buffer) is None or over[value.buffer] != homes.get(value.buffer):
+        return value
+    home = over[value.buffer]
+    return replace(value, buffer=home, strides=program.layouts[home].strides)
 
 
 WORTH_FREEING_BYTES = 1 << 20

@@ -58,8 +58,11 @@ def _memory(plan: Plan) -> tuple[str, ...]:
     for arena in plan.arenas:
         where = "" if arena.device.type == "cpu" else f" on {arena.device}"
         found.append(f"{len(arena.offsets)} temporaries in an arena of {text(arena.size_bytes)} bytes{where}")
-    if plan.over:
-        found.append(f"{len(plan.over)} results written over buffers that die there")
+    home = sum(below in plan.inputs for _, below in plan.over)
+    if home:
+        found.append(f"{home} results written to inputs by kernels")
+    if len(plan.over) > home:
+        found.append(f"{len(plan.over) - home} results written over buffers that die there")
     name, peak, own = plan.order
     if name != "program":
         found.append(f"order {name!r}: about {peak:,} bytes at the peak, {own:,} in the program's order")

@@ -20,6 +20,7 @@ from stoker.codegen.cpp.ahead import AHEAD, requests
 from stoker.codegen.cpp.cost import cost
 from stoker.codegen.cpp.crosswise import emit_crosswise
 from stoker.codegen.cpp.expression import declared, expression
+from stoker.codegen.cpp.invariant import lift
 from stoker.codegen.cpp.moments import (
     PIECE,
     Measured,
@@ -187,8 +188,13 @@ class _Emitter:
             yield
 
     def plain(self) -> None:
-        (phase,) = self.kernel.phases
-        outer = self.kernel.outer
+        lifted, kernel = lift(self.kernel)
+        if lifted and any(d.size.value is None for d in kernel.outer):
+            self.out.line(f"if ({self.expr(count(kernel.outer))} <= 0) return 0;")  # there may be nothing to read
+        for number, i in lifted:
+            self.instruction(number, i, [f"v{a}" for a in i.arguments])
+        (phase,) = kernel.phases
+        outer = kernel.outer
         simd = self.vectorizable(phase)
         if len(outer) <= 1:
             if outer:

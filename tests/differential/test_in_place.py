@@ -1,0 +1,218 @@
+"""What a program writes to its inputs is written there by its kernels, where that is safe; always as eager writes it."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any
+
+import pytest
+import torch
+
+import stoker
+from stoker.log import collecting
+
+
+def written_over(f, *args) -> tuple[int, Any]:
+    """How many results kernels wrote to inputs, and what the call gave."""
+    events: list[Any] = []
+    with collecting(events):
+        result = stoker.compile(f)(*args)
+    texts = [text for e in events if e.kind == "compiled" for text in e.data.lines()]
+    found = [re.search(r"(\d+) results written to inputs", text) for text in texts]
+    return sum(int(match.group(1)) for match in found if match), result
+
+
+def scaled(buffer, x):
+    buffer.mul_(0.9).add_(x, alpha=0.1)
+    return buffer * 2
+
+
+def replaced(buffer, x):
+    buffer.copy_(x.sin())
+
+
+def shifted(buffer, x):
+    """Reads other elements than it writes."""
+    buffer.copy_(buffer.roll(1) + x)
+
+
+def kept_too(buffer, x):
+    old = buffer.clone()
+    buffer.add_(x)
+    return old, old + buffer
+
+
+def read_late(buffer, x):
+    """The old content is read by something that also needs the new one."""
+    old = buffer.sum()
+    buffer.add_(x)
+    return (buffer * old).sum() + old
+
+
+def swapped(buffer, x):
+    a, b = buffer.clone(), x.clone()
+    buffer.copy_(b)
+    x.copy_(a)
+
+
+def crosswise(buffer, x):
+    buffer.add_(x)
+    x.add_(buffer)
+
+
+def by_slices(buffer, x):
+    buffer[2:5] = x[2:5]
+    buffer[0] += 1
+    return buffer.sum()
+
+
+def by_index(buffer, x):
+    buffer.index_copy_(0, torch.tensor([1, 3]), x[:2])
+    return buffer + 1
+
+
+def by_mask(buffer, x):
+    buffer[x > 0] = 0.0
+
+
+def transposed(buffer, x):
+    buffer.copy_((buffer.view(2, -1).t() + 1).reshape(-1)[: buffer.numel()] + x)
+
+
+def in_double(buffer, x):
+    buffer.copy_(buffer.double() + x.double())
+
+
+def twice(buffer, x):
+    buffer.add_(x)
+    y = buffer.exp()
+    buffer.mul_(y)
+    return y
+
+
+def filled(buffer, x):
+    buffer.zero_()
+    x.fill_(3.0)
+    return buffer + x
+
+
+def reduced(buffer, x):
+    """Each element needs all of them."""
+    buffer.sub_(buffer.mean()).div_(buffer.std())
+
+
+def cumulated(buffer, x):
+    buffer.copy_(buffer.cumsum(0) + x)
+
+
+def sorted_in_place(buffer, x):
+    buffer.copy_(buffer.sort().values)
+
+
+PROGRAMS = [
+    scaled, replaced, shifted, kept_too, read_late, swapped, crosswise, by_slices, by_index, by_mask, transposed, in_double, twice,
+    filled, reduced, cumulated, sorted_in_place,
+]  # fmt: skip
+
+
+def outcome(f, buffer, x):
+    versions = buffer._version, x._version
+    result = f(buffer, x)
+    return result, buffer, x, buffer._version - versions[0], x._version - versions[1]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("how", ["plain", "offset", "strided", "expanded x"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_as_eager(program, how, dynamic):
+    def made():
+        torch.manual_seed(0)
+        base, x = torch.randn(41), torch.randn(20)
+        if how == "expanded x" and program not in (swapped, crosswise, filled):
+            x = torch.randn(1).expand(20)
+        return {"plain": base[:20].clone(), "offset": base[1:21], "strided": base[:40:2]}.get(how, base[:20].clone()), x
+
+    compiled = stoker.compile(program, dynamic=dynamic)
+    for _ in range(2):
+        expected, found = outcome(program, *made()), outcome(compiled, *made())
+        for a, b in zip(expected, found):
+            torch.testing.assert_close(b, a, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("program", [scaled, replaced, twice, filled], ids=lambda p: p.__name__)
+def test_kernels_write_there(program):
+    buffer, x = torch.randn(20), torch.randn(20)
+    address = buffer.data_ptr()
+    count, _ = written_over(program, buffer, x)
+    assert count >= 1 and buffer.data_ptr() == address
+
+
+def test_views_of_the_buffer_see_it():
+    buffer, x = torch.randn(20), torch.randn(20)
+    view = buffer[3:7]
+    stoker.compile(scaled)(buffer, x)
+    assert torch.equal(view, buffer[3:7])
+
+
+def test_a_call_that_fails_leaves_it_as_it_was():
+    def f(buffer, index):
+        buffer.add_(1)
+        return buffer[index]
+
+    def late(buffer, index):
+        y = buffer[index]
+        buffer.add_(1)
+        return y
+
+    for program in (f, late):
+        for wrong in (torch.tensor([99]),):
+            eager, ours = torch.zeros(4), torch.zeros(4)
+            with pytest.raises(IndexError):
+                program(eager, wrong)
+            with pytest.raises(IndexError):
+                stoker.compile(program)(ours, wrong)
+            assert torch.equal(eager, ours)
+
+
+def test_a_tensor_given_twice():
+    eager, ours = torch.ones(8), torch.ones(8)
+    crosswise(eager, eager)
+    stoker.compile(crosswise)(ours, ours)
+    assert torch.equal(eager, ours)
+
+
+def test_a_cache_of_keys():
+    def decode(cache, place, key):
+        cache.index_copy_(1, place, key)
+        return cache.sum(dim=1)
+
+    eager = torch.zeros(2, 16, 4)
+    ours = eager.clone()
+    compiled = stoker.compile(decode)
+    for number in range(5):
+        key, place = torch.randn(2, 1, 4), torch.tensor([number])
+        torch.testing.assert_close(compiled(ours, place, key), decode(eager, place, key))
+        assert torch.equal(eager, ours)
+
+
+def test_averages_of_weights():
+    """Two modules' weights, one written with the other's."""
+    torch.manual_seed(0)
+    model = torch.nn.Linear(8, 8)
+    mean, other = copy.deepcopy(model), copy.deepcopy(model)
+
+    def update(mean, model):
+        with torch.no_grad():
+            for a, b in zip(mean.parameters(), model.parameters()):
+                a.lerp_(b, 0.1)
+
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(1.0)
+    compiled = stoker.compile(update, fullgraph=True)
+    for _ in range(3):
+        update(mean, model)
+        compiled(other, model)
+    for a, b in zip(mean.parameters(), other.parameters()):
+        torch.testing.assert_close(a, b)
