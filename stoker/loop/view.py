@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from stoker.loop.body import LoopValue
 from stoker.loop.handler import handler, ops
 from stoker.loop.index import Dimension, coefficient, express, refine
 from stoker.loop.layout import Sizes
@@ -71,7 +72,7 @@ class Computed:
     device: torch.device
     sizes: Sizes
     strides: Sizes
-    element: Callable[[Index], Any]
+    element: Callable[[Index], LoopValue]
     reads: frozenset[str] = frozenset()
     cost: int = 1
     origin: str = ""

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
 from stoker.loop.layout import contiguous
 from stoker.loop.op import ELEMENTWISE
@@ -30,17 +31,17 @@ def _more(value: Any, number: float) -> Any:
     return ops.add(value, ops.constant(number, value.dtype))
 
 
-def _tanh_cdf(x: Any) -> Any:
+def _tanh_cdf(x: LoopValue) -> LoopValue:
     """The hyperbolic stand-in for the normal distribution below x."""
     argument = _scaled(ops.mul(x, _more(_scaled(ops.mul(x, x), _TANH_CUBE), 1.0)), _TANH_SCALE)
     return _scaled(_more(ops.tanh(argument), 1.0), 0.5)
 
 
-def _tanh_gelu(x: Any) -> Any:
+def _tanh_gelu(x: LoopValue) -> LoopValue:
     return ops.mul(x, _tanh_cdf(x))
 
 
-def _normal_gelu(x: Any) -> Any:
+def _normal_gelu(x: LoopValue) -> LoopValue:
     """x times the distribution below it: what lies above is what x lacks. Infinity is itself in double precision only."""
     if x.dtype is torch.float64:
         return ops.mul(_scaled(x, 0.5), _more(ops.erf(_scaled(x, math.sqrt(0.5))), 1.0))
@@ -59,7 +60,7 @@ def gelu_backward(builder: Builder, out: Result, gradient: Tensor, x: Tensor, *,
     return elementwise(builder, out, [gradient, x], lambda g, v: ops.mul(g, slope(v)), cost=50)
 
 
-def _normal_slope(x: Any) -> Any:
+def _normal_slope(x: LoopValue) -> LoopValue:
     density = _scaled(ops.decay(_scaled(ops.mul(x, x), -0.5)), 1 / math.sqrt(2 * math.pi))
     tail = ops.normal_tail(x)
     negative = ops.lt(x, ops.constant(0.0, x.dtype))
@@ -67,7 +68,7 @@ def _normal_slope(x: Any) -> Any:
     return ops.add(below, ops.mul(x, density))
 
 
-def _tanh_slope(x: Any) -> Any:
+def _tanh_slope(x: LoopValue) -> LoopValue:
     below = _tanh_cdf(x)
     inner = _scaled(_more(_scaled(ops.mul(x, x), 3 * _TANH_CUBE), 1.0), 2 * _TANH_SCALE)
     above = _more(ops.neg(below), 1.0)
@@ -99,7 +100,7 @@ class _Row:
         cost = ELEMENTWISE["decay"].cost
         return self.builder.compute(self.full, lambda i: ops.decay(self.less.at(i)), [self.less], cost)
 
-    def total(self, of: Tensor, then: Callable[[Any], Any]) -> Tensor:
+    def total(self, of: Tensor, then: Callable[[LoopValue], LoopValue]) -> Tensor:
         """A function of the sum of each row."""
         sums = reduced(self.builder, self.one, of, [self.at], True, "sum", lambda v: v)
         return self.builder.compute(self.one, lambda i: then(sums.at(i)), [sums])

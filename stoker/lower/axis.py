@@ -7,8 +7,8 @@ second question is the gradient's: each element gathers from the windows it is i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from stoker.loop.body import LoopValue
 from stoker.lower.move import at_least, less
 from stoker.shape.expr import Expr, constant, maximum, minimum
 
@@ -50,7 +50,7 @@ class Sliding:
             place = maximum(place, ZERO)
         return place if self._reaches_at_most(0) else minimum(place, self.image - 1)
 
-    def element(self, window: Expr, offset: Expr) -> tuple[Expr, list[Any]]:
+    def element(self, window: Expr, offset: Expr) -> tuple[Expr, list[LoopValue]]:
         """An element of a window, and the conditions that it lies in the image."""
         place = self.start(window) + offset * self.dilation
         tests = [at_least(place, ZERO)] if self.padding else []
@@ -77,7 +77,7 @@ class Sliding:
         """Windows that hold one element, at most."""
         return -(-self.size // self.stride)
 
-    def holding(self, element: Expr, number: int) -> tuple[Expr, list[Any]]:
+    def holding(self, element: Expr, number: int) -> tuple[Expr, list[LoopValue]]:
         """One of the windows that may hold an element, and the conditions that it exists and does."""
         last = (element + self.padding) // self.stride
         window = last - number
@@ -118,14 +118,14 @@ class Adaptive:
             return self.first(window) + offset
         return self.first(window) + minimum(offset, self.count(window) - 1)
 
-    def element(self, window: Expr, offset: Expr) -> tuple[Expr, list[Any]]:
+    def element(self, window: Expr, offset: Expr) -> tuple[Expr, list[LoopValue]]:
         return self.first(window) + offset, [] if self.even else [less(offset, self.count(window))]
 
     @property
     def most_holding(self) -> int:
         return max(_end(i, self.windows, self.image) - i * self.windows // self.image for i in range(self.image))
 
-    def holding(self, element: Expr, number: int) -> tuple[Expr, list[Any]]:
+    def holding(self, element: Expr, number: int) -> tuple[Expr, list[LoopValue]]:
         first = (element * self.windows) // self.image
         end = ((element + 1) * self.windows + self.image - 1) // self.image
         window = first + number

@@ -14,7 +14,7 @@ import torch
 
 from stoker import torch_private
 from stoker.graph.walk import draws
-from stoker.loop.body import Recorder
+from stoker.loop.body import LoopValue, Recorder
 from stoker.loop.handler import ops, using
 from stoker.loop.index import Dimension, Dimensions, ranges_of, simplify
 from stoker.loop.instruction import Indirect, with_expressions
@@ -66,7 +66,7 @@ class Builder:
         return stored
 
     def compute(
-        self, out: Result, element: Callable[[Index], Any], inputs: Sequence[Tensor] = (), cost: int = 1
+        self, out: Result, element: Callable[[Index], LoopValue], inputs: Sequence[Tensor] = (), cost: int = 1
     ) -> Computed:
         """A tensor by its element function."""
         total = cost + cost_of(*inputs)
@@ -103,7 +103,12 @@ class Builder:
         return stored
 
     def scatter(
-        self, target: Stored, sizes: Sizes, place: Callable[[Index], Index], value: Callable[[Index], Any], combine: str
+        self,
+        target: Stored,
+        sizes: Sizes,
+        place: Callable[[Index], Index],
+        value: Callable[[Index], LoopValue],
+        combine: str,
     ) -> None:
         """Loops over sizes that write values to computed places of a tensor that was written before."""
         outer = loop_dimensions("i", sizes)
@@ -114,7 +119,7 @@ class Builder:
         self._add(recorder, (target.buffer,), outer, ())
 
     def scan(
-        self, results: Sequence[Result], dim: int, kinds: Sequence[str], element: Callable[[Index], Any]
+        self, results: Sequence[Result], dim: int, kinds: Sequence[str], element: Callable[[Index], LoopValue]
     ) -> list[Stored]:
         """Running reductions of one element function along a dimension: a result for each kind, in one nest."""
         sizes = results[0].sizes
@@ -132,7 +137,13 @@ class Builder:
         return made
 
     def reduce(
-        self, out: Result, kept: Sizes, strides: Sizes, over: Sizes, kind: str, element: Callable[[Index, Index], Any]
+        self,
+        out: Result,
+        kept: Sizes,
+        strides: Sizes,
+        over: Sizes,
+        kind: str,
+        element: Callable[[Index, Index], LoopValue],
     ) -> Stored:
         """A reduction: `element(outer, inner)` combined over the inner sizes.
 
@@ -169,7 +180,7 @@ class Builder:
         strides: Sizes,
         over: Sizes,
         kind: str,
-        element: Callable[[Index, Index], Any],
+        element: Callable[[Index, Index], LoopValue],
         pieces: int,
         dtype: torch.dtype,
     ) -> Stored:
@@ -179,7 +190,7 @@ class Builder:
         sizes = (constant(pieces), *kept)
         part = Result(dtype, out.device, sizes, contiguous(sizes))
 
-        def in_piece(outer: Index, inner: Index) -> Any:
+        def in_piece(outer: Index, inner: Index) -> LoopValue:
             return element(outer[1:], (outer[0] * length + inner[0], *inner[1:]))
 
         made = self.reduce(part, sizes, part.strides, (length, *rest), kind, in_piece)

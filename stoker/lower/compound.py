@@ -8,12 +8,13 @@ from typing import Any
 
 import torch
 
+from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
 from stoker.loop.view import Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import compute_dtype, elementwise, number, refuse_division_by_zero
 from stoker.lower.reduce import reduced
-from stoker.lower.registry import LeftToLibrary, Result, lower
+from stoker.lower.registry import Dims, LeftToLibrary, Operand, Result, lower
 
 INFINITY = float("inf")
 
@@ -27,7 +28,7 @@ def _formula(*names: str, cost: int = 4, last: Any = None) -> Callable[[Callable
     not given."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        def lowering(builder: Builder, out: Result, *operands: Any) -> Any:
+        def lowering(builder: Builder, out: Result, *operands: Any) -> Tensor:
             given = operands if last is None or len(operands) > 1 else (*operands, last)
             return elementwise(builder, out, given, function, cost=cost)
 
@@ -38,33 +39,33 @@ def _formula(*names: str, cost: int = 4, last: Any = None) -> Callable[[Callable
 
 
 @_formula("fmax.default")
-def fmax(a: Any, b: Any) -> Any:
+def fmax(a: LoopValue, b: LoopValue) -> LoopValue:
     if not a.dtype.is_floating_point:
         return ops.maximum(a, b)
     return ops.where(ops.isnan(a), b, ops.where(ops.isnan(b), a, ops.maximum(b, a)))
 
 
 @_formula("fmin.default")
-def fmin(a: Any, b: Any) -> Any:
+def fmin(a: LoopValue, b: LoopValue) -> LoopValue:
     if not a.dtype.is_floating_point:
         return ops.minimum(a, b)
     return ops.where(ops.isnan(a), b, ops.where(ops.isnan(b), a, ops.minimum(b, a)))
 
 
 @_formula("heaviside.default")
-def heaviside(x: Any, at_zero: Any) -> Any:
+def heaviside(x: LoopValue, at_zero: LoopValue) -> LoopValue:
     zero = _like(x, 0)
     return ops.where(ops.eq(x, zero), at_zero, ops.to_dtype(ops.gt(x, zero), x.dtype))
 
 
 @_formula("_prelu_kernel.default")
-def prelu(x: Any, weight: Any) -> Any:
+def prelu(x: LoopValue, weight: LoopValue) -> LoopValue:
     return ops.where(ops.gt(x, _like(x, 0)), x, ops.mul(weight, x))
 
 
 @lower("_prelu_kernel_backward.default")
-def prelu_backward(builder: Builder, out: list[Result], gradient: Tensor, x: Tensor, weight: Tensor) -> list[Any]:
-    def positive(v: Any) -> Any:
+def prelu_backward(builder: Builder, out: list[Result], gradient: Tensor, x: Tensor, weight: Tensor) -> list[Tensor]:
+    def positive(v: LoopValue) -> LoopValue:
         return ops.gt(v, _like(v, 0))
 
     return [
@@ -78,33 +79,33 @@ def prelu_backward(builder: Builder, out: list[Result], gradient: Tensor, x: Ten
 
 
 @_formula("hardshrink.default", last=0.5)
-def hardshrink(x: Any, limit: Any) -> Any:
+def hardshrink(x: LoopValue, limit: LoopValue) -> LoopValue:
     near = ops.bitwise_and(ops.ge(x, ops.neg(limit)), ops.le(x, limit))
     return ops.where(near, _like(x, 0), x)
 
 
 @_formula("hardshrink_backward.default", "softshrink_backward.default")
-def shrink_backward(gradient: Any, x: Any, limit: Any) -> Any:
+def shrink_backward(gradient: LoopValue, x: LoopValue, limit: LoopValue) -> LoopValue:
     near = ops.bitwise_and(ops.ge(x, ops.neg(limit)), ops.le(x, limit))
     return ops.where(near, _like(x, 0), gradient)
 
 
 @_formula("softshrink.default", last=0.5)
-def softshrink(x: Any, limit: Any) -> Any:
+def softshrink(x: LoopValue, limit: LoopValue) -> LoopValue:
     above, below = ops.gt(x, limit), ops.lt(x, ops.neg(limit))
     rest = ops.mul(x, _like(x, 0))  # not 0: what is no number stays so
     return ops.where(above, ops.sub(x, limit), ops.where(below, ops.add(x, limit), rest))
 
 
 @_formula("logaddexp.default", cost=50)
-def logaddexp(a: Any, b: Any) -> Any:
+def logaddexp(a: LoopValue, b: LoopValue) -> LoopValue:
     same = ops.bitwise_and(ops.eq(a, b), ops.isinf(a))
     away = ops.neg(ops.abs(ops.sub(a, b)))
     return ops.where(same, a, ops.add(ops.maximum(a, b), ops.log1p(ops.exp(away))))
 
 
 @_formula("logaddexp2.default", cost=50)
-def logaddexp2(a: Any, b: Any) -> Any:
+def logaddexp2(a: LoopValue, b: LoopValue) -> LoopValue:
     same = ops.bitwise_and(ops.eq(a, b), ops.isinf(a))
     away = ops.neg(ops.abs(ops.sub(a, b)))
     beyond = ops.mul(ops.log1p(ops.exp2(away)), _like(a, 1 / math.log(2)))
@@ -112,15 +113,15 @@ def logaddexp2(a: Any, b: Any) -> Any:
 
 
 @_formula("copysign.Tensor")
-def copysign(a: Any, b: Any) -> Any:
+def copysign(a: LoopValue, b: LoopValue) -> LoopValue:
     return ops.copysign(a, b)
 
 
-def _question(*names: str) -> Callable[[Callable[[Any], Any]], Callable[..., Any]]:
+def _question(*names: str) -> Callable[[Callable[[LoopValue], LoopValue]], Callable[..., Any]]:
     """Register a question about each element."""
 
-    def register(function: Callable[[Any], Any]) -> Callable[..., Any]:
-        def lowering(builder: Builder, out: Result, x: Tensor) -> Any:
+    def register(function: Callable[[LoopValue], LoopValue]) -> Callable[..., Any]:
+        def lowering(builder: Builder, out: Result, x: Tensor) -> Tensor:
             return elementwise(builder, out, [x], function, compute_dtype(x.dtype))
 
         lower(*names)(lowering)
@@ -130,30 +131,37 @@ def _question(*names: str) -> Callable[[Callable[[Any], Any]], Callable[..., Any
 
 
 @_question("isposinf.default")
-def isposinf(x: Any) -> Any:
+def isposinf(x: LoopValue) -> LoopValue:
     return ops.eq(x, _like(x, INFINITY)) if x.dtype.is_floating_point else ops.constant(False, torch.bool)
 
 
 @_question("isneginf.default")
-def isneginf(x: Any) -> Any:
+def isneginf(x: LoopValue) -> LoopValue:
     return ops.eq(x, _like(x, -INFINITY)) if x.dtype.is_floating_point else ops.constant(False, torch.bool)
 
 
 @_question("signbit.default")
-def signbit(x: Any) -> Any:
+def signbit(x: LoopValue) -> LoopValue:
     if not x.dtype.is_floating_point:
         return ops.lt(x, _like(x, 0))
     return ops.lt(ops.copysign(_like(x, 1.0), x), _like(x, 0.0))
 
 
 @lower("nan_to_num.default")
-def nan_to_num(builder: Builder, out: Result, x: Tensor, nan: Any = None, high: Any = None, low: Any = None) -> Any:
+def nan_to_num(
+    builder: Builder,
+    out: Result,
+    x: Tensor,
+    nan: float | None = None,
+    high: float | None = None,
+    low: float | None = None,
+) -> Tensor:
     if not out.dtype.is_floating_point:
         return elementwise(builder, out, [x], lambda v: v)
     limits = torch.finfo(out.dtype)
     top, bottom = limits.max if high is None else high, limits.min if low is None else low
 
-    def function(v: Any) -> Any:
+    def function(v: LoopValue) -> LoopValue:
         v = ops.where(ops.isnan(v), _like(v, 0.0 if nan is None else float(nan)), v)
         v = ops.where(ops.eq(v, _like(v, INFINITY)), _like(v, float(top)), v)
         return ops.where(ops.eq(v, _like(v, -INFINITY)), _like(v, float(bottom)), v)
@@ -162,10 +170,10 @@ def nan_to_num(builder: Builder, out: Result, x: Tensor, nan: Any = None, high: 
 
 
 @lower("native_dropout_backward.default")
-def dropout_backward(builder: Builder, out: Result, gradient: Tensor, mask: Tensor, scale: float) -> Any:
+def dropout_backward(builder: Builder, out: Result, gradient: Tensor, mask: Tensor, scale: float) -> Tensor:
     dtype = compute_dtype(out.dtype)
 
-    def function(g: Any, kept: Any) -> Any:
+    def function(g: LoopValue, kept: LoopValue) -> LoopValue:
         return ops.mul(g, ops.mul(kept, number(scale, dtype)))
 
     return elementwise(builder, out, [gradient, mask], function, dtype)
@@ -176,20 +184,20 @@ _OVERLOADS = ("Tensor", "Scalar", "Tensor_Scalar")
 
 @lower(*(f"{name}.{o}" for name in ("bitwise_left_shift", "__lshift__") for o in _OVERLOADS), name="left_shift")
 @lower(*(f"{name}.{o}" for name in ("bitwise_right_shift", "__rshift__") for o in _OVERLOADS), name="right_shift")
-def shift(builder: Builder, out: Result, a: Any, b: Any, *, name: str) -> Any:
+def shift(builder: Builder, out: Result, a: Operand, b: Operand, *, name: str) -> Tensor:
     if out.dtype.is_floating_point or out.dtype is torch.bool:
         raise LeftToLibrary("shifts of numbers that are not whole")
     return elementwise(builder, out, [a, b], lambda x, y: getattr(ops, name)(x, y))
 
 
 @lower("floor_divide.default")
-def floor_divide(builder: Builder, out: Result, a: Any, b: Any) -> Any:
+def floor_divide(builder: Builder, out: Result, a: Operand, b: Operand) -> Tensor:
     refuse_division_by_zero(out, b)
     return elementwise(builder, out, [a, b], lambda x, y: ops.floor_divide(x, y), cost=8)
 
 
 @lower("aminmax.default")
-def aminmax(builder: Builder, out: list[Result], x: Tensor, *, dim: Any = None, keepdim: bool = False) -> list[Any]:
+def aminmax(builder: Builder, out: list[Result], x: Tensor, *, dim: Dims = None, keepdim: bool = False) -> list[Tensor]:
     if any(size.value == 0 for size in x.sizes):
         raise LeftToLibrary("nothing to choose from: the library raises the right error")
     convert = lambda v: ops.to_dtype(v, compute_dtype(x.dtype))  # noqa: E731
@@ -197,7 +205,7 @@ def aminmax(builder: Builder, out: list[Result], x: Tensor, *, dim: Any = None, 
 
 
 @lower("count_nonzero.default", "count_nonzero.dim_IntList")
-def count_nonzero(builder: Builder, out: Result, x: Tensor, dims: Any = None) -> Any:
+def count_nonzero(builder: Builder, out: Result, x: Tensor, dims: Dims = None) -> Tensor:
     return reduced(
         builder, out, x, dims, False, "sum", lambda v: ops.to_dtype(ops.to_dtype(v, torch.bool), torch.int64)
     )
@@ -205,22 +213,28 @@ def count_nonzero(builder: Builder, out: Result, x: Tensor, dims: Any = None) ->
 
 @lower("nansum.default")
 def nansum(
-    builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None
-) -> Any:
-    def prepare(v: Any) -> Any:
+    builder: Builder,
+    out: Result,
+    x: Tensor,
+    dims: Dims = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    def prepare(v: LoopValue) -> LoopValue:
         v = ops.to_dtype(v, compute_dtype(out.dtype))
         return ops.where(ops.isnan(v), _like(v, 0.0), v) if v.dtype.is_floating_point else v
 
     return reduced(builder, out, x, dims, keepdim, "sum", prepare)
 
 
-def _norm(builder: Builder, out: Result, x: Tensor, order: Any, dims: Any, keepdim: bool) -> Any:
+def _norm(builder: Builder, out: Result, x: Tensor, order: Any, dims: Dims, keepdim: bool) -> Tensor:
     if not out.dtype.is_floating_point or not x.dtype.is_floating_point or any(s.value == 0 for s in x.sizes):
         raise LeftToLibrary("a norm that the library knows better")
     dtype = compute_dtype(out.dtype)
     wide = Result(dtype, out.device, out.sizes, out.strides)
 
-    def total(kind: str, prepare: Callable[[Any], Any]) -> Any:
+    def total(kind: str, prepare: Callable[[LoopValue], LoopValue]) -> Any:
         return reduced(builder, wide, x, dims, keepdim, kind, lambda v: prepare(ops.to_dtype(v, dtype)))
 
     match order:
@@ -246,14 +260,14 @@ def vector_norm(
     out: Result,
     x: Tensor,
     order: Any = 2,
-    dims: Any = None,
+    dims: Dims = None,
     keepdim: bool = False,
     *,
-    dtype: Any = None,
-) -> Any:
+    dtype: torch.dtype | None = None,
+) -> Tensor:
     return _norm(builder, out, x, order, dims, keepdim)
 
 
 @lower("norm.ScalarOpt_dim")
-def norm(builder: Builder, out: Result, x: Tensor, order: Any, dims: Any, keepdim: bool = False) -> Any:
+def norm(builder: Builder, out: Result, x: Tensor, order: Any, dims: Dims, keepdim: bool = False) -> Tensor:
     return _norm(builder, out, x, 2 if order is None else order, dims, keepdim)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
 from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
@@ -29,7 +30,7 @@ def index(builder: Builder, out: Result, x: Tensor, indices: Any) -> Tensor:
     shape = out.sizes[first : first + rank]
     kept = [d for d in range(len(x.sizes)) if d not in dims]
 
-    def element(at: Index) -> Any:
+    def element(at: Index) -> LoopValue:
         chosen = at[first : first + rank]
         rest = iter(at[:first] + at[first + rank :])
         places = {d: next(rest) for d in kept}
@@ -48,7 +49,7 @@ def gather(builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, s
         raise LeftToLibrary("a tensor without dimensions")
     dim = dimension(dim, len(x.sizes))
 
-    def element(at: Index) -> Any:
+    def element(at: Index) -> LoopValue:
         return x.at((*at[:dim], counted_from_0(places.at(at), x.sizes[dim], "element"), *at[dim + 1 :]))
 
     return builder.compute(out, element, [x, places], cost=4)
@@ -68,7 +69,7 @@ def take(builder: Builder, out: Result, x: Tensor, places: Tensor) -> Tensor:
     flat = flattened(builder, x)
     (count,) = flat.sizes
 
-    def element(at: Index) -> Any:
+    def element(at: Index) -> LoopValue:
         return flat.at((ops.indirect(ops.to_dtype(places.at(at), torch.int64), count),))
 
     return builder.compute(out, element, [flat, places], cost=4)
@@ -82,7 +83,7 @@ def index_select(builder: Builder, out: Result, x: Tensor, dim: int, places: Ten
     dim = dimension(dim, len(x.sizes))
     kind = "row" if dim == 0 else "element"
 
-    def element(at: Index) -> Any:
+    def element(at: Index) -> LoopValue:
         return x.at((*at[:dim], counted_from_0(places.at((at[dim],)), x.sizes[dim], kind), *at[dim + 1 :]))
 
     return builder.compute(out, element, [x, places], cost=4)
@@ -92,7 +93,7 @@ def index_select(builder: Builder, out: Result, x: Tensor, dim: int, places: Ten
 def embedding(builder: Builder, out: Result, weight: Tensor, places: Tensor, *rest: Any, **options: Any) -> Tensor:
     require_supported(weight.dtype)
 
-    def element(at: Index) -> Any:
+    def element(at: Index) -> LoopValue:
         return weight.at((counted_from_0(places.at(at[:-1]), weight.sizes[0], "row"), at[-1]))
 
     return builder.compute(out, element, [weight, places], cost=4)

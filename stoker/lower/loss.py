@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 
+from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
 from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
@@ -14,6 +14,7 @@ from stoker.lower.index import counted_from_0
 from stoker.lower.operand import compute_dtype, elementwise, number, require_supported
 from stoker.lower.reduce import reduced
 from stoker.lower.registry import LeftToLibrary, Result, lower
+from stoker.shape.expr import Expr
 
 NONE, MEAN = 0, 1
 """ATen's numbers for reductions."""
@@ -21,7 +22,13 @@ NONE, MEAN = 0, 1
 
 @lower("nll_loss_forward.default", "nll_loss2d_forward.default")
 def nll_loss_forward(
-    builder: Builder, out: list[Result], x: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int
+    builder: Builder,
+    out: list[Result],
+    x: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    reduction: int,
+    ignore_index: int,
 ) -> list[Tensor]:
     """The loss, and the sum of the weights of all labels that are not ignored."""
     require_supported(x.dtype)
@@ -32,7 +39,7 @@ def nll_loss_forward(
     one = Result(wide, x.device, target.sizes, target.strides)
     inputs = [t for t in (x, target, weight) if t is not None]
 
-    def weight_at(at: Index) -> tuple[Any, Any]:
+    def weight_at(at: Index) -> tuple[Expr, LoopValue]:
         """The place of a label, and its weight."""
         label = ops.to_dtype(target.at(at), torch.int64)
         ignored = ops.eq(label, ops.constant(ignore_index, torch.int64))
@@ -41,7 +48,7 @@ def nll_loss_forward(
         value = ops.constant(1.0, wide) if weight is None else ops.to_dtype(weight.at((place,)), wide)
         return place, ops.where(ignored, ops.constant(0.0, wide), value)
 
-    def loss_at(at: Index) -> Any:
+    def loss_at(at: Index) -> LoopValue:
         place, share = weight_at(at)
         picked = x.at((*at[:classes], place, *at[classes:]) if at else (place,))
         return ops.mul(ops.neg(ops.to_dtype(picked, wide)), share)

@@ -28,18 +28,18 @@ _HALF = (torch.float16, torch.bfloat16)
 
 
 @lower("mm.default", calls=True)
-def mm(builder: Builder, out: Result, a: Tensor, b: Tensor) -> Any:
+def mm(builder: Builder, out: Result, a: Tensor, b: Tensor) -> Tensor:
     return _product(builder, out, "mm.default", None, a, b)
 
 
 @lower("addmm.default", calls=True)
-def addmm(builder: Builder, out: Result, bias: Tensor, a: Tensor, b: Tensor, **scales: Any) -> Any:
+def addmm(builder: Builder, out: Result, bias: Tensor, a: Tensor, b: Tensor, **scales: Any) -> Tensor:
     if scales or len(bias.sizes) != 1:
         raise LeftToLibrary(PRODUCT)
     return _product(builder, out, "addmm.default", bias, a, b)
 
 
-def _product(builder: Builder, out: Result, name: str, bias: Tensor | None, a: Tensor, b: Tensor) -> Any:
+def _product(builder: Builder, out: Result, name: str, bias: Tensor | None, a: Tensor, b: Tensor) -> Tensor:
     step = builder.target(out.device).matmul_alignment_bytes // out.dtype.itemsize
     rows, columns, shared = (size.value for size in (*out.sizes, a.sizes[1]))
     if step <= 1 or out.dtype not in _HALF or rows is None or columns is None or shared is None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
 from stoker.loop.layout import contiguous, product
 from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import compute_dtype, number, require_supported
 from stoker.lower.reduce import reduced
-from stoker.lower.registry import LeftToLibrary, Result, lower
+from stoker.lower.registry import Dims, LeftToLibrary, Result, lower
 from stoker.lower.view import dimension
 from stoker.shape.expr import constant
 
@@ -74,7 +75,7 @@ class _Rows:
             return self.total("moment", self.x)
         full = Result(self.wide, self.x.device, self.x.sizes, contiguous(self.x.sizes))
 
-        def square(index: Index) -> Any:
+        def square(index: Index) -> LoopValue:
             apart = ops.sub(self.value(index), mean.at(self.row(index)))
             return ops.mul(apart, apart)
 
@@ -84,7 +85,7 @@ class _Rows:
         """A value of each row, in the shape and type of the operator's result."""
         rank = len(self.x.sizes)
 
-        def element(index: Index) -> Any:
+        def element(index: Index) -> LoopValue:
             given = iter(index)
             full = index if keepdim else [constant(0) if d in self.over else next(given) for d in range(rank)]
             return ops.to_dtype(found.at(tuple(full)), out.dtype)
@@ -94,7 +95,7 @@ class _Rows:
 
 @lower("var_mean.correction")
 def var_mean(
-    builder: Builder, out: list[Result], x: Tensor, dims: Any = None, *, correction: Any = None, keepdim: bool = False
+    builder: Builder, out: list[Result], x: Tensor, dims: Dims = None, *, correction: Any = None, keepdim: bool = False
 ) -> list[Tensor]:
     rows = _Rows(builder, x, dims, correction)
     mean = rows.total("mean", x) if rows.once else rows.mean()
@@ -104,7 +105,7 @@ def var_mean(
 
 @lower("var.correction")
 def var(
-    builder: Builder, out: Result, x: Tensor, dims: Any = None, *, correction: Any = None, keepdim: bool = False
+    builder: Builder, out: Result, x: Tensor, dims: Dims = None, *, correction: Any = None, keepdim: bool = False
 ) -> Tensor:
     rows = _Rows(builder, x, dims, correction)
     spread = rows.divided(rows.squares(None if rows.once else rows.mean()), lambda: rows.less(rows.correction))

@@ -8,12 +8,13 @@ from typing import Any
 import torch
 
 from stoker.loop import view
+from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
 from stoker.loop.layout import Layout
 from stoker.loop.view import Computed, Index, Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import broadcast_index, is_tensor, number, require_supported
-from stoker.lower.registry import LeftToLibrary, Result, lower
+from stoker.lower.registry import LeftToLibrary, Operand, Result, Size, lower
 from stoker.lower.view import dimension, slice_start
 from stoker.shape.expr import Expr, as_expr, constant
 
@@ -48,7 +49,7 @@ def cat(builder: Builder, out: Result, tensors: list[Tensor], dim: int = 0) -> T
 def _chosen(builder: Builder, out: Result, parts: list[Tensor], dim: int) -> Computed:
     """A concatenation that is not written down: the index says which part to read."""
 
-    def element(at: Index) -> Any:
+    def element(at: Index) -> LoopValue:
         starts = [constant(0)]
         for part in parts:
             starts.append(starts[-1] + part.sizes[dim])
@@ -86,7 +87,7 @@ def all_of(conditions: list[Any]) -> Any:
 
 
 @lower("constant_pad_nd.default")
-def pad(builder: Builder, out: Result, x: Tensor, amounts: list[Any], value: Any = 0) -> Computed:
+def pad(builder: Builder, out: Result, x: Tensor, amounts: list[Any], value: Operand = 0) -> Computed:
     require_supported(out.dtype)
     rank = len(x.sizes)
     before = [constant(0)] * rank
@@ -95,7 +96,7 @@ def pad(builder: Builder, out: Result, x: Tensor, amounts: list[Any], value: Any
         before[rank - 1 - position] = as_expr(amounts[2 * position])
         after[rank - 1 - position] = as_expr(amounts[2 * position + 1])
 
-    def element(at: Index) -> Any:
+    def element(at: Index) -> LoopValue:
         inside = tuple(i - b for i, b in zip(at, before))
         tests = [at_least(i, constant(0)) for i, b in zip(inside, before) if b.value != 0]
         tests += [less(i, s) for i, s, a in zip(inside, x.sizes, after) if a.value != 0]
@@ -111,7 +112,7 @@ def copy_over(builder: Builder, out: Result, target: Tensor, source: Tensor, non
     """The source as the target is: its type and strides."""
     require_supported(out.dtype, source.dtype)
 
-    def element(at: Index) -> Any:
+    def element(at: Index) -> LoopValue:
         return ops.to_dtype(source.at(broadcast_index(at, source.sizes, out.sizes)), out.dtype)
 
     return builder.compute(out, element, [source])
@@ -122,7 +123,7 @@ def flip(builder: Builder, out: Result, x: Tensor, dims: list[int]) -> Tensor:
     require_supported(x.dtype)
     turned = {dimension(d, len(x.sizes)) for d in dims}
 
-    def element(at: Index) -> Any:
+    def element(at: Index) -> LoopValue:
         return x.at(tuple(x.sizes[d] - 1 - i if d in turned else i for d, i in enumerate(at)))
 
     return builder.compute(out, element, [x])
@@ -133,7 +134,7 @@ def repeat(builder: Builder, out: Result, x: Tensor, repeats: Any) -> Tensor:
     require_supported(x.dtype)
     lead = len(out.sizes) - len(x.sizes)
 
-    def element(at: Index) -> Any:
+    def element(at: Index) -> LoopValue:
         zero = constant(0)
         return x.at(tuple(zero if s.value == 1 else at[lead + d] % s for d, s in enumerate(x.sizes)))
 
@@ -146,7 +147,7 @@ def _triangle(keep: Callable[[Expr, Expr], Any]) -> Callable[..., Any]:
     def lowering(builder: Builder, out: Result, x: Tensor, diagonal: Any = 0) -> Computed:
         require_supported(x.dtype)
 
-        def element(at: Index) -> Any:
+        def element(at: Index) -> LoopValue:
             return ops.where(keep(at[-1] - at[-2], as_expr(diagonal)), x.at(at), number(0, x.dtype))
 
         return builder.compute(out, element, [x], cost=2)
@@ -166,7 +167,7 @@ def select_scatter(builder: Builder, out: Result, x: Tensor, source: Tensor, dim
     place = place if place.value >= 0 else place + x.sizes[dim]
     require_supported(x.dtype, source.dtype)
 
-    def element(i: Index) -> Any:
+    def element(i: Index) -> LoopValue:
         here = ops.eq(ops.index(i[dim], torch.int64), ops.index(place, torch.int64))
         inner = ops.masked(here, lambda: source.at(i[:dim] + i[dim + 1 :]), number(0, source.dtype))
         return ops.where(here, ops.to_dtype(inner, out.dtype), x.at(i))
@@ -181,9 +182,9 @@ def slice_scatter(
     x: Tensor,
     source: Tensor,
     dim: int = 0,
-    start: Any = None,
-    end: Any = None,
-    step: Any = 1,
+    start: Size | None = None,
+    end: Size | None = None,
+    step: Size = 1,
 ) -> Computed:
     dim = dimension(dim, len(x.sizes))
     first, stride = slice_start(start, x.sizes[dim]), as_expr(step)
@@ -192,7 +193,7 @@ def slice_scatter(
     require_supported(x.dtype, source.dtype)
     last = first + (source.sizes[dim] - 1) * stride
 
-    def element(i: Index) -> Any:
+    def element(i: Index) -> LoopValue:
         away = i[dim] - first
         tests = [at_least(i[dim], first), less(i[dim], last + 1)]
         if stride.value != 1:
@@ -206,7 +207,7 @@ def slice_scatter(
 
 
 @lower("scatter.value")
-def scatter_value(builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, value: Any) -> Computed:
+def scatter_value(builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, value: Operand) -> Computed:
     """A scatter of one value along a dimension where the index has one element: a comparison (one-hot)."""
     dim = dimension(dim, len(x.sizes)) if x.sizes else 0
     same = x.sizes and all(p is s for d, (p, s) in enumerate(zip(places.sizes, x.sizes)) if d != dim)
@@ -214,7 +215,7 @@ def scatter_value(builder: Builder, out: Result, x: Tensor, dim: int, places: Te
         raise LeftToLibrary("a scatter of several values")
     require_supported(x.dtype)
 
-    def element(i: Index) -> Any:
+    def element(i: Index) -> LoopValue:
         chosen = ops.to_dtype(places.at((*i[:dim], constant(0), *i[dim + 1 :])), torch.int64)
         return ops.where(ops.eq(chosen, ops.index(i[dim], torch.int64)), number(value, out.dtype), x.at(i))
 

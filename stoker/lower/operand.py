@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
 from stoker.loop.layout import Sizes, is_dense
 from stoker.loop.target import LOOP_DTYPES
@@ -54,7 +55,7 @@ def broadcast_index(index: Index, sizes: Sizes, out: Sizes) -> Index:
 
 def loader(
     operand: Any, out: Sizes, dtype: torch.dtype, scalar_dtype: torch.dtype | None = None
-) -> Callable[[Index], Any]:
+) -> Callable[[Index], LoopValue]:
     """A function from an index of the result to the operand's element, in the type computed with.
 
     Numbers and tensors without dimensions are rounded to `scalar_dtype` first, if there is one.
@@ -105,7 +106,7 @@ def elementwise(
     loads = [loader(o, out.sizes, compute, scalar_dtype if out.sizes else None) for o in operands]
     out = _as_operands_lie(builder, out, tensors)
 
-    def element(index: Index) -> Any:
+    def element(index: Index) -> LoopValue:
         return ops.to_dtype(function(*(load(index) for load in loads)), out.dtype)
 
     return builder.compute(out, element, tensors, cost)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from stoker.loop.body import LoopValue
 from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import require_supported
@@ -30,7 +31,7 @@ def _padding(at_border: Callable[[Expr, Expr], Expr]) -> Callable[..., Any]:
         rank = len(x.sizes)
         before = {rank - 1 - position // 2: as_expr(amounts[position]) for position in range(0, len(amounts), 2)}
 
-        def element(at: Index) -> Any:
+        def element(at: Index) -> LoopValue:
             inside = (at_border(i - before[d], x.sizes[d]) if d in before else i for d, i in enumerate(at))
             return x.at(tuple(inside))
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from stoker.fake.promote import result_dtype
+from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
 from stoker.loop.op import ELEMENTWISE
 from stoker.loop.target import LOOP_DTYPES
@@ -23,7 +24,7 @@ from stoker.lower.operand import (
     require_supported,
     tensors_among,
 )
-from stoker.lower.registry import LOWERINGS, LeftToLibrary, Result, find, lower
+from stoker.lower.registry import LOWERINGS, LeftToLibrary, Numbers, Operand, Result, Size, find, lower
 
 _UNARY = """
 neg abs sign floor ceil round trunc sqrt rsqrt reciprocal relu exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan
@@ -43,7 +44,7 @@ def _operation(name: str) -> Callable[..., Any]:
 
 
 def _unary(name: str) -> Callable[..., Any]:
-    def lowering(builder: Builder, out: Result, x: Tensor) -> Any:
+    def lowering(builder: Builder, out: Result, x: Tensor) -> Tensor:
         if name in _INTEGRAL_IDENTITY and not out.dtype.is_floating_point:
             return elementwise(builder, out, [x], lambda value: value)
         return elementwise(builder, out, [x], _operation(name), cost=ELEMENTWISE[name].cost)
@@ -52,7 +53,7 @@ def _unary(name: str) -> Callable[..., Any]:
 
 
 def _binary(name: str) -> Callable[..., Any]:
-    def lowering(builder: Builder, out: Result, a: Any, b: Any) -> Any:
+    def lowering(builder: Builder, out: Result, a: Operand, b: Operand) -> Tensor:
         if name in ("remainder", "fmod"):
             refuse_division_by_zero(out, b)
         rounded = None if name == "div" else out.dtype
@@ -62,7 +63,7 @@ def _binary(name: str) -> Callable[..., Any]:
 
 
 def _comparison(name: str) -> Callable[..., Any]:
-    def lowering(builder: Builder, out: Result, a: Any, b: Any) -> Any:
+    def lowering(builder: Builder, out: Result, a: Operand, b: Operand) -> Tensor:
         common = result_dtype(builder.usage.operands[:2])
         return elementwise(builder, out, [a, b], _operation(name), compute_dtype(common), scalar_dtype=common)
 
@@ -70,7 +71,7 @@ def _comparison(name: str) -> Callable[..., Any]:
 
 
 def _logical(name: str) -> Callable[..., Any]:
-    def lowering(builder: Builder, out: Result, *operands: Any) -> Any:
+    def lowering(builder: Builder, out: Result, *operands: Any) -> Tensor:
         return elementwise(builder, out, operands, _operation(name), torch.bool)
 
     return lowering
@@ -99,21 +100,21 @@ _register()
 
 @lower("add.Tensor", "add.Scalar", name="add")
 @lower("sub.Tensor", "sub.Scalar", name="sub")
-def add(builder: Builder, out: Result, a: Any, b: Any, alpha: Any = 1, *, name: str) -> Computed:
+def add(builder: Builder, out: Result, a: Operand, b: Operand, alpha: Operand = 1, *, name: str) -> Computed:
     if out.dtype is torch.bool:
         return elementwise(builder, out, [a, b], _operation("bitwise_or"))
     operation = _operation(name)
     if alpha == 1:
         return elementwise(builder, out, [a, b], operation, scalar_dtype=out.dtype)
 
-    def scaled(x: Any, y: Any) -> Any:
+    def scaled(x: LoopValue, y: LoopValue) -> LoopValue:
         return operation(x, ops.mul(y, ops.to_dtype(number(alpha, out.dtype), y.dtype)))
 
     return elementwise(builder, out, [a, b], scaled, cost=2, scalar_dtype=out.dtype)
 
 
 @lower("mul.Tensor", "mul.Scalar")
-def mul(builder: Builder, out: Result, a: Any, b: Any) -> Computed:
+def mul(builder: Builder, out: Result, a: Operand, b: Operand) -> Computed:
     if out.dtype is torch.bool:
         return elementwise(builder, out, [a, b], _operation("bitwise_and"))
     return elementwise(builder, out, [a, b], _operation("mul"))
@@ -123,14 +124,14 @@ _ROUNDED = {"floor": "floor_divide", "trunc": "truncate_divide"}
 
 
 @lower("div.Tensor_mode", "div.Scalar_mode")
-def divide_rounded(builder: Builder, out: Result, a: Any, b: Any, rounding_mode: str | None = None) -> Computed:
+def divide_rounded(builder: Builder, out: Result, a: Operand, b: Operand, rounding_mode: str | None = None) -> Computed:
     name = "div" if rounding_mode is None else _ROUNDED[rounding_mode]
     if rounding_mode is not None:
         refuse_division_by_zero(out, b)
     return elementwise(builder, out, [a, b], _operation(name), cost=8)
 
 
-_POWERS: dict[float, Callable[[Any], Any]] = {
+_POWERS: dict[float, Callable[[LoopValue], LoopValue]] = {
     1: lambda x: x,
     2: lambda x: ops.mul(x, x),
     3: lambda x: ops.mul(ops.mul(x, x), x),
@@ -142,10 +143,10 @@ _POWERS: dict[float, Callable[[Any], Any]] = {
 """Exponents that eager computes without a power function; roots of float16 it does not."""
 
 
-def _in_two_steps(exponent: float, dtype: torch.dtype) -> Callable[[Any], Any]:
+def _in_two_steps(exponent: float, dtype: torch.dtype) -> Callable[[LoopValue], LoopValue]:
     """A power of half precision, rounded after each multiplication as eager does."""
 
-    def function(x: Any) -> Any:
+    def function(x: LoopValue) -> LoopValue:
         square = ops.to_dtype(ops.to_dtype(ops.mul(x, x), dtype), x.dtype)
         return ops.mul(square, x) if exponent == 3 else ops.reciprocal(square)
 
@@ -153,7 +154,7 @@ def _in_two_steps(exponent: float, dtype: torch.dtype) -> Callable[[Any], Any]:
 
 
 @lower("pow.Tensor_Scalar")
-def power_of_number(builder: Builder, out: Result, x: Tensor, exponent: Any) -> Computed:
+def power_of_number(builder: Builder, out: Result, x: Tensor, exponent: Operand) -> Computed:
     special = _POWERS.get(exponent) if isinstance(exponent, (int, float)) else None
     if exponent in (3, -2) and compute_dtype(out.dtype) is not out.dtype:
         special = _in_two_steps(exponent, out.dtype)
@@ -165,14 +166,16 @@ def power_of_number(builder: Builder, out: Result, x: Tensor, exponent: Any) -> 
 
 
 @lower("pow.Tensor_Tensor", "pow.Scalar")
-def power(builder: Builder, out: Result, a: Any, b: Any) -> Computed:
+def power(builder: Builder, out: Result, a: Operand, b: Operand) -> Computed:
     if not out.dtype.is_floating_point:
         raise LeftToLibrary("integer powers are left to the library")
     return elementwise(builder, out, [a, b], _operation("pow"), cost=40, scalar_dtype=out.dtype)
 
 
 @lower("clamp.default", "clamp.Tensor")
-def clamp(builder: Builder, out: Result, x: Tensor, low: Any = None, high: Any = None) -> Computed:
+def clamp(
+    builder: Builder, out: Result, x: Tensor, low: Operand | None = None, high: Operand | None = None
+) -> Computed:
     bounds = [b for b in (low, high) if b is not None]
     if any(isinstance(b, float) and b != b for b in bounds):
         raise LeftToLibrary("what a bound that is no number means differs between versions of torch")
@@ -192,7 +195,7 @@ def _limited(choose: Callable[..., Any], value: Any, limit: Any, bound: Any) -> 
 
 
 @lower("where.self")
-def where(builder: Builder, out: Result, condition: Tensor, a: Any, b: Any) -> Computed:
+def where(builder: Builder, out: Result, condition: Tensor, a: Operand, b: Operand) -> Computed:
     tensors = tensors_among([condition, a, b])
     require_supported(out.dtype, *(t.dtype for t in tensors))
     test = loader(condition, out.sizes, torch.bool)
@@ -209,7 +212,7 @@ def classify(builder: Builder, out: Result, x: Tensor, *, name: str) -> Computed
 
 
 @lower("_to_copy.default", "clone.default", "lift_fresh_copy.default")
-def copy(builder: Builder, out: Result, x: Tensor, **options: Any) -> Any:
+def copy(builder: Builder, out: Result, x: Tensor, **options: Any) -> Tensor:
     require_supported(out.dtype, x.dtype)
     if x.device != out.device:
         raise LeftToLibrary("a copy between devices is left to the library")
@@ -219,7 +222,7 @@ def copy(builder: Builder, out: Result, x: Tensor, **options: Any) -> Any:
 
 
 @lower("full.default", "full_like.default")
-def full(builder: Builder, out: Result, shape_or_like: Any, value: Any, **options: Any) -> Computed:
+def full(builder: Builder, out: Result, shape_or_like: Any, value: Operand, **options: Any) -> Computed:
     require_supported(out.dtype)
     if is_tensor(value):
         raise LeftToLibrary("the fill value is a tensor")
@@ -227,7 +230,7 @@ def full(builder: Builder, out: Result, shape_or_like: Any, value: Any, **option
 
 
 @lower("_efficientzerotensor.default")
-def zero_without_memory(builder: Builder, out: Result, size: Any, **options: Any) -> Any:
+def zero_without_memory(builder: Builder, out: Result, size: Numbers, **options: Any) -> Tensor:
     """A tensor of zeros that eager gives no memory; a plan needs some."""
     if out.dtype in LOOP_DTYPES:
         return builder.compute(out, lambda index: number(0, out.dtype), cost=0)
@@ -235,7 +238,14 @@ def zero_without_memory(builder: Builder, out: Result, size: Any, **options: Any
 
 
 @lower("arange.start_step", "arange.default", "arange.start")
-def arange(builder: Builder, out: Result, start: Any, end: Any = None, step: Any = 1, **options: Any) -> Computed:
+def arange(
+    builder: Builder,
+    out: Result,
+    start: Size | float,
+    end: Size | float | None = None,
+    step: Size | float = 1,
+    **options: Any,
+) -> Computed:
     if end is None:
         start, end = 0, start
     if out.dtype.is_floating_point or isinstance(start, float) or isinstance(step, float):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
+from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
-from stoker.loop.view import Index, Tensor
+from stoker.loop.view import Computed, Index, Tensor
 from stoker.lower import scatter, unfold, view  # noqa: F401  (their lowerings are looked up)
 from stoker.lower.builder import Builder
 from stoker.lower.operand import number, require_supported
-from stoker.lower.registry import LOWERINGS, LeftToLibrary, Result, find, lower
+from stoker.lower.registry import LOWERINGS, LeftToLibrary, Numbers, Result, find, lower
 from stoker.lower.view import dimension, flattened
 from stoker.shape.expr import Expr, constant
 
@@ -25,8 +26,8 @@ def _read_at(builder: Builder, out: Result, x: Tensor, place: Callable[[Index], 
 
 
 @lower("roll.default")
-def roll(builder: Builder, out: Result, x: Tensor, shifts: Any, dims: Any = ()) -> Tensor:
-    shifts = [shifts] if not isinstance(shifts, (list, tuple)) else shifts
+def roll(builder: Builder, out: Result, x: Tensor, shifts: Numbers, dims: Sequence[int] | int = ()) -> Tensor:
+    shifts = shifts if isinstance(shifts, Sequence) else [shifts]
     dims = [dims] if isinstance(dims, int) else list(dims)
     if not dims:
         return _rolled_as_one(builder, out, x, shifts[0])
@@ -90,7 +91,7 @@ def diag_embed(builder: Builder, out: Result, x: Tensor, offset: int = 0, dim1: 
     a, b = dimension(dim1, rank), dimension(dim2, rank)
     row, column = max(-offset, 0), max(offset, 0)
 
-    def element(at: Index) -> Any:
+    def element(at: Index) -> LoopValue:
         rest = tuple(i for d, i in enumerate(at) if d not in (a, b))
         here = _same(at[a] + column, at[b] + row)
         if row:
@@ -118,7 +119,7 @@ detach.default unfold.default
 def _copied(operator: Any) -> Callable[..., Any]:
     """The copying form of a view: the view, seen as what is to be stored."""
 
-    def lowering(builder: Builder, out: Any, x: Tensor, *arguments: Any, **options: Any) -> Any:
+    def lowering(builder: Builder, out: Any, x: Tensor, *arguments: Any, **options: Any) -> Tensor | list[Computed]:
         several = isinstance(out, list)
         require_supported(x.dtype)
         shown = LOWERINGS[operator](builder, out, x, *arguments, **options)

@@ -7,17 +7,24 @@ from typing import Any
 
 import torch
 
+from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
 from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import compute_dtype, require_supported
-from stoker.lower.registry import LeftToLibrary, Result, lower
+from stoker.lower.registry import Dims, LeftToLibrary, Result, lower
 from stoker.lower.view import dimension
 from stoker.shape.expr import constant
 
 
 def reduced(
-    builder: Builder, out: Result, x: Tensor, dims: Any, keepdim: bool, kind: str, prepare: Callable[[Any], Any]
+    builder: Builder,
+    out: Result,
+    x: Tensor,
+    dims: Dims,
+    keepdim: bool,
+    kind: str,
+    prepare: Callable[[LoopValue], LoopValue],
 ) -> Tensor:
     """Reduce these dimensions (all, if none are named). `prepare` makes the value that is combined."""
     rank = len(x.sizes)
@@ -27,7 +34,7 @@ def reduced(
     strides = tuple(out.strides[d] if keepdim else out.strides[p] for p, d in enumerate(kept))
     require_supported(out.dtype, x.dtype)
 
-    def element(outer: Index, inner: Index) -> Any:
+    def element(outer: Index, inner: Index) -> LoopValue:
         index: list[Any] = [constant(0)] * rank
         for at, d in zip(outer, kept):
             index[d] = at
@@ -46,7 +53,7 @@ def _of_one(
     """A reduction of single elements is no reduction."""
     inner = (constant(0),) * over
 
-    def single(at: Index) -> Any:
+    def single(at: Index) -> LoopValue:
         if kind.startswith("arg"):
             return ops.constant(0, out.dtype)
         return ops.to_dtype(element(tuple(at[p] for p in places), inner), out.dtype)
@@ -54,20 +61,32 @@ def _of_one(
     return builder.compute(out, single, [x])
 
 
-def _converted(dtype: torch.dtype) -> Callable[[Any], Any]:
+def _converted(dtype: torch.dtype) -> Callable[[LoopValue], LoopValue]:
     return lambda value: ops.to_dtype(value, dtype)
 
 
 @lower("sum.default", "sum.dim_IntList")
 def sum_(
-    builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None
+    builder: Builder,
+    out: Result,
+    x: Tensor,
+    dims: Dims = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
 ) -> Tensor:
     return reduced(builder, out, x, dims, keepdim, "sum", _converted(compute_dtype(out.dtype)))
 
 
 @lower("prod.default", "prod.dim_int")
 def prod(
-    builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False, *, dtype: Any = None
+    builder: Builder,
+    out: Result,
+    x: Tensor,
+    dims: Dims = None,
+    keepdim: bool = False,
+    *,
+    dtype: torch.dtype | None = None,
 ) -> Tensor:
     return reduced(builder, out, x, dims, keepdim, "prod", _converted(compute_dtype(out.dtype)))
 
@@ -78,28 +97,28 @@ def _nonempty(x: Tensor) -> None:
 
 
 @lower("amax.default", "max.default")
-def amax(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
+def amax(builder: Builder, out: Result, x: Tensor, dims: Dims = None, keepdim: bool = False) -> Tensor:
     _nonempty(x)
     return reduced(builder, out, x, dims, keepdim, "max", _converted(compute_dtype(out.dtype)))
 
 
 @lower("amin.default", "min.default")
-def amin(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
+def amin(builder: Builder, out: Result, x: Tensor, dims: Dims = None, keepdim: bool = False) -> Tensor:
     _nonempty(x)
     return reduced(builder, out, x, dims, keepdim, "min", _converted(compute_dtype(out.dtype)))
 
 
 @lower("any.default", "any.dim", "any.dims")
-def any_(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
+def any_(builder: Builder, out: Result, x: Tensor, dims: Dims = None, keepdim: bool = False) -> Tensor:
     return _truth(builder, out, x, dims, keepdim, "any")
 
 
 @lower("all.default", "all.dim", "all.dims")
-def all_(builder: Builder, out: Result, x: Tensor, dims: Any = None, keepdim: bool = False) -> Tensor:
+def all_(builder: Builder, out: Result, x: Tensor, dims: Dims = None, keepdim: bool = False) -> Tensor:
     return _truth(builder, out, x, dims, keepdim, "all")
 
 
-def _truth(builder: Builder, out: Result, x: Tensor, dims: Any, keepdim: bool, kind: str) -> Tensor:
+def _truth(builder: Builder, out: Result, x: Tensor, dims: Dims, keepdim: bool, kind: str) -> Tensor:
     if out.dtype is not torch.bool:
         raise LeftToLibrary("the truth of bytes is left to the library")
     return reduced(builder, out, x, dims, keepdim, kind, _converted(torch.bool))
@@ -107,7 +126,7 @@ def _truth(builder: Builder, out: Result, x: Tensor, dims: Any, keepdim: bool, k
 
 @lower("argmax.default", kind="argmax")
 @lower("argmin.default", kind="argmin")
-def argument(builder: Builder, out: Result, x: Tensor, dim: Any = None, keepdim: bool = False, *, kind: str) -> Tensor:
+def argument(builder: Builder, out: Result, x: Tensor, dim: Dims = None, keepdim: bool = False, *, kind: str) -> Tensor:
     _nonempty(x)
     return reduced(builder, out, x, dim, keepdim, kind, _converted(compute_dtype(x.dtype)))
 

@@ -8,16 +8,25 @@ to the library.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import isfunction
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from stoker.loop.layout import Sizes
+from stoker.loop.view import Tensor
+from stoker.shape.expr import Expr
 
 Lowering = Callable[..., Any]
+
+Operand: TypeAlias = Tensor | Expr | int | float
+"""What an elementwise operator may be given; a bool is an int."""
+Size: TypeAlias = int | Expr
+Dims: TypeAlias = Sequence[int] | int | None
+Numbers: TypeAlias = Sequence[Size] | Size
+"""One for each dimension, or one for all."""
 
 LOWERINGS: dict[Any, Lowering] = {}
 """Filled by the families of this package."""

@@ -15,13 +15,14 @@ from typing import Any
 
 import torch
 
+from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
 from stoker.loop.layout import contiguous
 from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.conv import channels_last, is_channels_last
 from stoker.lower.operand import compute_dtype, number, require_supported
-from stoker.lower.registry import LeftToLibrary, Result, lower
+from stoker.lower.registry import LeftToLibrary, Numbers, Result, lower
 from stoker.shape.expr import Expr, constant, maximum, minimum
 
 
@@ -46,7 +47,7 @@ def _choice(size: Expr, wanted: Expr, scale: float | None, exact: bool) -> Calla
     raise LeftToLibrary("a ratio that rounds")
 
 
-def _nearest(builder: Builder, out: Result, x: Tensor, size: Any, *scales: Any, exact: bool) -> Tensor:
+def _nearest(builder: Builder, out: Result, x: Tensor, size: Numbers, *scales: Any, exact: bool) -> Tensor:
     require_supported(x.dtype)
     if not x.dtype.is_floating_point and x.dtype is not torch.uint8:
         raise LeftToLibrary("eager refuses these numbers: the library raises the right error")
@@ -54,7 +55,7 @@ def _nearest(builder: Builder, out: Result, x: Tensor, size: Any, *scales: Any, 
     given = [*scales, *[None] * (len(out.sizes) - 2)]
     choices = [_choice(*pair, given[d], exact) for d, pair in enumerate(zip(x.sizes[2:], out.sizes[2:]))]
 
-    def element(at: Index) -> Any:
+    def element(at: Index) -> LoopValue:
         return x.at((*at[:2], *(choose(i) for choose, i in zip(choices, at[2:]))))
 
     return builder.compute(_laid(builder, out, x), element, [x], cost=3)
@@ -142,12 +143,12 @@ def _polynomial(x: Any, *coefficients: float) -> Any:
     return total
 
 
-def _inner(x: Any) -> Any:
+def _inner(x: LoopValue) -> LoopValue:
     """The share of an element at distance x of at most 1."""
     return _polynomial(x, _BEND + 2, -(_BEND + 3), 0, 1)
 
 
-def _outer(x: Any) -> Any:
+def _outer(x: LoopValue) -> LoopValue:
     """The share of an element at distance 1 + x."""
     far = ops.add(x, number(1, x.dtype))
     return _polynomial(far, _BEND, -5 * _BEND, 8 * _BEND, -4 * _BEND)
@@ -157,7 +158,7 @@ Taps = Callable[[Line, Expr, torch.dtype], list[tuple[Expr, Any]]]
 
 
 def _interpolation(taps: Taps, each: int) -> Callable[..., Tensor]:
-    def lowering(builder: Builder, out: Result, x: Tensor, size: Any, corners: bool, *scales: Any) -> Tensor:
+    def lowering(builder: Builder, out: Result, x: Tensor, size: Numbers, corners: bool, *scales: Any) -> Tensor:
         require_supported(x.dtype)
         _nonempty(x, out)
         if not x.dtype.is_floating_point:
@@ -169,7 +170,7 @@ def _interpolation(taps: Taps, each: int) -> Callable[..., Tensor]:
         if rank > 1 and not is_channels_last(x):
             image = _along_rows(builder, out, image, lines.pop(), taps)
 
-        def element(at: Index) -> Any:
+        def element(at: Index) -> LoopValue:
             found = [taps(line, i, dtype) for line, i in zip(lines, at[2:])]
             return ops.to_dtype(total(at[:2], found, at[2 + len(lines) :]), out.dtype)
 
@@ -189,7 +190,7 @@ def _along_rows(builder: Builder, out: Result, image: Tensor, line: Line, taps: 
     """The image interpolated along its rows alone, stored: what is left vectorizes along them."""
     sizes, dtype = (*image.sizes[:-1], out.sizes[-1]), compute_dtype(out.dtype)
 
-    def element(at: Index) -> Any:
+    def element(at: Index) -> LoopValue:
         found = [ops.mul(s, ops.to_dtype(image.at((*at[:-1], i)), dtype)) for i, s in taps(line, at[-1], dtype)]
         return list(itertools.accumulate(found, lambda a, b: ops.add(a, b)))[-1]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from stoker.loop.handler import ops
@@ -31,7 +29,9 @@ def _scanned(
 @lower("cumsum.default", kind="sum")
 @lower("cumprod.default", kind="prod")
 @lower("logcumsumexp.default", kind="logaddexp")
-def cumulative(builder: Builder, out: Result, x: Tensor, dim: int, *, dtype: Any = None, kind: str) -> Tensor:
+def cumulative(
+    builder: Builder, out: Result, x: Tensor, dim: int, *, dtype: torch.dtype | None = None, kind: str
+) -> Tensor:
     if out.dtype is torch.bool:
         raise LeftToLibrary("sums of truth values that stay truth values")
     rounded = x

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
+from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
 from stoker.loop.layout import Sizes
 from stoker.loop.view import Index, Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.index import counted_from_0
 from stoker.lower.operand import broadcast_index, compute_dtype, elementwise, is_tensor, number, require_supported
-from stoker.lower.registry import LeftToLibrary, Result, lower
+from stoker.lower.registry import LeftToLibrary, Operand, Result, Size, lower
 from stoker.lower.view import dimension
 from stoker.shape.expr import Expr, as_expr, constant
 from stoker.shape.symnode import expr_of
@@ -32,7 +34,14 @@ def _value(source: Any, at: Index, sizes: Sizes, dtype: torch.dtype) -> Any:
 
 
 def _along(
-    builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, source: Any, combine: str, start: Any = None
+    builder: Builder,
+    out: Result,
+    x: Tensor,
+    dim: int,
+    places: Tensor,
+    source: Any,
+    combine: str,
+    start: Operand | None = None,
 ) -> Tensor:
     """result[..., places[i], ...] = source[i], for each i in the indices' own sizes. Places begin as `start`, if there is one."""
     require_supported(out.dtype, *([source.dtype] if is_tensor(source) else []))
@@ -45,7 +54,7 @@ def _along(
     def place(at: Index) -> Index:
         return (*at[:dim], counted_from_0(places.at(at), x.sizes[dim], "element"), *at[dim + 1 :])
 
-    def value(at: Index) -> Any:
+    def value(at: Index) -> LoopValue:
         return source.at(at) if is_tensor(source) else number(source, out.dtype)
 
     if start is not None:
@@ -142,7 +151,7 @@ def index_rows(
     places: Tensor,
     source: Any,
     *,
-    alpha: Any = 1,
+    alpha: Operand = 1,
     combine: str,
     wraps: bool = False,
 ) -> Tensor:
@@ -164,7 +173,7 @@ def index_rows(
         )
         return (*at[:dim], found, *at[dim + 1 :])
 
-    def value(at: Index) -> Any:
+    def value(at: Index) -> LoopValue:
         made = ops.to_dtype(_value(source, at, sizes, out.dtype), out.dtype)
         return made if alpha == 1 else ops.mul(made, number(alpha, out.dtype))
 
@@ -242,7 +251,9 @@ def _size(value: Any) -> Expr:
 
 
 @lower("as_strided.default")
-def as_strided(builder: Builder, out: Result, x: Tensor, size: Any, stride: Any, offset: Any = None) -> Tensor:
+def as_strided(
+    builder: Builder, out: Result, x: Tensor, size: Sequence[Size], stride: Sequence[Size], offset: Size | None = None
+) -> Tensor:
     stored, start = _in_eagers_memory(builder, x)
     at = stored.offset if offset is None else start + as_expr(offset)
     return Stored(stored.buffer, stored.dtype, stored.device, out.sizes, tuple(as_expr(s) for s in stride), at)
@@ -250,7 +261,13 @@ def as_strided(builder: Builder, out: Result, x: Tensor, size: Any, stride: Any,
 
 @lower("as_strided_scatter.default")
 def as_strided_scatter(
-    builder: Builder, out: Result, x: Tensor, source: Tensor, size: Any, stride: Any, offset: Any = None
+    builder: Builder,
+    out: Result,
+    x: Tensor,
+    source: Tensor,
+    size: Sequence[Size],
+    stride: Sequence[Size],
+    offset: Size | None = None,
 ) -> Tensor:
     require_supported(out.dtype, source.dtype)
     fake = builder.usage.operands[0].meta

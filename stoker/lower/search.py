@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
 from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
@@ -28,7 +29,7 @@ def _searched(builder: Builder, out: Result, sorted_: Tensor, values: Any, right
     row, dtype = builder.store(sorted_), compute_dtype(sorted_.dtype)
     name = "gt" if right else "ge"
 
-    def element(at: Index) -> Any:
+    def element(at: Index) -> LoopValue:
         value = ops.to_dtype(values.at(at) if given else number(values, sorted_.dtype), dtype)
         lead, found = at[: len(sorted_.sizes) - 1], number(0, torch.int64)
         for step in (1 << bit for bit in reversed(range(length.bit_length()))):

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from typing import Any
 
+from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
 from stoker.loop.view import Index, Stored, Tensor, remap
 from stoker.lower.axis import Sliding
 from stoker.lower.builder import Builder
 from stoker.lower.move import all_of, at_least, less
 from stoker.lower.operand import compute_dtype, number, require_supported
-from stoker.lower.registry import LeftToLibrary, Result, lower
+from stoker.lower.registry import LeftToLibrary, Numbers, Result, Size, lower
 from stoker.lower.view import dimension
 from stoker.lower.window import LARGEST_WINDOW, few_holding, gathered
 from stoker.shape.expr import constant
 
 
 @lower("unfold.default")
-def unfold(builder: Builder, out: Result, x: Tensor, dim: int, size: Any, step: Any) -> Tensor:
+def unfold(builder: Builder, out: Result, x: Tensor, dim: int, size: Size, step: Size) -> Tensor:
     """A view: windows in the place of the dimension, their elements in a last one."""
     if not x.sizes:
         raise LeftToLibrary("a tensor without dimensions")
@@ -29,7 +32,9 @@ def unfold(builder: Builder, out: Result, x: Tensor, dim: int, size: Any, step: 
 
 
 @lower("unfold_backward.default")
-def unfold_backward(builder: Builder, out: Result, gradient: Tensor, sizes: Any, dim: int, size: int, step: int) -> Any:
+def unfold_backward(
+    builder: Builder, out: Result, gradient: Tensor, sizes: Sequence[Size], dim: int, size: int, step: int
+) -> Tensor:
     """Each element gathers from the windows that hold it."""
     require_supported(out.dtype)
     if not out.sizes:
@@ -40,14 +45,15 @@ def unfold_backward(builder: Builder, out: Result, gradient: Tensor, sizes: Any,
         raise LeftToLibrary("windows that overlap much")
     given = builder.store(gradient)
 
-    def element(at: Index) -> Any:
+    def element(at: Index) -> LoopValue:
         total = number(0, dtype)
         for number_ in range(axis.most_holding):
             window, tests = axis.holding(at[dim], number_)
             offset = at[dim] - window * step
             place = (*at[:dim], window, *at[dim + 1 :], offset)
             zero = number(0, given.dtype)
-            value = ops.masked(all_of(tests), lambda p=place: given.at(p), zero) if tests else given.at(place)
+            here = functools.partial(given.at, place)
+            value = ops.masked(all_of(tests), here, zero) if tests else here()
             total = ops.add(total, ops.to_dtype(value, dtype))
         return ops.to_dtype(total, out.dtype)
 
@@ -62,13 +68,15 @@ def _pairs(*values: Any) -> list[list[int]]:
 
 
 @lower("im2col.default")
-def im2col(builder: Builder, out: Result, x: Tensor, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Tensor:
+def im2col(
+    builder: Builder, out: Result, x: Tensor, kernel: Numbers, dilation: Numbers, padding: Numbers, stride: Numbers
+) -> Tensor:
     """Columns of windows: [..., channel x row x column of the window, window]."""
     require_supported(x.dtype)
     size, spread, before, step = _pairs(kernel, dilation, padding, stride)
     across = (x.sizes[-1] + 2 * before[1] - spread[1] * (size[1] - 1) - 1) // step[1] + 1
 
-    def element(at: Index) -> Any:
+    def element(at: Index) -> LoopValue:
         *lead, part, window = at
         inside = (part // size[1] % size[0], part % size[1])
         where = (window // across, window % across)
@@ -84,7 +92,14 @@ def im2col(builder: Builder, out: Result, x: Tensor, kernel: Any, dilation: Any,
 
 @lower("col2im.default")
 def col2im(
-    builder: Builder, out: Result, x: Tensor, sizes: Any, kernel: Any, dilation: Any, padding: Any, stride: Any
+    builder: Builder,
+    out: Result,
+    x: Tensor,
+    sizes: Any,
+    kernel: Numbers,
+    dilation: Numbers,
+    padding: Numbers,
+    stride: Numbers,
 ) -> Tensor:
     """The sum of what windows hold of each element."""
     require_supported(x.dtype)
@@ -97,10 +112,10 @@ def col2im(
     axes = [Sliding(*given) for given in zip(out.sizes[-2:], ends, size, step, before)]
     columns, dtype = builder.store(x), compute_dtype(out.dtype)
 
-    def element(at: Index) -> Any:
+    def element(at: Index) -> LoopValue:
         *lead, channel, h, w = at
 
-        def read(window: Index) -> Any:
+        def read(window: Index) -> LoopValue:
             i, j = (p + axis.padding - o * axis.stride for p, axis, o in zip((h, w), axes, window[-2:]))
             place = (*lead, (channel * size[0] + i) * size[1] + j, window[-2] * ends[1] + window[-1])
             return ops.to_dtype(columns.at(place), dtype)

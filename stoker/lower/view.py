@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from stoker.loop import view
 from stoker.loop.layout import Layout, Sizes, contiguous, product
 from stoker.loop.view import Computed, Index, Stored, Tensor
 from stoker.lower.builder import Builder
-from stoker.lower.registry import LeftToLibrary, Result, lower
+from stoker.lower.registry import Dims, LeftToLibrary, Numbers, Result, Size, lower
 from stoker.shape.expr import Expr, as_expr, constant
 
 
@@ -21,7 +22,7 @@ def dimension(dim: int, rank: int) -> int:
 
 
 @lower("permute.default")
-def permute(builder: Builder, out: Result, x: Tensor, dims: Any) -> Tensor:
+def permute(builder: Builder, out: Result, x: Tensor, dims: Sequence[int]) -> Tensor:
     return view.permute(x, [dimension(d, len(x.sizes)) for d in dims])
 
 
@@ -40,7 +41,7 @@ def transpose(builder: Builder, out: Result, x: Tensor, a: int, b: int) -> Tenso
 
 
 @lower("expand.default")
-def expand(builder: Builder, out: Result, x: Tensor, size: Any, implicit: bool = False) -> Tensor:
+def expand(builder: Builder, out: Result, x: Tensor, size: Numbers, implicit: bool = False) -> Tensor:
     return view.expand(x, out.sizes)
 
 
@@ -51,7 +52,7 @@ def unsqueeze(builder: Builder, out: Result, x: Tensor, dim: int) -> Tensor:
 
 
 @lower("squeeze.default", "squeeze.dim", "squeeze.dims")
-def squeeze(builder: Builder, out: Result, x: Tensor, dims: Any = None) -> Tensor:
+def squeeze(builder: Builder, out: Result, x: Tensor, dims: Dims = None) -> Tensor:
     rank = len(x.sizes)
     if dims is None:
         chosen = range(rank)
@@ -79,14 +80,20 @@ def select(builder: Builder, out: Result, x: Tensor, dim: int, at: Any) -> Tenso
 
 @lower("slice.Tensor")
 def slice_(
-    builder: Builder, out: Result, x: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
+    builder: Builder,
+    out: Result,
+    x: Tensor,
+    dim: int = 0,
+    start: Size | None = None,
+    end: Size | None = None,
+    step: Size = 1,
 ) -> Tensor:
     dim = dimension(dim, len(x.sizes))
     first = slice_start(start, x.sizes[dim])
     return view.narrow(x, dim, first, out.sizes[dim], as_expr(step))
 
 
-def slice_start(start: Any, size: Expr) -> Expr:
+def slice_start(start: Size | None, size: Expr) -> Expr:
     """Where a slice begins: from the end if negative, within the dimension."""
     first = as_expr(0 if start is None else start)
     if first.value is None:
@@ -115,7 +122,7 @@ def unbind(builder: Builder, out: list[Result], x: Tensor, dim: int = 0) -> list
 
 
 @lower("view.default", "_unsafe_view.default", "reshape.default")
-def reshape(builder: Builder, out: Result, x: Tensor, size: Any) -> Tensor:
+def reshape(builder: Builder, out: Result, x: Tensor, size: Numbers) -> Tensor:
     return reshaped(builder, x, out.sizes, out.strides)
 
 

@@ -8,14 +8,16 @@ that hold it; where that measured slower than ATen's kernels it is declined.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
+from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
 from stoker.loop.layout import contiguous
 from stoker.loop.view import Computed, Index, Tensor
@@ -24,7 +26,7 @@ from stoker.lower.builder import Builder
 from stoker.lower.conv import channels_last, is_channels_last
 from stoker.lower.move import all_of
 from stoker.lower.operand import compute_dtype, number, require_supported
-from stoker.lower.registry import LeftToLibrary, Result, lower
+from stoker.lower.registry import LeftToLibrary, Numbers, Result, lower
 from stoker.shape.expr import Expr, constant
 
 LARGEST_WINDOW = 25
@@ -33,6 +35,9 @@ LARGEST_BODY = 80
 """Additions in a window beyond which what is pooled is stored first."""
 
 Axes = Sequence[Axis]
+
+Several = list[Tensor | None]
+"""Results of an operator that has several; None for one that nobody reads."""
 
 
 def _filled(given: Any, defaults: list[Any]) -> list[Any]:
@@ -104,12 +109,19 @@ def _laid(builder: Builder, out: Result, x: Tensor) -> Result:
     return replace(out, strides=channels_last(out.sizes)) if builder.free_layout and is_channels_last(x) else out
 
 
-def _library(builder: Builder, out: Any, x: Tensor, rest: Any, options: Any, reason: str) -> Any:
+def _library(
+    builder: Builder, out: Result | list[Result], x: Tensor, rest: tuple[Any, ...], options: dict[str, Any], reason: str
+) -> Any:
     """A library call that keeps the order of its input."""
     if not builder.free_layout or not is_channels_last(x):
         raise LeftToLibrary(reason)
     keep = [replace(r, strides=channels_last(r.sizes)) for r in (out if isinstance(out, list) else [out])]
     return builder.call(builder.usage.operator, (x, *rest), options, keep if isinstance(out, list) else keep[0])
+
+
+def _joined(join: Callable[..., LoopValue], values: Iterable[LoopValue]) -> LoopValue:
+    """All elements of a window as one value, from left to right."""
+    return functools.reduce(join, values)
 
 
 def _totals(builder: Builder, out: Result, x: Tensor, axes: Axes) -> Computed:
@@ -120,12 +132,8 @@ def _totals(builder: Builder, out: Result, x: Tensor, axes: Axes) -> Computed:
         sums = _reduced(builder, wide, x, axes, "sum", 0)
         return builder.compute(wide, sums.at, [sums])
 
-    def element(at: Index) -> Any:
-        total = None
-        for _, value in _values(x, axes, at, 0):
-            value = ops.to_dtype(value, wide.dtype)
-            total = value if total is None else ops.add(total, value)
-        return total
+    def element(at: Index) -> LoopValue:
+        return _joined(ops.add, (ops.to_dtype(value, wide.dtype) for _, value in _values(x, axes, at, 0)))
 
     return builder.compute(wide, element, [x], cost=4 * _elements(axes))
 
@@ -134,7 +142,7 @@ def _reduced(builder: Builder, out: Result, x: Tensor, axes: Axes, kind: str, ot
     """A large window as a reduction of its elements."""
     rank = len(axes)
 
-    def element(outer: Index, inner: Index) -> Any:
+    def element(outer: Index, inner: Index) -> LoopValue:
         place, tests = _place(axes, outer[:-rank], outer[-rank:], inner)
         return ops.to_dtype(_read(x, place, tests, otherwise), out.dtype)
 
@@ -145,8 +153,15 @@ def _reduced(builder: Builder, out: Result, x: Tensor, axes: Axes, kind: str, ot
 @lower("avg_pool2d.default", rank=2)
 @lower("avg_pool3d.default", rank=3)
 def avg_pool(
-    builder: Builder, out: Result, x: Tensor, kernel: Any, stride: Any = (), *rest: Any, rank: int, **options: Any
-) -> Any:
+    builder: Builder,
+    out: Result,
+    x: Tensor,
+    kernel: Numbers,
+    stride: Numbers = (),
+    *rest: Any,
+    rank: int,
+    **options: Any,
+) -> Tensor:
     padding, _, include, divisor = _filled(rest, [0, False, True, None])
     if options or not out.dtype.is_floating_point:
         return _library(builder, out, x, (kernel, stride, *rest), options, "means of whole numbers")
@@ -157,7 +172,7 @@ def avg_pool(
     x = _at_hand(builder, x, _elements(axes))
     totals = _totals(builder, out, x, axes)
 
-    def element(at: Index) -> Any:
+    def element(at: Index) -> LoopValue:
         count = _divisor(axes, at, divisor, include)
         return ops.to_dtype(ops.div(totals.at(at), number(count, totals.dtype)), out.dtype)
 
@@ -173,7 +188,7 @@ def _divisor(axes: Sequence[Sliding], window: Index, divisor: Any, include: bool
 
 @lower("_adaptive_avg_pool2d.default", rank=2)
 @lower("_adaptive_avg_pool3d.default", rank=3)
-def adaptive_avg_pool(builder: Builder, out: Result, x: Tensor, size: Any, *, rank: int) -> Any:
+def adaptive_avg_pool(builder: Builder, out: Result, x: Tensor, size: Numbers, *, rank: int) -> Tensor:
     if not out.dtype.is_floating_point:
         return _library(builder, out, x, (size,), {}, "means of whole numbers")
     require_supported(out.dtype)
@@ -181,7 +196,7 @@ def adaptive_avg_pool(builder: Builder, out: Result, x: Tensor, size: Any, *, ra
     x = _at_hand(builder, x, _elements(axes))
     totals = _totals(builder, out, x, axes)
 
-    def element(at: Index) -> Any:
+    def element(at: Index) -> LoopValue:
         mean = totals.at(at)
         for axis, window in zip(axes, at[-rank:]):
             mean = ops.div(mean, number(axis.count(window), totals.dtype))
@@ -193,8 +208,15 @@ def adaptive_avg_pool(builder: Builder, out: Result, x: Tensor, size: Any, *, ra
 @lower("max_pool2d_with_indices.default", rank=2)
 @lower("max_pool3d_with_indices.default", rank=3)
 def max_pool(
-    builder: Builder, out: list[Result], x: Tensor, kernel: Any, stride: Any = (), *rest: Any, rank: int, **options: Any
-) -> Any:
+    builder: Builder,
+    out: list[Result],
+    x: Tensor,
+    kernel: Numbers,
+    stride: Numbers = (),
+    *rest: Any,
+    rank: int,
+    **options: Any,
+) -> Several:
     padding, dilation, _ = _filled(rest, [0, 1, False])
     axes = _sliding(x.sizes[-rank:], out[0].sizes[-rank:], kernel, stride, padding, dilation)
     spread = any(axis.dilation != 1 for axis in axes) and any(axis.padding for axis in axes)
@@ -207,7 +229,7 @@ def max_pool(
 
 @lower("adaptive_max_pool2d.default", rank=2)
 @lower("adaptive_max_pool3d.default", rank=3)
-def adaptive_max_pool(builder: Builder, out: list[Result], x: Tensor, size: Any, *, rank: int) -> Any:
+def adaptive_max_pool(builder: Builder, out: list[Result], x: Tensor, size: Numbers, *, rank: int) -> Several:
     if not x.dtype.is_floating_point:
         raise LeftToLibrary("maxima of whole numbers")
     return _largest(builder, out, x, _adaptive(x.sizes[-rank:], out[0].sizes[-rank:]), lambda: (size,))
@@ -215,7 +237,7 @@ def adaptive_max_pool(builder: Builder, out: list[Result], x: Tensor, size: Any,
 
 def _largest(
     builder: Builder, out: list[Result], x: Tensor, axes: Axes, arguments: Callable[[], tuple[Any, ...]]
-) -> Any:
+) -> Several:
     """The largest elements of windows, and where they lie in their image."""
     require_supported(x.dtype)
     dtype, elements = compute_dtype(x.dtype), _elements(axes)
@@ -232,7 +254,7 @@ def _largest(
     image = x.sizes[len(x.sizes) - len(axes) :]
     nearest = is_channels_last(x)  # an element that is met twice is met in the same order
 
-    def best(at: Index) -> tuple[Any, Any]:
+    def best(at: Index) -> tuple[LoopValue, LoopValue]:
         """The largest value and its place: the first of equals, the last that is no number."""
         first = [axis.first(w) for axis, w in zip(axes, at[len(at) - len(axes) :])]
         top, where = number(float("-inf"), dtype), ops.index(position(first, image), torch.int64)
@@ -263,13 +285,10 @@ def _one_by_one(builder: Builder, out: Result, x: Tensor, axes: Axes) -> Tensor:
 def _largest_along(builder: Builder, out: Result, x: Tensor, axis: Axis, dim: int) -> Tensor:
     dtype = compute_dtype(x.dtype)
 
-    def element(at: Index) -> Any:
-        top = None
-        for offset in map(constant, range(axis.most)):
-            place, tests = axis.element(at[dim], offset)
-            value = ops.to_dtype(_read(x, (*at[:dim], place, *at[dim + 1 :]), tests, float("-inf")), dtype)
-            top = value if top is None else ops.maximum(top, value)
-        return ops.to_dtype(top, out.dtype)
+    def element(at: Index) -> LoopValue:
+        places = (axis.element(at[dim], constant(offset)) for offset in range(axis.most))
+        values = (_read(x, (*at[:dim], p, *at[dim + 1 :]), tests, float("-inf")) for p, tests in places)
+        return ops.to_dtype(_joined(ops.maximum, (ops.to_dtype(v, dtype) for v in values)), out.dtype)
 
     return builder.compute(out, element, [x], cost=2 * axis.most)
 
@@ -282,17 +301,17 @@ def position(place: Sequence[Expr], sizes: Sequence[Expr]) -> Expr:
     return found
 
 
-def gathered(axes: Axes, at: Index, read: Callable[[Index], Any], nothing: Any) -> Any:
+def gathered(axes: Axes, at: Index, read: Callable[[Index], LoopValue], nothing: LoopValue) -> LoopValue:
     """The sum of what an element of the image gets from each window that holds it."""
     lead, image = at[: len(at) - len(axes)], at[len(at) - len(axes) :]
-    total = None
+    values = []
     for numbers in itertools.product(*(range(axis.most_holding) for axis in axes)):
         found = [axis.holding(i, n) for axis, i, n in zip(axes, image, numbers)]
         window = (*lead, *(w for w, _ in found))
         tests = [test for _, several in found for test in several]
-        value = ops.masked(all_of(tests), lambda w=window: read(w), nothing) if tests else read(window)
-        total = value if total is None else ops.add(total, value)
-    return total
+        here = functools.partial(read, window)
+        values.append(ops.masked(all_of(tests), here, nothing) if tests else here())
+    return _joined(ops.add, values)
 
 
 def few_holding(axes: Axes) -> int:
@@ -303,11 +322,13 @@ def few_holding(axes: Axes) -> int:
     return count
 
 
-def _gradient(builder: Builder, out: Result, gradient: Tensor, axes: Axes, read: Callable[[Index], Any]) -> Computed:
+def _gradient(
+    builder: Builder, out: Result, gradient: Tensor, axes: Axes, read: Callable[[Index], LoopValue]
+) -> Computed:
     """A gradient by gathering; `read` is what one window gives, in the type computed with."""
     dtype, count = compute_dtype(out.dtype), few_holding(axes)
 
-    def element(at: Index) -> Any:
+    def element(at: Index) -> LoopValue:
         return ops.to_dtype(gathered(axes, at, read, number(0, dtype)), out.dtype)
 
     return builder.compute(out, element, [gradient], cost=5 * count)
@@ -316,8 +337,15 @@ def _gradient(builder: Builder, out: Result, gradient: Tensor, axes: Axes, read:
 @lower("avg_pool2d_backward.default", rank=2)
 @lower("avg_pool3d_backward.default", rank=3)
 def avg_pool_backward(
-    builder: Builder, out: Result, gradient: Tensor, x: Tensor, kernel: Any, stride: Any = (), *rest: Any, rank: int
-) -> Any:
+    builder: Builder,
+    out: Result,
+    gradient: Tensor,
+    x: Tensor,
+    kernel: Numbers,
+    stride: Numbers = (),
+    *rest: Any,
+    rank: int,
+) -> Tensor:
     padding, _, include, divisor = _filled(rest, [0, False, True, None])
     require_supported(out.dtype)
     axes = _sliding(x.sizes[-rank:], gradient.sizes[-rank:], kernel, stride, padding)
@@ -325,7 +353,7 @@ def avg_pool_backward(
         raise LeftToLibrary("windows that overlap, channels fastest: ATen's kernel is faster")
     given, dtype = builder.store(gradient), compute_dtype(out.dtype)
 
-    def read(window: Index) -> Any:
+    def read(window: Index) -> LoopValue:
         count = number(_divisor(axes, window, divisor, include), dtype)
         return ops.div(ops.to_dtype(given.at(window), dtype), count)
 
@@ -334,14 +362,14 @@ def avg_pool_backward(
 
 @lower("_adaptive_avg_pool2d_backward.default", rank=2)
 @lower("_adaptive_avg_pool3d_backward.default", rank=3)
-def adaptive_avg_pool_backward(builder: Builder, out: Result, gradient: Tensor, x: Tensor, *, rank: int) -> Any:
+def adaptive_avg_pool_backward(builder: Builder, out: Result, gradient: Tensor, x: Tensor, *, rank: int) -> Tensor:
     require_supported(out.dtype)
     axes = _adaptive(x.sizes[-rank:], gradient.sizes[-rank:])
     if not is_channels_last(x) or not all(axis.even for axis in axes):
         raise LeftToLibrary("only along channels, and in equal windows, is gathering faster than ATen's kernel")
     given, dtype = builder.store(gradient), compute_dtype(out.dtype)
 
-    def read(window: Index) -> Any:
+    def read(window: Index) -> LoopValue:
         value = ops.to_dtype(given.at(window), dtype)
         for axis, w in zip(axes, window[-rank:]):
             value = ops.div(value, number(axis.count(w), dtype))
