@@ -2,6 +2,7 @@
 
 #include "callable.h"
 #include "code_cache.h"
+#include "control.h"
 #include "cuda_driver.h"
 #include "dispatch.h"
 #include "frame_hook.h"
@@ -72,7 +73,7 @@ PyMODINIT_FUNC PyInit__C() {
   using Addition = bool (*)(PyObject*);
   const Addition additions[] = {add_actions,      add_tensor_types,   add_state_types,    add_guard_types, add_cache_types,
                                 add_resume_types, add_callable_types, add_training_types, add_plan_types,  add_frozen_types,
-                                add_replay_types};
+                                add_replay_types, add_control_types};
   bool ready = prepare_frame_hook();
   for (const Addition add : additions) ready = ready && add(module.get());
   return ready ? module.release() : nullptr;

@@ -20,7 +20,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from stoker import _C, log
-from stoker.autograd import aot
+from stoker.autograd import aot, aot_inside
 from stoker.codegen.aten import through_aten
 from stoker.codegen.backend import Backend, Built, Site
 from stoker.codegen.executor import executor
@@ -201,9 +201,7 @@ def compile_nested(module: GraphModule, options: Options) -> None:
 
 
 def _compile_inside(module: GraphModule, inputs: list[Any], options: Options) -> Compiled:
-    forward = functools.partial(compile_graph, options=options)
-    with torch.no_grad():
-        return aot(module, inputs, forward_compiler=forward, decompositions=decompositions())
+    return aot_inside(module, inputs, functools.partial(compile_graph, options=options), decompositions())
 
 
 def _compiled(

@@ -18,10 +18,10 @@ Reading order: `trace` (operators become nodes), `alias` and `inverse` (who hold
 `variants` (inputs in one memory); `compile` is the road through them.
 """
 
-from stoker.autograd.compile import aot, aot_eager, run_eagerly
+from stoker.autograd.compile import aot, aot_eager, aot_inside, run_eagerly
 from stoker.autograd.joint import Joint
 from stoker.autograd.keep import min_cut
 from stoker.autograd.partition import keep_all
 from stoker.autograd.refusal import CannotTrace
 
-__all__ = ["CannotTrace", "Joint", "aot", "aot_eager", "keep_all", "min_cut", "run_eagerly"]
+__all__ = ["CannotTrace", "Joint", "aot", "aot_eager", "aot_inside", "keep_all", "min_cut", "run_eagerly"]

@@ -23,7 +23,7 @@ from stoker.autograd.overlap import WrittenOverlap
 from stoker.autograd.partial import Autocast, PartialBackwards, WhenCalled
 from stoker.autograd.partition import Chooser, forward_only, split
 from stoker.autograd.relayout import ByLayout
-from stoker.autograd.runtime import inference_call, training_call
+from stoker.autograd.runtime import finisher, inference_call, training_call
 from stoker.autograd.trace import Decompositions
 from stoker.autograd.variants import NOT_TRACED, as_captured, by_overlap
 from stoker.fake.foreign import tensors_in
@@ -139,6 +139,33 @@ def _tell_homes(module: GraphModule, joint: Joint) -> None:
     """Tell a compiler which results become the content of inputs (`stoker.graph.facts.homes_of`)."""
     (output,) = (n for n in module.graph.nodes if n.op == "output")
     output.meta[HOMES] = {w.position: w.index for w in joint.writes if not w.moved and not w.differentiable}
+
+
+def aot_inside(
+    graph_module: GraphModule, example_inputs: Sequence[Any], compiler: Compiler, decompositions: Decompositions | None
+) -> Callable[..., Any]:
+    """Compile a graph inside an operator, which writes to none of its inputs and is not differentiated: what the compiler makes,
+    as it is, where its results are the graph's outputs."""
+    with torch.inference_mode(False), torch.no_grad():
+        inputs = make_inputs(graph_module, example_inputs)
+        try:
+            joint = trace_joint(graph_module, inputs, decompositions, grad=False)
+        except NOT_TRACED as error:
+            return _above_autograd(as_captured(graph_module, error))
+        module = forward_only(joint)
+        forward = _as_traced(compiler(module, fake_inputs(module)))
+    plain = finisher(joint) is None
+    return forward if plain else inference_call(joint, forward, graph_module.forward, inputs_require_grad=False)
+
+
+def _above_autograd(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A program as captured, where a plan runs: below autograd, which the program may use inside."""
+
+    def above(*inputs: Any) -> Any:
+        with torch.no_grad(), torch_private.above_autograd():
+            return call(*inputs)
+
+    return above
 
 
 def _anchored(call: Callable[..., Any], joint: Joint, captured: Callable[..., Any]) -> Callable[..., Any]:

@@ -35,7 +35,7 @@ def inference_call(
     """
     if inputs_require_grad:
         forward = torch.no_grad()(forward)
-    finish = _finisher(joint) or (lambda inputs, results: tuple(results))
+    finish = finisher(joint) or (lambda inputs, results: tuple(results))
     writes = bool(joint.writes)
 
     def call(*inputs: Any) -> tuple[Any, ...]:
@@ -85,7 +85,7 @@ def training_call(
         inputs=_memories(training),
         as_given=as_given,
     )
-    finish = _finisher(joint)
+    finish = finisher(joint)
     if finish is None:
         return call
     return lambda *inputs: finish(inputs, call(*inputs))
@@ -124,7 +124,7 @@ def _memories(training: Training) -> str:
     return "".join(letters)
 
 
-def _finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[Any, ...]] | None:
+def finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[Any, ...]] | None:
     """What to do after the graph has run; None when its results are the outputs."""
     outcomes, writes, moves = joint.outcomes, joint.writes, joint.moves
     if (

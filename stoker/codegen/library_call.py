@@ -16,9 +16,10 @@ from stoker import torch_private
 from stoker.codegen import plan_records as record
 from stoker.codegen.encoding import Encoding, dtype_name
 from stoker.codegen.plan_records import LiteralKind, Plain
+from stoker.graph import nested
 from stoker.loop.view import Scalar, Stored
 from stoker.schedule.step import Library
-from stoker.shape.expr import Expr
+from stoker.shape.expr import Expr, as_expr
 
 
 class Unencodable(Exception):
@@ -34,7 +35,7 @@ def library_call(coding: Encoding, step: Library) -> record.CallStep | record.Py
             return record.CallStep(_operator(schema), _arguments(coding, schema, step), results, layouts)
         except Unencodable:
             pass
-    callee, parts = _through_python(step)
+    callee, parts = _control(step) if step.operator in nested.OPERATORS else _through_python(step)
     values = tuple(coding.part(part) for part in parts)
     return record.PythonStep(record.HeldObject(coding.hold(callee)), values, results, layouts, step.several)
 
@@ -118,6 +119,14 @@ def _sequence(coding: Encoding, words: str, value: Sequence[Any]) -> record.Call
     if words in ("List[int]", "List[SymInt]") and all(isinstance(v, (int, Expr)) for v in value):
         return record.NumbersArgument(coding.numbers.each(value))
     raise Unencodable
+
+
+def _control(step: Library) -> tuple[Callable[..., object], list[Stored | Expr]]:
+    """Control flow over graphs, which C++ runs: the operator's graphs as compiled, and all that they are given."""
+    groups = [g for g in step.arguments if isinstance(g, (list, tuple, Stored))]
+    parts = [v for g in groups for v in (g if isinstance(g, (list, tuple)) else [g])]
+    made = nested.runner(step.operator, step.arguments)
+    return made, [v if isinstance(v, Stored) else as_expr(v) for v in parts]
 
 
 def _through_python(step: Library) -> tuple[Callable[..., object], list[Stored | Expr]]:

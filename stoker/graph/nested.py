@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule
 
-from stoker import torch_private
+from stoker import _C, torch_private
 from stoker.fake import FakeStorage, FakeTensor
 from stoker.fake.meta import Meta, meta_of
 from stoker.fake.rule import IMPURE
@@ -249,6 +249,17 @@ OPERATORS = frozenset((*_CONDS, *_LOOPS, *_SCANS))
 IMPURE.update(dict.fromkeys(_CONDS, _cond_rule))
 IMPURE.update(dict.fromkeys(_LOOPS, _loop_rule))
 IMPURE.update(dict.fromkeys(_SCANS, _scan_rule))
+
+
+def runner(operator: Any, args: Sequence[Any]) -> Callable[..., Any]:
+    """What runs an operator's compiled graphs without Python in between; of its arguments, those in groups are given when it is
+    called, one after the other."""
+    first, *others = [nested.compiled or nested for nested in args[-1].graphs]
+    if operator in _CONDS:
+        return _C.Branch(first, others[0])
+    if operator in _LOOPS:
+        return _C.Loop(first, others[0], len(args[0]))
+    return _C.Scan(first, len(args[0]), len(args[1]), args[4])
 
 
 # Gradients.

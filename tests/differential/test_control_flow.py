@@ -537,3 +537,32 @@ def test_graphs_inside_die_with_the_function() -> None:
     del compiled
     gc.collect()
     assert not made & set(nested._ALIVE)
+
+
+def rolled(x: torch.Tensor) -> torch.Tensor:
+    return hops.scan(lambda h, e: ((h + e).tanh(), h * 2), torch.zeros(4), x)[1]
+
+
+def counted(x: torch.Tensor) -> torch.Tensor:
+    return hops.while_loop(lambda i, a: i < 9, lambda i, a: (i + 1, a * 2), (torch.tensor(0), x))[1]
+
+
+def chosen(x: torch.Tensor) -> torch.Tensor:
+    return torch.cond(x.sum() > 0, lambda: x + 1, lambda: x - 1)
+
+
+@pytest.mark.parametrize("function", [rolled, counted, chosen])
+def test_no_python_runs_for_what_is_inside(function: Any) -> None:
+    compiled = stoker.compile(function, fullgraph=True)
+    seen: list[list[str]] = []
+    for rows in (3, 9):
+        stoker.reset()
+        compiled(torch.ones(rows, 4))
+        frames: list[str] = []
+        sys.setprofile(lambda frame, event, arg: frames.append(frame.f_code.co_name) if event == "call" else None)
+        try:
+            compiled(torch.ones(rows, 4))
+        finally:
+            sys.setprofile(None)
+        seen.append(frames)
+    assert seen[0] == seen[1] and len(seen[0]) <= 6, seen
