@@ -15,7 +15,7 @@ import torch
 from stoker.capture.static import MISSING, is_data_descriptor, static_lookup
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod, MethodValue
-from stoker.capture.values.instance import ExceptionValue, ObjectValue
+from stoker.capture.values.instance import HEAP_TYPE, ExceptionValue, ObjectValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import SequenceValue
 from stoker.capture.values.value import Value
@@ -113,6 +113,8 @@ class Attributes:
 
     def bind(self, raw: Any, value: Value, cls: type) -> Value:
         """What a class attribute gives when read through an instance: the descriptor protocol."""
+        if (getter := self.overridden(raw, "__get__")) is not None:
+            return getter.call(self.m, [self.m.wrap.object(raw), value, self.m.wrap.object(cls)], {})
         match raw:
             case types.FunctionType():
                 return MethodValue(value, self.m.wrap.object(raw))
@@ -147,16 +149,14 @@ class Attributes:
             assert isinstance(sequence, SequenceValue)
             return sequence.element(self.m, index)
         getter = self.class_lookup(type(raw), "__get__")
-        if isinstance(getter, types.FunctionType):
-            return self.m.wrap.object(getter).call(
-                self.m, [self.m.wrap.object(raw), value, self.m.wrap.object(cls)], {}
-            )
         if getter is not MISSING and not isinstance(raw, (type, types.BuiltinFunctionType)):
             return MethodValue(value, self.m.wrap.object(raw)) if callable(raw) else value.unsupported(repr(raw))
         return self.m.wrap.object(raw)
 
     def bind_to_class(self, raw: Any, cls_value: Any) -> Value:
         """What a class attribute gives when read through the class."""
+        if (getter := self.overridden(raw, "__get__")) is not None:
+            return getter.call(self.m, [self.m.wrap.object(raw), Constant(None), cls_value], {})
         match raw:
             case classmethod():
                 return MethodValue(cls_value, self.m.wrap.object(raw.__func__))
@@ -166,10 +166,16 @@ class Attributes:
                 return MethodValue(cls_value, self.m.wrap.object(raw))
             case types.FunctionType() | property() | types.MethodDescriptorType() | types.WrapperDescriptorType():
                 return self.m.wrap.object(raw)
-        getter = self.class_lookup(type(raw), "__get__")
-        if isinstance(getter, types.FunctionType):
-            return self.m.wrap.object(getter).call(self.m, [self.m.wrap.object(raw), Constant(None), cls_value], {})
         return self.m.wrap.object(raw)
+
+    def overridden(self, raw: Any, name: str) -> Value | None:
+        """A method of the descriptor protocol that the class of a descriptor has in Python, also one over `property`'s."""
+        if raw is MISSING or not type(raw).__flags__ & HEAP_TYPE:
+            return None
+        found = self.class_lookup(type(raw), name)
+        if not isinstance(found, types.FunctionType) or found is functools.cached_property.__get__:  # which has a lock
+            return None
+        return self.m.wrap.object(found)
 
     def cached_property(self, raw: functools.cached_property, value: Value) -> Value:
         made = self.m.wrap.object(raw.func).call(self.m, [value], {})
@@ -223,6 +229,9 @@ class Attributes:
         if name == "__class__":
             value.unsupported("assignment to __class__")
         raw = self.class_lookup(cls, name)
+        if (setter := self.overridden(raw, "__set__")) is not None:
+            setter.call(self.m, [self.m.wrap.object(raw), value, new], {})
+            return
         match raw:
             case property():
                 if raw.fset is None:
@@ -234,10 +243,6 @@ class Attributes:
             case types.MemberDescriptorType() if isinstance(value, ObjectValue):
                 value.set_slot(self.m, raw, new)
                 return
-        setter = self.class_lookup(type(raw), "__set__") if raw is not MISSING else MISSING
-        if isinstance(setter, types.FunctionType):
-            self.m.wrap.object(setter).call(self.m, [self.m.wrap.object(raw), value, new], {})
-            return
         if isinstance(value, ExceptionValue) and name in (
             "__cause__",
             "__context__",
@@ -264,15 +269,14 @@ class Attributes:
 
     def delete_generic(self, value: Value, cls: type, name: str) -> None:
         raw = self.class_lookup(cls, name)
+        if (deleter := self.overridden(raw, "__delete__")) is not None:
+            deleter.call(self.m, [self.m.wrap.object(raw), value], {})
+            return
         if isinstance(raw, property) and raw.fdel is not None:
             self.m.wrap.object(raw.fdel).call(self.m, [value], {})
             return
         if isinstance(raw, types.MemberDescriptorType) and isinstance(value, ObjectValue):
             value.set_slot(self.m, raw, None)
-            return
-        deleter = self.class_lookup(type(raw), "__delete__") if raw is not MISSING else MISSING
-        if isinstance(deleter, types.FunctionType):
-            self.m.wrap.object(deleter).call(self.m, [self.m.wrap.object(raw), value], {})
             return
         attributes = value.attributes(self.m) if isinstance(value, ObjectValue) else None
         if attributes is None or attributes.lookup(self.m, Constant(name)) is None:

@@ -21,6 +21,9 @@ from stoker import torch_private
 from stoker.graph.modes import SETTERS, Found
 from stoker.graph.raising import raises_by_data
 
+UNEXPECTED = "a branch that raises is taken"
+"""The words of a check that capture put into a graph (`stoker.capture.raising`)."""
+
 
 def mark_untouched(error: Exception) -> None:
     """Say that the program can be run again. Not of an error that an earlier call left (`LATE` in csrc/dispatch.h)."""
@@ -29,11 +32,15 @@ def mark_untouched(error: Exception) -> None:
 
 
 class Undoable:
-    """A captured program whose errors are taken back. It calls the graph's `forward`: a graph's own call prints what it raises."""
+    """A captured program whose errors are taken back. It calls the graph's `forward`: a graph's own call prints what it raises.
 
-    def __init__(self, graph_module: GraphModule) -> None:
+    Around what a user's own back end compiled, errors stay the user's but for those of branches that capture did not expect.
+    """
+
+    def __init__(self, graph_module: GraphModule, compiled: Callable[..., Any] | None = None) -> None:
         self.graph_module = graph_module
-        self.forward = graph_module.forward
+        self.forward = compiled or graph_module.forward
+        self.takes_back_all = compiled is None
         self.written = _written(graph_module)
         self.changes_modes = any(node.target in SETTERS for node in graph_module.graph.nodes)
         self.copied = self.written if any(map(raises_by_data, graph_module.graph.nodes)) else ()
@@ -49,6 +56,8 @@ class Undoable:
         try:
             return self.forward(*inputs)
         except Exception as error:
+            if not self.takes_back_all and UNEXPECTED not in str(error):
+                raise
             if found is not None:
                 found.put_back()
             for copy in copies:

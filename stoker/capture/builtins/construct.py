@@ -12,6 +12,7 @@ from stoker.capture.handlers import CLASS_METHODS, STORAGE, handles, on_object
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.deque import DequeValue
+from stoker.capture.values.descriptor import FIELDS, PropertyFields
 from stoker.capture.values.function import MethodValue
 from stoker.capture.values.instance import InstanceValue
 from stoker.capture.values.mapping import DictValue, dict_from
@@ -209,6 +210,7 @@ STORAGE.update(
         set: lambda m, owner, args, kwargs: SetValue({}),
         frozenset: lambda m, owner, args, kwargs: set_of(m, args[0], frozenset) if args else SetValue({}, frozenset),
         tuple: _new_tuple,
+        property: lambda m, owner, args, kwargs: PropertyFields(),
     }
 )
 
@@ -226,6 +228,16 @@ def list_init(m: Machine, value: Value, items: Value | None = None) -> Value:
     storage = value.stored()
     if items is not None and isinstance(storage, ListValue):
         storage.method_extend(m, items)
+    return NONE
+
+
+@on_object(property.__init__)
+def property_init(
+    m: Machine, value: Value, fget: Value = NONE, fset: Value = NONE, fdel: Value = NONE, doc: Value = NONE
+) -> Value:
+    storage = value.stored()
+    assert isinstance(storage, PropertyFields)
+    storage.fields = dict(zip(FIELDS, (fget, fset, fdel, doc)))
     return NONE
 
 

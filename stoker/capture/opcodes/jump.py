@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from stoker.bytecode import Instruction
 from stoker.bytecode.versions import LOOP_END
 from stoker.capture.frame import Frame
+from stoker.capture.raising import truth_where_not_raised
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.value import Exhausted, Value
+from stoker.capture.values.value import Exhausted, Lazy, Value
+from stoker.errors import Break
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -21,14 +23,27 @@ def JUMP(m: Machine, f: Frame, i: Instruction) -> None:
 JUMP_FORWARD = JUMP_BACKWARD = JUMP_BACKWARD_NO_INTERRUPT = JUMP
 
 
+def _truth(m: Machine, f: Frame, i: Instruction, jumps_if: bool) -> bool:
+    """The truth of what is on the stack; where only data tells it and one side only raises, that of the other."""
+    value = f.stack[-1]
+    try:
+        return value.truth(m)
+    except Break:
+        known = m.wrap.force(value) if isinstance(value, Lazy) else value
+        expected = truth_where_not_raised(m, f, i, known, jumps_if)
+        if expected is None:
+            raise
+        return expected
+
+
 def POP_JUMP_IF_TRUE(m: Machine, f: Frame, i: Instruction) -> None:
-    if f.stack[-1].truth(m):
+    if _truth(m, f, i, True):
         f.jump(i.value)
     f.pop()
 
 
 def POP_JUMP_IF_FALSE(m: Machine, f: Frame, i: Instruction) -> None:
-    if not f.stack[-1].truth(m):
+    if not _truth(m, f, i, False):
         f.jump(i.value)
     f.pop()
 

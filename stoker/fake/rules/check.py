@@ -12,7 +12,9 @@ from typing import Any
 
 import torch
 
-from stoker.fake.rule import IMPURE
+from stoker.fake.meta import Meta, meta_of
+from stoker.fake.rule import IMPURE, rule
+from stoker.fake.tensor import FakeTensor
 
 _library = torch.library.Library("stoker", "FRAGMENT")
 _library.define("check(Scalar condition, str error, str template, SymInt[] numbers) -> ()")
@@ -40,3 +42,14 @@ def _learn(mode: Any, func: Any, condition: Any, *words: Any) -> None:
 
 
 IMPURE.update(dict.fromkeys(CHECKS, _learn))
+
+
+@rule("_assert_async")
+def assert_async(condition: FakeTensor, *words: Any) -> None:
+    """A check of what a tensor holds."""
+
+
+@rule("_is_all_true", "_is_any_true")
+def is_true(x: FakeTensor) -> Meta:
+    """One truth value."""
+    return meta_of(torch.bool, (), None, x.meta.device)

@@ -177,7 +177,7 @@ def index_by_mask(mode: Any, func: Any, x: FakeTensor, indices: Sequence[FakeTen
     return mode.propagate(func, (x, places), {})
 
 
-_REFUSED = "_unique equal allclose _is_all_true _is_any_true"
+_REFUSED = "_unique equal allclose"
 
 
 def _register_data_dependent() -> None:

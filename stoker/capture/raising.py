@@ -1,0 +1,74 @@
+"""A branch on data whose one side only raises: the graph checks that the other is taken.
+
+In:  a branch of the program, and the tensor it looks at.
+Out: the side that does not raise, and a node that raises where the tensor says otherwise.
+
+What raises in a graph is taken back (`stoker.graph.undo`, csrc/dispatch.h): CPython runs the frame from its start, and does what the
+program does on the side that raises. So nothing depends on what that side does; that it raises says that it is seldom taken.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from stoker.bytecode import Instruction
+from stoker.capture.frame import DecodedCode, Frame
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.value import Value
+from stoker.fake import FakeTensor
+from stoker.graph.undo import UNEXPECTED
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+_LONGEST = 200
+"""How many instructions of a side are looked at."""
+_LEAVES = frozenset({"RETURN_VALUE", "RETURN_CONST", "RETURN_GENERATOR", "YIELD_VALUE", "RERAISE", "SEND"})
+_JUMPS = frozenset({"JUMP", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"})
+
+
+def truth_where_not_raised(m: Machine, f: Frame, jump: Instruction, value: Value, jumps_if: bool) -> bool | None:
+    """The truth of a tensor on the side of a jump that does not raise, now checked by the graph; None if both or none do."""
+    if not isinstance(value, TensorValue) or value.fake.device.type != "cpu" or value.fake.numel() != 1:
+        return None
+    if _writes_history(m):
+        return None
+    raises_if = {
+        jumps_if: leads_to_raise(f.program, f.program.index[id(jump.value)]),
+        not jumps_if: leads_to_raise(f.program, f.position),
+    }
+    if raises_if[True] == raises_if[False]:
+        return None
+    expected = raises_if[False]
+    condition = value if expected else m.record.method(value, "logical_not", [], {})
+    m.record.call(torch.ops.aten._assert_async.msg, [condition, Constant(UNEXPECTED)], {}, keep=True)
+    return expected
+
+
+def _writes_history(m: Machine) -> bool:
+    """Was something written that a copy does not bring back: a tensor that autograd follows?"""
+    fakes = [node.meta.get("example_value") for node, _, _ in m.record.inputs]
+    return any(isinstance(fake, FakeTensor) and fake.memory.written and fake.requires_grad for fake in fakes)
+
+
+def leads_to_raise(program: DecodedCode, start: int) -> bool:
+    """Does every way on from an instruction end at a `raise`?"""
+    pending, seen = [start], set()
+    while pending:
+        position = pending.pop()
+        if position in seen:
+            continue
+        seen.add(position)
+        instruction = program.instructions[position]
+        if instruction.name in _LEAVES or len(seen) > _LONGEST:
+            return False
+        if instruction.name == "RAISE_VARARGS":
+            continue
+        if isinstance(instruction.value, Instruction):
+            pending.append(program.index[id(instruction.value)])
+        if instruction.name not in _JUMPS:
+            pending.append(position + 1)
+    return True

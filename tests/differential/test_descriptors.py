@@ -1,0 +1,123 @@
+"""Descriptors whose classes have methods of their own over those of `property` and its kin are called as Python calls them."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+import torch
+
+import stoker
+
+
+class Doubling(property):
+    def __get__(self, instance, owner=None):
+        return self if instance is None else 2 * super().__get__(instance, owner)
+
+
+class Counting(property):
+    def __set__(self, instance, value):
+        instance.writes += 1
+        super().__set__(instance, value)
+
+    def __delete__(self, instance):
+        instance.writes = -1
+
+
+class Static(staticmethod):
+    def __get__(self, instance, owner=None):
+        function = super().__get__(instance, owner)
+        return lambda x: function(x) + 1
+
+
+class Class(classmethod):
+    def __get__(self, instance, owner=None):
+        return lambda x: x * (3 if instance is None else 5)
+
+
+class Cached(functools.cached_property):
+    def __get__(self, instance, owner=None):
+        return 7 if instance is not None else self
+
+
+class Lazy:
+    def __init__(self, wrapped):
+        self.wrapped = wrapped
+
+    def __get__(self, instance, owner=None):
+        if instance is None:
+            return LazyProperty(self.wrapped)
+        value = self.wrapped(instance)
+        setattr(instance, self.wrapped.__name__, value)
+        return value
+
+
+class LazyProperty(Lazy, property):
+    def __init__(self, wrapped):
+        property.__init__(self, wrapped)
+
+
+class Thing:
+    def __init__(self):
+        self.base, self.writes, self._value = 3, 0, 1
+
+    doubled = Doubling(lambda self: self.base)
+    value = Counting(lambda self: self._value, lambda self, new: setattr(self, "_value", new))
+    plus = Static(lambda x: x)
+    times = Class(lambda cls, x: x)
+    cached = Cached(lambda self: 1)
+
+    @Lazy
+    def lazy(self):
+        self.base += 1
+        return self.base
+
+
+def reads(x, thing):
+    return x * thing.doubled
+
+
+def writes(x, thing):
+    thing.value = 5
+    thing.value += 1
+    return x * thing.value + thing.writes
+
+
+def deletes(x, thing):
+    del thing.value
+    return x + thing.writes
+
+
+def calls(x, thing):
+    return thing.plus(x) + Thing.plus(x), thing.times(x), Thing.times(x), x * thing.cached
+
+
+def lazily(x, thing):
+    return x * thing.lazy + thing.lazy, thing.base
+
+
+def looks_at_class(x, thing):
+    found = Thing.lazy
+    return x + isinstance(found, property) + isinstance(found, Lazy) + isinstance(Thing.doubled, Doubling)
+
+
+def gives_away(x, thing):
+    return x + 1, Thing.lazy
+
+
+@pytest.mark.parametrize("program", [reads, writes, deletes, calls, lazily, looks_at_class])
+def test_as_in_eager(program: Any) -> None:
+    compiled = stoker.compile(program, backend="eager")
+    for _ in range(2):
+        mine, eager = Thing(), Thing()
+        got, want = compiled(torch.ones(2), mine), program(torch.ones(2), eager)
+        torch.testing.assert_close(got, want)
+        assert vars(mine) == vars(eager)
+
+
+def test_one_that_leaves_is_whole() -> None:
+    _, found = stoker.compile(gives_away, backend="eager")(torch.ones(2), Thing())
+    assert type(found) is LazyProperty
+    assert found.fget is vars(Thing)["lazy"].wrapped
+    assert found.fset is None
