@@ -22,6 +22,7 @@ from stoker.autograd.keep import min_cut
 from stoker.autograd.overlap import WrittenOverlap
 from stoker.autograd.partial import Autocast, PartialBackwards, WhenCalled
 from stoker.autograd.partition import Chooser, forward_only, split
+from stoker.autograd.refusal import CannotTrace
 from stoker.autograd.relayout import ByLayout
 from stoker.autograd.runtime import finisher, inference_call, training_call
 from stoker.autograd.trace import Decompositions
@@ -114,6 +115,8 @@ def _compile(
             call = inference_call(joint, forward, again, inputs_require_grad=entered)
             return _anchored(call, joint, again), written
         parts = split(joint, how.choose)
+        if any(joint.inputs[move.index] in parts.kept for move in joint.moves):
+            raise CannotTrace("an input is given other sizes in place, and kept for the gradient")
         for part in (parts.forward, parts.backward):
             part.meta.update(graph_module.meta)
         devices = _random_devices(joint)

@@ -105,7 +105,7 @@ def test_while(x):
     return x, n
 
 
-@program("data-dependent assert", BREAK)
+@program("data-dependent assert")
 def test_data_assert(x):
     y = x + 1
     assert (y == y).all(), "nan"
@@ -200,7 +200,7 @@ def test_break_in_with(x):
     return y, log
 
 
-@program("break inside with, then an exception", BREAK)
+@program("data-dependent exception inside with")
 def test_break_with_exception(x):
     log = []
     with Scope(log):

@@ -43,6 +43,24 @@ def resized_to_another_type(x):
     return y, x * 2
 
 
+def _moves_its_input(y, x):
+    part = y[1:]
+    y.t_()
+    return part @ x.t()
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "stoker"])
+def test_an_input_that_is_moved_and_kept(backend: str) -> None:
+    compiled = stoker.compile(_moves_its_input, backend=backend)
+    for seed in range(2):
+        torch.manual_seed(seed)
+        y, x = torch.randn(3, 5), torch.randn(3, 5, requires_grad=True)
+        other = y.clone()
+        got, want = compiled(y, x), _moves_its_input(other, x)
+        torch.testing.assert_close(torch.autograd.grad(got.sum(), x), torch.autograd.grad(want.sum(), x))
+        assert y.shape == other.shape
+
+
 @pytest.mark.filterwarnings("ignore:An output with one or more elements")
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", "stoker"])
 @pytest.mark.parametrize("program", [transposed, view_first, squeezed, resized, resized_to_another_type])
