@@ -133,7 +133,7 @@ def _new_frames(settings: Settings) -> Frames:
 
     name, backend = settings.backend_name, settings.backend
     if name in TAKES_OPTIONS:
-        backend = functools.partial(backend, options=settings.options)  # type: ignore[call-arg]
+        backend = functools.partial(backend, options=settings.options)  # type: ignore[call-arg]  # a back end that takes options
     frames = Frames(
         checked(name, backend),
         dynamic=settings.dynamic,
@@ -231,7 +231,7 @@ def _frames_of(compiled: Any) -> Frames | None:
         compiled = compiled.__call__ if is_twin(compiled) else torch_private.compiled_call(compiled)
     if isinstance(compiled, types.MethodType):
         compiled = compiled.__func__
-    return compiled.compiler.on_miss.__self__ if isinstance(compiled, _C.Compiled) else None  # type: ignore[attr-defined]
+    return compiled.compiler.on_miss.__self__ if isinstance(compiled, _C.Compiled) else None  # type: ignore[attr-defined]  # the bound method that `compile` gave it
 
 
 def aot(
@@ -274,14 +274,14 @@ def disable(function: Any = None, *, recursive: bool = True) -> Any:
     def not_entered(*args: Any, **kwargs: Any) -> Any:
         return plain(*args, **kwargs)
 
-    not_entered._stoker_disabled = True  # type: ignore[attr-defined]
+    not_entered._stoker_disabled = True  # type: ignore[attr-defined]  # a mark on a function
     return not_entered
 
 
 def allow_in_graph(function: F) -> F:
     """Put calls of a function into graphs as one node, without looking inside."""
     if isinstance(function, (list, tuple)):
-        return type(function)(allow_in_graph(f) for f in function)  # type: ignore[return-value]
+        return type(function)(allow_in_graph(f) for f in function)
     if not callable(function):
         raise NotCallable(function)
     ALLOWED_IN_GRAPH.add(function)

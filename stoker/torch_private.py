@@ -55,7 +55,7 @@ def run_backward(
     accumulate: bool = False,
 ) -> tuple[torch.Tensor | None, ...]:
     """The autograd engine. `torch.autograd.grad` first checks shapes with a helper that imports SymPy. 2.13."""
-    return Variable._execution_engine.run_backward(  # type: ignore[attr-defined, no-any-return]
+    return Variable._execution_engine.run_backward(
         outputs,
         gradients,
         keep_graph,
@@ -74,7 +74,7 @@ while_loop, scan, map_, associative_scan = (
 infer_parameters = torch.nn.modules.lazy.LazyModuleMixin._infer_parameters
 """What the first call of a lazy module does: its parameters get their shapes and values. 2.11, 2.13."""
 
-WITHHELD = torch._disable_dynamo(lambda: None).__code__  # type: ignore[attr-defined]  # not in the stubs
+WITHHELD = torch._disable_dynamo(lambda: None).__code__
 """The code of the wrapper that torch puts around functions which its own compiler is not to enter. 2.11, 2.13."""
 
 
@@ -163,12 +163,12 @@ def compiled_call(module: torch.nn.Module) -> Any:
 
 def set_compiled_call(module: torch.nn.Module, compiled: Callable[..., Any]) -> None:
     """Let `module(...)` run this; it is not pickled with the module. 2.11, 2.13: `Module._compiled_call_impl`."""
-    module._compiled_call_impl = compiled  # type: ignore[assignment]  # declared as None
+    module._compiled_call_impl = compiled
 
 
 def mark_as_parameter(tensor: torch.Tensor) -> None:
     """Make `isinstance(tensor, torch.nn.Parameter)` true of a tensor of another class. 2.11, 2.13: `_is_param`."""
-    tensor._is_param = True  # type: ignore[attr-defined]  # set on the object, not declared
+    tensor._is_param = True
 
 
 def schema_of(operator: torch._ops.OpOverload) -> torch.FunctionSchema:
@@ -357,7 +357,7 @@ unwrapped_functions = torch.overrides.get_default_nowrap_functions
 enable_torch_function = torch.overrides._enable_torch_function
 """A context in which subclasses and modes are asked again. 2.13."""
 
-UninitializedTensorMixin = torch.nn.parameter.UninitializedTensorMixin  # type: ignore[attr-defined]
+UninitializedTensorMixin = torch.nn.parameter.UninitializedTensorMixin  # type: ignore[attr-defined]  # torch's stubs leave it out
 """The base of parameters and buffers of lazy modules, which have no shape yet. 2.13."""
 
 DisableAutocast = torch._C._DisableAutocast

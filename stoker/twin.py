@@ -72,7 +72,7 @@ class Twinned:
         return REVIVE, ((self._stoker_origin.module, self._stoker_origin.settings),)
 
     @property
-    def __class__(self) -> type:  # type: ignore[override]
+    def __class__(self) -> type:
         """The module's class. The twin follows when it changes."""
         now = type(self._stoker_origin.module)
         if stands_for(type(self)) is not now:
@@ -81,7 +81,7 @@ class Twinned:
 
     @__class__.setter
     def __class__(self, cls: type) -> None:
-        self._stoker_origin.module.__class__ = cls  # type: ignore[assignment]
+        self._stoker_origin.module.__class__ = cls
         REAL_CLASS.__set__(self, twin_class(cls))
 
 
@@ -131,7 +131,7 @@ def is_twin(value: Any) -> bool:
 
 
 def origin_of(twin: Any) -> Origin:
-    return twin._stoker_origin  # type: ignore[no-any-return]
+    return twin._stoker_origin
 
 
 def can_have_twin(module: torch.nn.Module) -> bool:

@@ -94,7 +94,7 @@ class PlanRecorder:
         for replay in self.replays:
             found = replay(*inputs)
             if found is not NotImplemented:
-                return found  # type: ignore[no-any-return]  # a tuple, from the extension
+                return found
         return self._otherwise(inputs)
 
     def _otherwise(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:

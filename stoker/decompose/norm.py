@@ -106,7 +106,7 @@ def batch_norm(
     x: Tensor, weight: Any, bias: Any, mean: Tensor, variance: Tensor, training: bool, momentum: float, eps: float
 ) -> tuple[Tensor, ...]:
     if not training or x.numel() == 0:
-        return NotImplemented  # type: ignore[return-value]
+        return NotImplemented
     out, middle, scale, spread = _normalized(x, weight, bias, eps)
     count: Any = 1
     for dim in [0, *range(2, x.dim())]:
@@ -130,7 +130,7 @@ def _affine(out: Tensor, weight: Any, bias: Any) -> Tensor:
 def batch_norm_evaluated(x: Tensor, weight: Any, bias: Any, mean: Any, variance: Any, *rest: Any) -> tuple[Tensor, ...]:
     if len(rest) == 3 and rest[0]:
         if mean is not None or not x.numel():
-            return NotImplemented  # type: ignore[return-value]
+            return NotImplemented
         out, middle, scale, _ = _normalized(x, weight, bias, rest[-1])
         kept = _statistics_type(x, mean if weight is None else weight)
         return out, middle.to(kept), scale.to(kept)
@@ -181,7 +181,7 @@ def group_norm(
     x: Tensor, weight: Any, bias: Any, batch: Any, channels: Any, rest: Any, groups: int, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     if x.numel() == 0:
-        return NotImplemented  # type: ignore[return-value]
+        return NotImplemented
     wide = _wide(x).contiguous().view(batch, groups, -1)
     spread, middle = torch.var_mean(wide, [2], correction=0, keepdim=True)
     scale = torch.rsqrt(spread + eps)
@@ -205,7 +205,7 @@ def group_norm_backward(
     mask: list[bool],
 ) -> tuple[Any, Any, Any]:
     if x.numel() == 0:
-        return NotImplemented  # type: ignore[return-value]
+        return NotImplemented
     shape = (batch, groups, channels // groups, rest)
     upstream = _wide(gradient).contiguous().view(shape)
     middle, spread = (_wide(s).view(batch, groups, 1, 1) for s in (mean, scale))

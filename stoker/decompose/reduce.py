@@ -37,7 +37,7 @@ def _wide(dtype: torch.dtype) -> torch.dtype:
 @decompose("var_mean.correction")
 def var_mean(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     if x.is_complex():
-        return NotImplemented  # type: ignore[return-value]
+        return NotImplemented
     dims = list(dim) if dim else list(range(x.dim()))
     wide = x.to(_wide(x.dtype))
     count = _count(x, dims)
@@ -67,7 +67,7 @@ def std(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = F
 @decompose("std_mean.correction")
 def std_mean(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     if x.is_complex():
-        return NotImplemented  # type: ignore[return-value]
+        return NotImplemented
     spread, middle = var_mean(x, dim, correction=correction, keepdim=keepdim)
     return torch.sqrt(spread), middle
 

@@ -122,7 +122,7 @@ class Table(Mapping[Any, Decomposition]):
         found = self.get(func)
         if found is None:
             raise KeyError(func)
-        return found  # type: ignore[no-any-return]
+        return found
 
     def __iter__(self) -> Iterator[Any]:
         return iter(OURS)

@@ -55,7 +55,7 @@ def as_strided_scatter(
 
 
 @decompose("rot90.default")
-def rot90(x: Tensor, times: int = 1, dims: list[int] = (0, 1)) -> Tensor:  # type: ignore[assignment]
+def rot90(x: Tensor, times: int = 1, dims: list[int] = (0, 1)) -> Tensor:  # type: ignore[assignment]  # torch's own default
     a, b = dims
     match times % 4:
         case 1:

@@ -248,7 +248,7 @@ def _meta_tensor(meta: Meta) -> torch.Tensor:
 
 def _result_device(args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.device:
     if isinstance(kwargs.get("device"), torch.device):
-        return kwargs["device"]  # type: ignore[no-any-return]
+        return kwargs["device"]
     fakes = tensors_in([args, kwargs])
     for fake in fakes:
         if fake.meta.sizes or fake.meta.device.type != "cpu":

@@ -92,7 +92,7 @@ def _symbolic(
     found = environment.interned.get(key)
     if found is None:
         found = environment.interned[key] = Meta(dtype, sizes, strides, offset, device, True)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def _at_least_one(size: Size) -> Size:

@@ -19,7 +19,7 @@ from stoker.fake.propagate import propagate
 from stoker.fake.tensor import FakeStorage, FakeTensor, make_fake, restride
 
 
-class FakeMode(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-type]
+class FakeMode(torch_private.TorchDispatchMode):
     """Inside it, operators take and give fake tensors; factories (torch.zeros, arange, tensor) give fakes too."""
 
     def __init__(self, shape_env: Any = None) -> None:
@@ -34,8 +34,8 @@ class FakeMode(torch_private.TorchDispatchMode):  # type: ignore[misc, valid-typ
         symbolic = NEEDED and self.shape_env is not None and bool(self.shape_env.symbols)
         self._matmuls.append(SymbolicMatmul() if symbolic else None)
         if symbolic:
-            self._matmuls[-1].__enter__()  # type: ignore[union-attr]
-        return super().__enter__()  # type: ignore[no-any-return]
+            self._matmuls[-1].__enter__()  # type: ignore[union-attr]  # one was made just above
+        return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)

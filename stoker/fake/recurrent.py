@@ -56,7 +56,7 @@ def whole(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Callabl
         flat = list(states) if kind == "lstm" else [states]
         return tuple(
             _Recurrent.apply(_Call(kind, torch.is_grad_enabled(), len(flat), settings), given, *flat, *weights)
-        )  # type: ignore[no-untyped-call]
+        )
 
     return call
 

@@ -51,10 +51,10 @@ class FakeTensor(torch.Tensor):
     meta: Meta
     memory: FakeStorage
 
-    __torch_function__ = torch_private.disabled_torch_function  # type: ignore[assignment]
+    __torch_function__ = torch_private.disabled_torch_function  # type: ignore[assignment]  # torch's stubs know no such use
 
     @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
+    def __torch_dispatch__(  # type: ignore[override]  # torch's stubs know no such use
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Reached when no FakeMode is active: the tensors know theirs."""
@@ -64,18 +64,18 @@ class FakeTensor(torch.Tensor):
         return mode.propagate(func, args, kwargs or {})
 
     @property
-    def data(self) -> torch.Tensor:  # type: ignore[override]
-        return torch.Tensor.data.__get__(self)  # type: ignore[attr-defined, no-any-return]
+    def data(self) -> torch.Tensor:
+        return torch.Tensor.data.__get__(self)  # type: ignore[attr-defined]  # torch's stubs know no such use
 
     @data.setter
     def data(self, value: torch.Tensor) -> None:
-        torch.Tensor.data.__set__(self, value)  # type: ignore[attr-defined]
+        torch.Tensor.data.__set__(self, value)  # type: ignore[attr-defined]  # torch's stubs know no such use
         if isinstance(value, FakeTensor):
             self.meta, self.memory = value.meta, value.memory
             if (place := vars(value).get("alias")) is not None:  # of a trace (`stoker.autograd.alias`)
                 self.alias = place
 
-    def __repr__(self, *, tensor_contents: object = None) -> str:  # type: ignore[override]
+    def __repr__(self, *, tensor_contents: object = None) -> str:  # type: ignore[override]  # torch's stubs know no such use
         m = self.meta
         grad = ", requires_grad=True" if self.requires_grad else ""
         sizes = ", ".join(str(s) for s in m.sizes)
@@ -147,6 +147,6 @@ def restride(fake: FakeTensor, meta: Meta, memory: FakeStorage | None = None) ->
     if memory is None:
         fake.memory.written = True
     target = make_fake(meta, memory or fake.memory)
-    torch.Tensor.data.__set__(fake, target)  # type: ignore[attr-defined]
+    torch.Tensor.data.__set__(fake, target)  # type: ignore[attr-defined]  # torch's stubs know no such use
     fake.meta, fake.memory = target.meta, target.memory
     return fake

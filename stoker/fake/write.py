@@ -74,4 +74,4 @@ def write_out(func: Any, functional: Any, results: Results, args: tuple[Any, ...
 
 
 def _meta(result: Any) -> Meta:
-    return result if isinstance(result, Meta) else result.meta  # type: ignore[no-any-return]
+    return result if isinstance(result, Meta) else result.meta

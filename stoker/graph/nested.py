@@ -106,7 +106,7 @@ class Cond(_Operator):
 
     def __call__(self, predicate: torch.Tensor, operands: Tensors, sizes: Sequence[int]) -> tuple[torch.Tensor, ...]:
         if isinstance(predicate, FakeTensor):
-            return tuple(_Cond.apply(self.key, tuple(sizes), predicate, *operands))  # type: ignore[no-untyped-call]
+            return tuple(_Cond.apply(self.key, tuple(sizes), predicate, *operands))
         return tuple(self.key.graphs[0 if predicate else 1].graph(*operands, *sizes))
 
 
@@ -132,7 +132,7 @@ class Scan(_Operator):
     ) -> tuple[torch.Tensor, ...]:
         if any(isinstance(t, FakeTensor) for t in sequences):
             how = _Scanned(self.key, len(carried), len(sequences), tuple(sizes), backwards)
-            return tuple(_Scan.apply(how, *carried, *sequences, *operands))  # type: ignore[no-untyped-call]
+            return tuple(_Scan.apply(how, *carried, *sequences, *operands))
         step = self.key.graphs[0].graph
         return tuple(_scanned(step, carried, sequences, (*operands, *sizes), backwards))
 
@@ -328,7 +328,7 @@ class _Cond(torch.autograd.Function):
         given = [g for g, came in zip(gradients, ctx.came) if came]
         way_back = [Gradient(nested.graph, wanted, ctx.came) for nested in ctx.key.graphs]
         key = Key.of(*(_called(gradient, (len(operands), len(given)), len(ctx.sizes)) for gradient in way_back))
-        found = iter(_Cond.apply(key, ctx.sizes, predicate, *operands, *given))  # type: ignore[no-untyped-call]
+        found = iter(_Cond.apply(key, ctx.sizes, predicate, *operands, *given))
         return None, None, None, *(next(found) if want else None for want in wanted)
 
 
@@ -355,7 +355,7 @@ class _Scan(torch.autograd.Function):
         carried, sequences, operands = how.split(tensors)
         ctx.how, needed = how, any(ctx.needs_input_grad)
         key = Key.of(_Keeping(how.key.graphs[0].graph, how.carried)) if needed else how.key
-        mode = sequences[0].memory.mode  # type: ignore[attr-defined]  # a FakeTensor
+        mode = sequences[0].memory.mode
         _foretell(key, mode, [*_dense(carried), *(_element(s) for s in sequences), *operands, *how.sizes])
         results = tuple(_operator("scan", how.key)(carried, sequences, operands, how.sizes, how.backwards, key))
         kept = results[len(results) - how.carried :] if needed else ()
@@ -390,7 +390,7 @@ class _Scan(torch.autograd.Function):
         )
         first = (t.contiguous() for t in coming[:count])
         rows = (t.contiguous() for t in (*kept, *sequences, *coming[count:]))
-        found = iter(_Scan.apply(back, *first, *sums, *rows, *operands))  # type: ignore[no-untyped-call]
+        found = iter(_Scan.apply(back, *first, *sums, *rows, *operands))
         starts = [next(found) if want else None for want in of_carried]
         totals = [next(found) if want else None for want in of_operands]
         return None, *starts, *(next(found) if want else None for want in of_sequences), *totals

@@ -76,4 +76,4 @@ def is_view(node: Node) -> bool:
     if not isinstance(operand, Node) or not isinstance(node.meta["val"], torch.Tensor):
         return False
     base = operand.meta["val"]
-    return isinstance(base, torch.Tensor) and base.memory is node.meta["val"].memory  # type: ignore[attr-defined]
+    return isinstance(base, torch.Tensor) and base.memory is node.meta["val"].memory  # type: ignore[attr-defined]  # a fake tensor, which this layer does not know

@@ -227,29 +227,29 @@ def scanned_rows(kind: str, rows: torch.Tensor) -> torch.Tensor:
     """A running reduction along the last dimension."""
     match kind:
         case "sum" | "prod":
-            return getattr(torch, "cum" + kind)(rows, -1, dtype=rows.dtype)  # type: ignore[no-any-return]
+            return getattr(torch, "cum" + kind)(rows, -1, dtype=rows.dtype)
         case "logaddexp":
             return torch.logcumsumexp(rows, -1)
     both = getattr(torch, "cum" + kind.removeprefix("arg"))(rows, -1)
-    return both.indices if kind.startswith("arg") else both.values  # type: ignore[no-any-return]
+    return both.indices if kind.startswith("arg") else both.values
 
 
 def reduced_rows(kind: str, rows: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """A reduction of the last dimension."""
     match kind:
         case "sum" | "prod":
-            return getattr(torch, kind)(rows, -1, dtype=dtype)  # type: ignore[no-any-return]
+            return getattr(torch, kind)(rows, -1, dtype=dtype)
         case "max" | "min":
-            return getattr(torch, "a" + kind)(rows, -1)  # type: ignore[no-any-return]
+            return getattr(torch, "a" + kind)(rows, -1)
         case "any" | "all":
-            return getattr(torch, kind)(rows, -1)  # type: ignore[no-any-return]
+            return getattr(torch, kind)(rows, -1)
         case "xor_sum":
             return _exclusive_or(rows)
         case "mean":
             return rows.mean(-1)
         case "moment":
             return (rows - rows.mean(-1, keepdim=True)).square().sum(-1)
-    return getattr(torch, kind)(rows.to(torch.uint8) if rows.dtype is torch.bool else rows, -1)  # type: ignore[no-any-return]
+    return getattr(torch, kind)(rows.to(torch.uint8) if rows.dtype is torch.bool else rows, -1)
 
 
 def _exclusive_or(rows: torch.Tensor) -> torch.Tensor:

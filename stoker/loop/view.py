@@ -183,7 +183,7 @@ def split_map(old: Sizes, new: Sizes) -> Callable[[Index], Index] | None:
 
     def base(index: Index) -> Index:
         zero = constant(0)
-        return tuple(sum((index[kept[p]] * f for p, f in parts), zero) for parts in terms)  # type: ignore[misc]
+        return tuple(sum((index[kept[p]] * f for p, f in parts), zero) for parts in terms)
 
     return base
 

@@ -46,7 +46,7 @@ def convolution(builder: Builder, out: Result, x: Tensor, weight: Tensor, *rest:
         raise LeftToLibrary("a convolution")
     image = _reordered(builder, x)
     result = replace(out, strides=channels_last(out.sizes))
-    return builder.call(find("convolution.default"), (image, weight, *rest), {}, result)  # type: ignore[no-any-return]
+    return builder.call(find("convolution.default"), (image, weight, *rest), {}, result)
 
 
 def packed_convolution(builder: Builder, out: Result, x: Tensor, *rest: Any) -> Tensor:
@@ -60,7 +60,7 @@ def packed_convolution_add(builder: Builder, out: Result, x: Tensor, other: Tens
 
 
 def _packed(builder: Builder, out: Result, operator: Any, arguments: tuple[Any, ...]) -> Tensor:
-    return builder.call(operator, arguments, {}, replace(out, strides=channels_last(out.sizes)))  # type: ignore[no-any-return]
+    return builder.call(operator, arguments, {}, replace(out, strides=channels_last(out.sizes)))
 
 
 LOWERINGS[torch_private.PACKED_CONVOLUTION] = packed_convolution

@@ -149,7 +149,7 @@ class _Lowering:
         for part in str(node.target).split("."):
             tensor = getattr(tensor, part)
         name = f"constant{len(self.builder.program.constants)}"
-        self.builder.program.constants[name] = tensor  # type: ignore[assignment]
+        self.builder.program.constants[name] = tensor  # type: ignore[assignment]  # an attribute of a graph's module is a tensor
         return self.outside(name, node.meta["val"])
 
     def call(self, node: GraphNode) -> Any:
@@ -273,7 +273,7 @@ class _Lowering:
     def _with_strides(self, value: Tensor, out: Result) -> Stored:
         """A copy with given strides; dimensions of stride 0 are one element, shown many times."""
         if out.dtype not in LOOP_DTYPES:
-            return self.builder.call(find("clone.default"), (value,), {}, out)  # type: ignore[no-any-return]
+            return self.builder.call(find("clone.default"), (value,), {}, out)
         shown = self.builder.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides, False))
         self.builder.write(value, shown)
         return shown

@@ -24,7 +24,7 @@ _HALF = (torch.float16, torch.bfloat16)
 
 
 def _chosen(places: Tensor, at: Index, size: Expr) -> Expr:
-    return ops.indirect(ops.to_dtype(places.at(at), torch.int64), size)  # type: ignore[no-any-return]
+    return ops.indirect(ops.to_dtype(places.at(at), torch.int64), size)
 
 
 def _value(source: Any, at: Index, sizes: Sizes, dtype: torch.dtype) -> Any:
@@ -247,7 +247,7 @@ def _in_eagers_memory(builder: Builder, x: Tensor) -> tuple[Stored, Expr]:
 
 
 def _size(value: Any) -> Expr:
-    return expr_of(value) if isinstance(value, torch.SymInt) else as_expr(value)  # type: ignore[no-any-return]
+    return expr_of(value) if isinstance(value, torch.SymInt) else as_expr(value)
 
 
 @lower("as_strided.default")

@@ -54,10 +54,8 @@ def unsqueeze(builder: Builder, out: Result, x: Tensor, dim: int) -> Tensor:
 @lower("squeeze.default", "squeeze.dim", "squeeze.dims")
 def squeeze(builder: Builder, out: Result, x: Tensor, dims: Dims = None) -> Tensor:
     rank = len(x.sizes)
-    if dims is None:
-        chosen = range(rank)
-    else:
-        chosen = [dimension(d, rank) for d in ([dims] if isinstance(dims, int) else dims)]  # type: ignore[assignment]
+    named = range(rank) if dims is None else [dims] if isinstance(dims, int) else dims
+    chosen = [dimension(d, rank) for d in named]
     gone = [d for d in chosen if d < rank and x.sizes[d].value == 1]
     if rank - len(gone) != len(out.sizes):
         raise LeftToLibrary("which dimensions have one element depends on symbols")

@@ -66,7 +66,7 @@ def _sliding(
 def _adaptive(image: Sequence[Expr], out: Sequence[Expr]) -> list[Adaptive]:
     if any(not s.value for s in (*image, *out)):
         raise LeftToLibrary("the sizes of windows depend on symbols")
-    return [Adaptive(i.value, o.value) for i, o in zip(image, out)]  # type: ignore[arg-type]
+    return [Adaptive(i.value, o.value) for i, o in zip(image, out)]  # type: ignore[arg-type]  # checked above: both are numbers
 
 
 def _elements(axes: Axes) -> int:
@@ -183,7 +183,7 @@ def _divisor(axes: Sequence[Sliding], window: Index, divisor: Any, include: bool
     """What the sum of a window is divided by."""
     if divisor is not None:
         return divisor
-    return math.prod(axis.count(w, padded=include) for axis, w in zip(axes, window[-len(axes) :]))  # type: ignore[arg-type]
+    return math.prod(axis.count(w, padded=include) for axis, w in zip(axes, window[-len(axes) :]))
 
 
 @lower("_adaptive_avg_pool2d.default", rank=2)

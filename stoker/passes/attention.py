@@ -162,7 +162,7 @@ def _tensor_and_mask(add: Node) -> tuple[Node, Node] | None:
         return None
     for scores, mask in (add.args, add.args[::-1]):
         if _is(scores, _MATMUL | _MULTIPLY | _DIVIDE) and _value(mask) is not None:
-            return scores, mask  # type: ignore[return-value]
+            return scores, mask  # type: ignore[return-value]  # fx types arguments loosely: here they are nodes
     return None
 
 
@@ -247,7 +247,7 @@ def only_reads(node: Node) -> bool:
 def _is_finite(mask: Node) -> bool:
     """Is a mask made of finite numbers: a choice between two of them, seen through views?"""
     while _is(mask, {"expand", "unsqueeze", "view", "contiguous", operator.getitem}):
-        mask = mask.args[0]  # type: ignore[assignment]
+        mask = mask.args[0]  # type: ignore[assignment]  # fx types arguments loosely: here they are nodes
     if not _is(mask, {torch.where}) or len(mask.args) != 3:
         return False
     return all(_is(v, {torch.zeros}) or (isinstance(v, (int, float)) and math.isfinite(v)) for v in mask.args[1:])

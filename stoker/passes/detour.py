@@ -78,7 +78,7 @@ def _comes_back(user: Node, device: torch.device) -> bool:
 
 def _on_device(graph: Graph, node: Node, there: dict[Node, Node], device: torch.device) -> Node:
     arguments: Any = torch.fx.node.map_arg(node.args, lambda n: there.get(n, n))
-    keywords: dict[str, Any] = torch.fx.node.map_arg(dict(node.kwargs), lambda n: there.get(n, n))  # type: ignore[assignment]
+    keywords: dict[str, Any] = torch.fx.node.map_arg(dict(node.kwargs), lambda n: there.get(n, n))
     keywords = {name: value for name, value in keywords.items() if name not in _MEMORY}
     assert isinstance(node.target, torch_private.OpOverload), "IN_LOOPS has operators of ATen"
     schema = torch_private.schema_of(node.target)

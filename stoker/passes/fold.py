@@ -96,7 +96,7 @@ def _updated(graph: Graph, conv: Node, user: Node, other: Any, channels: int, fi
         sign = aten.add.Tensor if user.target is aten.add.Tensor else aten.sub.Tensor
         if bias is None:
             bias = call(aten.new_zeros.default, weight, [channels])
-        return weight, call(sign, bias, other)  # type: ignore[return-value]
-    rows = [channels, *(1,) * (conv.args[1].meta["val"].dim() - 1)]  # type: ignore[union-attr]
+        return weight, call(sign, bias, other)  # type: ignore[return-value]  # fx types arguments loosely: here they are nodes
+    rows = [channels, *(1,) * (conv.args[1].meta["val"].dim() - 1)]  # type: ignore[union-attr]  # fx types arguments loosely: here they are nodes
     scale = call(aten.reshape.default, other, rows) if isinstance(other, Node) else other
     return call(user.target, weight, scale), None if bias is None else call(user.target, bias, other)

@@ -102,6 +102,6 @@ def preparer(frozen: Frozen) -> Callable[..., tuple[torch.Tensor, ...]]:
 
     def prepare(*weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
         with torch.inference_mode(False), torch.no_grad():
-            return forward(*(w.detach() for w in weights))  # type: ignore[no-any-return]
+            return forward(*(w.detach() for w in weights))
 
     return prepare

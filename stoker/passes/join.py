@@ -46,7 +46,7 @@ def join(module: GraphModule, weights: Collection[str], faster: ChooseJoin) -> i
             groups.setdefault((node.target, same.get(x, x)), []).append(node)
     for group in groups.values():
         if len(group) > 1:
-            rows, inputs = group[0].args[-2].meta["val"].shape  # type: ignore[union-attr]
+            rows, inputs = group[0].args[-2].meta["val"].shape  # type: ignore[union-attr]  # fx types arguments loosely: here they are nodes
             outputs = tuple(n.meta["val"].shape[1] for n in group)
             if 4 * inputs * sum(outputs) <= LARGEST_BYTES and faster(rows, inputs, outputs):
                 _join(graph, group)
@@ -66,9 +66,9 @@ def _plain(node: Node, fixed: set[Node]) -> bool:
         or value.device.type != "cpu"
     ):
         return False
-    if any(not isinstance(s, int) for s in (*value.shape, *x.meta["val"].shape)) or not value.numel():  # type: ignore[union-attr]
+    if any(not isinstance(s, int) for s in (*value.shape, *x.meta["val"].shape)) or not value.numel():  # type: ignore[union-attr]  # fx types arguments loosely: here they are nodes
         return False
-    if bias is not None and (bias not in fixed or tuple(bias.meta["val"].shape) != (value.shape[1],)):  # type: ignore[union-attr]
+    if bias is not None and (bias not in fixed or tuple(bias.meta["val"].shape) != (value.shape[1],)):  # type: ignore[union-attr]  # fx types arguments loosely: here they are nodes
         return False
     return function_behind(node)[1] == "none"
 
@@ -78,7 +78,7 @@ def _join(graph: Graph, group: list[Node]) -> None:
     call = functools.partial(insert, graph, first)
     for node in group:
         for operand in (node.args[-1], *node.args[:-2]):
-            move_up(graph, operand, first)  # type: ignore[arg-type]
+            move_up(graph, operand, first)  # type: ignore[arg-type]  # fx types arguments loosely: here they are nodes
     with graph.inserting_before(first):
         weight = call(aten.cat.default, [n.args[-1] for n in group], 1)
         parts = [call(aten.cat.default, [n.args[0] for n in group], 0)] if first.target is aten.addmm.default else []

@@ -129,9 +129,9 @@ def _evaluated(mask: Node, needed: dict[Node, None]) -> torch.Tensor:
         for node in mask.graph.nodes:
             if node not in needed:
                 continue
-            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)  # type: ignore[misc]
+            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
             if node.op == "call_method":
                 values[node] = getattr(args[0], str(node.target))(*args[1:], **kwargs)
             else:
-                values[node] = node.target(*args, **kwargs)  # type: ignore[operator]
-    return values[mask]  # type: ignore[no-any-return]
+                values[node] = node.target(*args, **kwargs)
+    return values[mask]

@@ -48,7 +48,7 @@ class _Packer:
     def convolution(self, node: Node) -> None:
         x, weight, bias, stride, padding, dilation, transposed, _, groups = node.args
         value = node.meta["val"]
-        image = x.meta["val"]  # type: ignore[union-attr]
+        image = x.meta["val"]  # type: ignore[union-attr]  # fx types arguments loosely: here they are nodes
         plain = value.dtype is torch.float32 and value.dim() == 4 and value.device.type == "cpu"
         if transposed or not plain or not self._weighs(node, weight) or _symbolic(value, image) or not value.numel():
             return
@@ -56,7 +56,7 @@ class _Packer:
             packed = self.graph.call_function(
                 torch_private.PACK_CONVOLUTION, (weight, padding, stride, dilation, groups, list(image.shape))
             )
-            packed.meta = dict(weight.meta)  # type: ignore[union-attr]
+            packed.meta = dict(weight.meta)  # type: ignore[union-attr]  # fx types arguments loosely: here they are nodes
         last, other = self._addition(node) or (node, None)
         window = (packed, bias, padding, stride, dilation, groups)
         with self.graph.inserting_before(last):
@@ -98,10 +98,10 @@ class _Packer:
         plain = value.dtype is torch.float32 and value.device.type == "cpu" and not node.kwargs
         if not plain or not self._weighs(node, weight) or bias not in (*self.fixed, None):
             return
-        rows = x.meta["val"]  # type: ignore[union-attr]
+        rows = x.meta["val"]  # type: ignore[union-attr]  # fx types arguments loosely: here they are nodes
         if _symbolic(value, rows) or not value.numel() or not rows.is_contiguous():
             return
-        if bias is not None and tuple(bias.meta["val"].shape) != (value.shape[1],):  # type: ignore[union-attr]
+        if bias is not None and tuple(bias.meta["val"].shape) != (value.shape[1],):  # type: ignore[union-attr]  # fx types arguments loosely: here they are nodes
             return
         last, function = function_behind(node)
         match choose(rows.shape[0], rows.shape[1], value.shape[1], function):
@@ -115,7 +115,7 @@ class _Packer:
 
     def _packed_linear(self, node: Node, weight: Any, operator: Any) -> tuple[Node, Node]:
         """The weight with its outputs first, and packed."""
-        rows = node.args[-2].meta["val"].shape[0]  # type: ignore[union-attr]
+        rows = node.args[-2].meta["val"].shape[0]  # type: ignore[union-attr]  # fx types arguments loosely: here they are nodes
         with self.graph.inserting_before(node):
             turned = self.graph.call_function(aten.t.default, (weight,))
             straight = self.graph.call_function(aten.contiguous.default, (turned,))
@@ -133,7 +133,7 @@ class _Packer:
             made = self.graph.call_function(operator, arguments)
         if last is not node:
             view = last.args[0]
-            last.replace_all_uses_with(view)  # type: ignore[arg-type]
+            last.replace_all_uses_with(view)  # type: ignore[arg-type]  # fx types arguments loosely: here they are nodes
             self.graph.erase_node(last)
         self._replace(made, [node])
 

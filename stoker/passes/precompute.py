@@ -96,9 +96,9 @@ def _evaluated(constants: dict[Node, bool], kept: list[Node]) -> dict[Node, torc
     with torch.inference_mode(False), torch.no_grad():
         for node in constants:
             if node in needed and all(n in values for n in node.all_input_nodes):
-                args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)  # type: ignore[misc]
+                args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
                 try:
-                    values[node] = node.target(*args, **kwargs)  # type: ignore[operator]
+                    values[node] = node.target(*args, **kwargs)  # type: ignore[operator]  # fx types arguments loosely: here they are nodes
                 except (RuntimeError, IndexError, ValueError):
                     continue  # what raises, as 1 // 0, raises when the program gets there
     return values

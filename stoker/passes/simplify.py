@@ -81,7 +81,7 @@ def _plus_nothing(node: Node) -> Node | None:
         number = number_of(other)
         nothing = number == 0 and not (floating and _positive_zero(number))
         if number is not None and nothing and alike(node, kept):
-            return kept  # type: ignore[return-value]
+            return kept  # type: ignore[return-value]  # fx types arguments loosely: here they are nodes
     return None
 
 
@@ -90,13 +90,13 @@ def _minus_nothing(node: Node) -> Node | None:
     number = number_of(other)
     if node.kwargs or len(node.args) != 2 or number is None or not _positive_zero(number) or _is_complex(node):
         return None
-    return kept if alike(node, kept) else None  # type: ignore[return-value]
+    return kept if alike(node, kept) else None  # type: ignore[return-value]  # fx types arguments loosely: here they are nodes
 
 
 def _times_one(node: Node) -> Node | None:
     for kept, other in (node.args, node.args[::-1]):
         if number_of(other) == 1 and alike(node, kept) and not _is_complex(node):
-            return kept  # type: ignore[return-value]
+            return kept  # type: ignore[return-value]  # fx types arguments loosely: here they are nodes
     return None
 
 
@@ -105,7 +105,7 @@ def _by_one(node: Node) -> Node | None:
     kept, other = node.args[:2]
     rounded = node.kwargs.get("rounding_mode") is not None and node.meta["val"].meta.dtype.is_floating_point
     one = number_of(other) == 1 and alike(node, kept) and not rounded and not _is_complex(node)
-    return kept if one else None  # type: ignore[return-value]
+    return kept if one else None  # type: ignore[return-value]  # fx types arguments loosely: here they are nodes
 
 
 def _undone(node: Node) -> Node | None:
@@ -114,39 +114,39 @@ def _undone(node: Node) -> Node | None:
     if not isinstance(inner, Node) or inner.target is not node.target or inner.args[1:] != node.args[1:]:
         return None
     kept = inner.args[0]
-    return kept if alike(node, kept) else None  # type: ignore[return-value]
+    return kept if alike(node, kept) else None  # type: ignore[return-value]  # fx types arguments loosely: here they are nodes
 
 
 def _done_before(node: Node) -> Node | None:
     """f(f(x)) for an f that changes nothing the second time."""
     inner = node.args[0]
     done = isinstance(inner, Node) and inner.target is node.target and alike(node, inner)
-    return inner if done else None  # type: ignore[return-value]
+    return inner if done else None  # type: ignore[return-value]  # fx types arguments loosely: here they are nodes
 
 
 def _of_itself(node: Node) -> Node | None:
     """An extreme or a union of a tensor and itself."""
     a, b = node.args[:2]
-    return a if a is b and alike(node, a) else None  # type: ignore[return-value]
+    return a if a is b and alike(node, a) else None  # type: ignore[return-value]  # fx types arguments loosely: here they are nodes
 
 
 def _no_choice(node: Node) -> Node | None:
     condition, a, b = node.args
     known = number_of(condition)
     chosen = a if a is b or known else b if known is not None else None
-    return chosen if alike(node, chosen) else None  # type: ignore[return-value]
+    return chosen if alike(node, chosen) else None  # type: ignore[return-value]  # fx types arguments loosely: here they are nodes
 
 
 def _copied(node: Node) -> Node | None:
     kept = node.args[0]
-    return kept if alike(node, kept) else None  # type: ignore[return-value]
+    return kept if alike(node, kept) else None  # type: ignore[return-value]  # fx types arguments loosely: here they are nodes
 
 
 def _converted(node: Node) -> Node | None:
     """A conversion to the type that is there, or by way of a type that holds every number of the first."""
     kept = node.args[0]
     if alike(node, kept):
-        return kept  # type: ignore[return-value]
+        return kept  # type: ignore[return-value]  # fx types arguments loosely: here they are nodes
     if not isinstance(kept, Node) or kept.target is not aten._to_copy.default:
         return None
     first = kept.args[0]
@@ -158,7 +158,7 @@ def _converted(node: Node) -> Node | None:
     if not holds(between, source) or not sure or plain_layout(a.meta) != plain_layout(c.meta):
         return None
     if target is source:
-        return first  # type: ignore[return-value]
+        return first  # type: ignore[return-value]  # fx types arguments loosely: here they are nodes
     if "memory_format" not in node.kwargs:
         node.update_arg(0, first)
     return None
@@ -189,10 +189,10 @@ def _seen_before(node: Node) -> Node | None:
     shown, above = fake_of(node), node.args[0]
     while shown is not None and (value := fake_of(above)) is not None and value.memory is shown.memory:
         if value.meta is shown.meta:
-            return above  # type: ignore[return-value]
-        if above.target not in VIEWS or not above.args:  # type: ignore[union-attr]
+            return above  # type: ignore[return-value]  # fx types arguments loosely: here they are nodes
+        if above.target not in VIEWS or not above.args:  # type: ignore[union-attr]  # fx types arguments loosely: here they are nodes
             return None
-        above = above.args[0]  # type: ignore[union-attr]
+        above = above.args[0]  # type: ignore[union-attr]  # fx types arguments loosely: here they are nodes
     return None
 
 

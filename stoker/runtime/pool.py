@@ -51,7 +51,7 @@ class _Worker:
             timer.cancel()
         if not answer:
             raise WorkerDied(f"it ended with code {self.process.wait()}")
-        return json.loads(answer)  # type: ignore[no-any-return]
+        return json.loads(answer)
 
 
 class Pool:

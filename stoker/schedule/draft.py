@@ -32,7 +32,7 @@ class Member:
 
     def index(self, expr: Expr) -> Expr:
         """An index of the node in the draft's loops."""
-        return substitute(expr, self.place)  # type: ignore[arg-type]
+        return substitute(expr, self.place)
 
     @property
     def reduces(self) -> bool:
@@ -95,7 +95,7 @@ def draft_of(position: int, node: Loops) -> Draft:
     place = dict(zip((d.symbol for d in order), (d.symbol for d in outer)))
     kept = [d for d in node.inner if d.size.value != 1]
     place |= dict(zip((d.symbol for d in kept), (d.symbol for d in inner)))
-    return Draft((Member(position, node, place, bool(node.inner)),), outer, inner)  # type: ignore[arg-type]
+    return Draft((Member(position, node, place, bool(node.inner)),), outer, inner)
 
 
 def _store(node: Loops) -> Store:
@@ -113,7 +113,7 @@ def _by_stride(dimensions: Dimensions, index: Expr) -> list[Dimension]:
     numbers = [_weight(s) for s in strides]
     if any(n is None for n in numbers):
         return kept
-    order = sorted(range(len(kept)), key=lambda k: -numbers[k])  # type: ignore[operator]
+    order = sorted(range(len(kept)), key=lambda k: -numbers[k])  # type: ignore[operator]  # all are numbers here
     return [kept[k] for k in order]
 
 
@@ -162,10 +162,7 @@ def _following(first: Draft, second: Draft) -> Draft | None:
 
 
 def _renamed(draft: Draft, names: Mapping[Symbol, Expr], outer: Dimensions, inner: Dimensions) -> Draft:
-    members = tuple(
-        replace(m, place={s: substitute(e, names) for s, e in m.place.items()})  # type: ignore[arg-type]
-        for m in draft.members
-    )
+    members = tuple(replace(m, place={s: substitute(e, names) for s, e in m.place.items()}) for m in draft.members)
     return Draft(members, outer, inner)
 
 

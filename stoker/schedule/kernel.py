@@ -178,7 +178,7 @@ class _Assembly:
         return self._add(replace(i, arguments=arguments))
 
     def _index(self, expr: Expr, place: dict[Symbol, Expr]) -> Expr:
-        return simplify(substitute(expr, place), self.ranges)  # type: ignore[arg-type]
+        return simplify(substitute(expr, place), self.ranges)
 
     def _load(self, i: Load, arguments: tuple[int, ...], index: Expr) -> int:
         """From memory, or the value itself if this kernel stored it and it can still be seen."""

@@ -409,7 +409,7 @@ def _dominant(atom: Any, ranges: Mapping[Symbol, Interval]) -> Expr | None:
     for candidate in atom.arguments:
         differences = [bounds(candidate - other, ranges) for other in atom.arguments if other is not candidate]
         if all(d.low >= 0 if isinstance(atom, Max) else d.high <= 0 for d in differences):
-            return candidate  # type: ignore[no-any-return]
+            return candidate
     return None
 
 

@@ -174,7 +174,7 @@ def symbol(name: str, owner: int = 0) -> Symbol:
         found = Symbol()
         found.name, found.owner = name, owner
         _INTERNED[key] = _finish(found, 0, name)
-    return found  # type: ignore[return-value]
+    return found  # type: ignore[return-value]  # interned: what is found is of the class asked for
 
 
 def _finish(atom: Atom, kind: int, words: str) -> Atom:
@@ -342,7 +342,7 @@ def _common_factor(a: Expr, b: Expr) -> tuple[Monomial, int]:
 def _without_factor(a: Expr, monomial: Monomial, number: int) -> Expr:
     terms = {_over(m, monomial): c // number for m, c in a.terms}
     offset = a.offset // number + terms.pop((), 0)
-    return _of_terms(terms, offset)  # type: ignore[arg-type]
+    return _of_terms(terms, offset)  # type: ignore[arg-type]  # a dictionary knows its keys only as tuples
 
 
 @_remembered
@@ -445,7 +445,7 @@ def _atom(kind: type[FloorDiv] | type[Mod], numerator: Expr, denominator: Expr) 
         sign = "//" if kind is FloorDiv else "%"
         words = f"{_grouped(numerator)} {sign} {_grouped(denominator)}"
         _INTERNED[key] = _finish(found, 1 if kind is FloorDiv else 2, words)
-    return found  # type: ignore[return-value]
+    return found  # type: ignore[return-value]  # interned: what is found is of the class asked for
 
 
 def minimum(*arguments: Number) -> Expr:

@@ -84,7 +84,7 @@ def _evaluated(part: Any, value: Callable[[Any], float]) -> float:
             return part.evaluate(value)
         case FloatSymbol() | Expr():
             return value(part)
-    return part  # type: ignore[no-any-return]  # a number
+    return part
 
 
 def power(base: Any, exponent: Any) -> Any:
@@ -144,8 +144,7 @@ def _to_integer(name: str, plain: Callable[[float], int]) -> Callable[[Any], Any
 
 
 TO_INTEGER: dict[Callable[[float], int], Callable[[Any], Any]] = {
-    plain: _to_integer(plain.__name__, plain)
-    for plain in (math.floor, math.ceil, math.trunc, round)  # type: ignore[list-item]  # round with one argument
+    plain: _to_integer(plain.__name__, plain) for plain in (math.floor, math.ceil, math.trunc, round)
 }
 """How a graph makes an integer of a float, by the function that does it in Python."""
 

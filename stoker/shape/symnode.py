@@ -619,5 +619,5 @@ def size_of(value: Any) -> Expr:
     """A size as an expression, with what its environment has learned."""
     if isinstance(value, torch.SymInt):
         node = value.node
-        return node.env.simplify(node.expr)  # type: ignore[no-any-return]
+        return node.env.simplify(node.expr)
     return constant(int(value))

@@ -109,6 +109,6 @@ def _narrowed(words: str, dtype: torch.dtype) -> str:
 
 def _as_float(number: float) -> float:
     try:
-        return struct.unpack("f", struct.pack("f", number))[0]  # type: ignore[no-any-return]
+        return struct.unpack("f", struct.pack("f", number))[0]
     except OverflowError:
         return math.inf if number > 0 else -math.inf

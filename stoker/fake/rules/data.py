@@ -134,7 +134,7 @@ def slice_by_data(
 def _is_of_unknown_sign(bound: Any) -> bool:
     if not isinstance(bound, torch.SymInt) or bound.node.has_hint():
         return False
-    return (bound < 0).node.is_unknown()  # type: ignore[attr-defined, no-any-return]  # a symbolic condition
+    return (bound < 0).node.is_unknown()  # type: ignore[attr-defined]  # a symbolic condition
 
 
 @rule("bincount", table=IMPURE)

@@ -121,13 +121,13 @@ def like(
 @rule("full_like", "randint_like.default", "randint_like.generator", "randint_like.Tensor")
 def like_with_value(x: FakeTensor, value: Any, **options: Any) -> Meta:
     """The sizes of x."""
-    return like(x, **options)  # type: ignore[no-any-return]
+    return like(x, **options)
 
 
 @rule("randint_like.low_dtype", "randint_like.low_generator_dtype")
 def like_with_range(x: FakeTensor, low: Any, high: Any, **options: Any) -> Meta:
     """The sizes of x."""
-    return like(x, **options)  # type: ignore[no-any-return]
+    return like(x, **options)
 
 
 @rule("new_empty", "new_zeros", "new_ones")
@@ -141,7 +141,7 @@ def new(
 @rule("new_full")
 def new_full(x: FakeTensor, size: Sequence[Size], fill_value: Any, **options: Any) -> Meta:
     """The type and device of x, other sizes."""
-    return new(x, size, **options)  # type: ignore[no-any-return]
+    return new(x, size, **options)
 
 
 @rule("new_empty_strided")
@@ -150,9 +150,7 @@ def new_empty_strided(
 ) -> Meta:
     """The type and device of x, other sizes and strides."""
     device = o.get("device")
-    return empty_strided(  # type: ignore[no-any-return]
-        size, stride, dtype=dtype or x.meta.dtype, device=x.meta.device if device is None else device
-    )
+    return empty_strided(size, stride, dtype=dtype or x.meta.dtype, device=x.meta.device if device is None else device)
 
 
 def _is_integer(value: Any) -> bool:
@@ -190,13 +188,13 @@ def arange(
 @rule("arange.default")
 def arange_end(end: Any, **options: Any) -> Meta:
     """From zero."""
-    return arange(0, end, 1, **options)  # type: ignore[no-any-return]
+    return arange(0, end, 1, **options)
 
 
 @rule("arange.start")
 def arange_start(start: Any, end: Any, **options: Any) -> Meta:
     """In steps of one."""
-    return arange(start, end, 1, **options)  # type: ignore[no-any-return]
+    return arange(start, end, 1, **options)
 
 
 @rule("linspace.default", "logspace.default")
@@ -229,7 +227,7 @@ def random_dense(x: FakeTensor, *rest: Any, **others: Any) -> Meta:
 @rule("bernoulli.p", "bernoulli.Tensor", "normal_functional", "uniform", "exponential", "random")
 def random_like(x: FakeTensor, *rest: Any, **others: Any) -> Meta:
     """Random numbers in the layout of x."""
-    return like(x)  # type: ignore[no-any-return]
+    return like(x)
 
 
 @rule("normal.Tensor_Tensor")

@@ -324,5 +324,5 @@ def copy(x: FakeTensor, source: FakeTensor, non_blocking: bool = False) -> Meta:
     """As x lies in its memory, gaps and all, unless several of its elements are one; the source broadcasts."""
     m = x.meta
     if any(type(t) is int and t == 0 and s != 1 for s, t in zip(m.sizes, m.strides)):
-        return fill(x, source)  # type: ignore[no-any-return]
+        return fill(x, source)
     return meta_of(m.dtype, m.sizes, m.strides, m.device, m.offset)

@@ -106,7 +106,7 @@ def kthvalue(x: FakeTensor, k: Any, dim: int = -1, keepdim: bool = False) -> tup
     """The k-th smallest of one dimension, and where it is."""
     if not 1 <= k <= (x.meta.sizes[wrap(dim, len(x.meta.sizes))] if x.meta.sizes else 1):
         raise Decline
-    return with_index(x, dim, keepdim)  # type: ignore[no-any-return]
+    return with_index(x, dim, keepdim)
 
 
 @rule("aminmax")

@@ -72,7 +72,7 @@ def addbmm_(mode: Any, func: Any, x: FakeTensor, *rest: Any, **scales: Any) -> F
 @rule("resize_as_", table=IMPURE)
 def resize_as_(mode: Any, func: Any, x: FakeTensor, other: FakeTensor, **options: Any) -> FakeTensor:
     """The sizes of another tensor."""
-    return resize_(mode, func, x, other.meta.sizes, **options)  # type: ignore[no-any-return]
+    return resize_(mode, func, x, other.meta.sizes, **options)
 
 
 @rule("set_.source_Tensor", table=IMPURE)

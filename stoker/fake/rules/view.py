@@ -138,11 +138,11 @@ def transpose(x: FakeTensor, dim0: int, dim1: int) -> ViewOf:
     """Two dimensions exchanged."""
     m = x.meta
     if not m.sizes:
-        return alias(x)  # type: ignore[no-any-return]
+        return alias(x)
     a, b = wrap(dim0, len(m.sizes)), wrap(dim1, len(m.sizes))
     order = list(range(len(m.sizes)))
     order[a], order[b] = b, a
-    return permute(x, order)  # type: ignore[no-any-return]
+    return permute(x, order)
 
 
 @rule("permute")
@@ -182,7 +182,7 @@ def expand(x: FakeTensor, size: Sequence[Size], *, implicit: bool = False) -> Vi
 def _is_one(size: Size) -> bool:
     """Of a size that only data tells: no, because strides of one element are free."""
     untold = isinstance(size, torch.SymInt) and not size.node.has_hint()
-    return not untold and size == 1  # type: ignore[return-value]  # decided
+    return not untold and size == 1
 
 
 def _stride_of_added(sizes: list[Size], strides: list[Size], i: int) -> Size:
