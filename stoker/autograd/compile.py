@@ -119,6 +119,7 @@ def _compile(
             raise CannotTrace("an input is given other sizes in place, and kept for the gradient")
         for part in (parts.forward, parts.backward):
             part.meta.update(graph_module.meta)
+        _tell_homes(parts.forward, joint)
         devices = _random_devices(joint)
         forward = drawing_once(_as_traced(how.forward(parts.forward, fake_inputs(parts.forward))), devices)
         compile_backward = lambda module: how.backward(module, fake_inputs(module))  # noqa: E731

@@ -248,7 +248,9 @@ class _Lowering:
         """Is a result the whole of a buffer of its own that looks as an input does?"""
         layouts = self.builder.program.layouts
         mine, given = layouts[result.buffer], layouts[name]
-        if result.buffer in self.builder.program.inputs or result.buffer in self.builder.program.constants:
+        program = self.builder.program
+        given_back = sum(isinstance(o, Stored) and o.buffer == result.buffer for o in program.outputs)
+        if result.buffer in program.inputs or result.buffer in program.constants or given_back > 1:
             return False
         if (mine.dtype, mine.device, mine.sizes) != (given.dtype, given.device, given.sizes):
             return False

@@ -216,3 +216,39 @@ def test_averages_of_weights():
         compiled(other, model)
     for a, b in zip(mean.parameters(), other.parameters()):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_running_statistics(momentum):
+    """Buffers that a training step writes, with a backward behind it."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8, momentum=momentum), torch.nn.ReLU())
+    other = copy.deepcopy(model)
+    compiled = stoker.compile(other)
+    for _ in range(4):
+        x = torch.randn(2, 3, 8, 8)
+        for m in (model, compiled):
+            m.zero_grad()
+            (m(x).square().mean() + m(x * 2).mean()).backward()
+    for a, b in zip(model.state_dict().values(), other.state_dict().values()):
+        torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-5)
+    for a, b in zip(model.parameters(), other.parameters()):
+        torch.testing.assert_close(b.grad, a.grad, rtol=1e-3, atol=1e-5)
+    if momentum is not None:
+        assert [b._version for b in model.buffers()] == [b._version for b in other.buffers()]
+
+
+def test_a_new_content_that_the_backward_needs():
+    def f(x, scale):
+        with torch.no_grad():
+            scale.mul_(2)
+        return (x * scale).sum()
+
+    leaves = [torch.randn(4, requires_grad=True) for _ in range(2)]
+    leaves[1].data.copy_(leaves[0].data)
+    scales = [torch.ones(4), torch.ones(4)]
+    for call, x, scale in zip((f, stoker.compile(f)), leaves, scales):
+        call(x, scale).backward()
+        call(x, scale).backward()
+    torch.testing.assert_close(leaves[0].grad, leaves[1].grad)
+    torch.testing.assert_close(*scales)
