@@ -234,8 +234,7 @@ def test_running_statistics(momentum):
         torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-5)
     for a, b in zip(model.parameters(), other.parameters()):
         torch.testing.assert_close(b.grad, a.grad, rtol=1e-3, atol=1e-5)
-    if momentum is not None:
-        assert [b._version for b in model.buffers()] == [b._version for b in other.buffers()]
+    assert [b._version for b in model.buffers()] == [b._version for b in other.buffers()]
 
 
 def test_a_new_content_that_the_backward_needs():

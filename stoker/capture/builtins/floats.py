@@ -41,7 +41,6 @@ FUNCTIONS: dict[Any, tuple[Any, Any]] = {
     F.layer_norm: (floats.layer_norm, _always),
     F.rms_norm: (floats.rms_norm, _always),
     F.group_norm: (floats.group_norm, _always),
-    F.batch_norm: (floats.batch_norm, _always),
     F.scaled_dot_product_attention: (floats.scaled_dot_product_attention, _always),
     F.dropout: (floats.dropout, _always),
     F.huber_loss: (floats.huber_loss, lambda args, kwargs: len(args) < 5 and "weight" not in kwargs),
@@ -71,6 +70,19 @@ def _register_method(name: str, written: Any) -> None:
         return m.record.method(receiver, name, list(args), kwargs)
 
     TENSOR_METHODS[name] = with_floats
+
+
+@handles(F.batch_norm)
+def batch_norm(m: Machine, *args: Value, **kwargs: Value) -> Value:
+    given = (
+        dict(zip(("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"), args))
+        | kwargs
+    )
+    if "eps" in given and varies(given["eps"]):
+        return m.wrap.object(floats.batch_norm).call(m, list(args), kwargs)
+    if "momentum" in given and varies(given["momentum"]):
+        return m.wrap.object(floats.batch_norm_that_remembers).call(m, list(args), kwargs)
+    return m.record.call(F.batch_norm, list(args), kwargs)
 
 
 for _function, (_written, _fits) in FUNCTIONS.items():

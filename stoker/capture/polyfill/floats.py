@@ -45,6 +45,20 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
     return _affine(normal, weight, bias).to(input.dtype)
 
 
+def batch_norm_that_remembers(
+    input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5
+):
+    """Of a momentum that varies: a momentum of 1 gives the statistics of this batch, with eager's own result."""
+    if not training or running_mean is None:
+        return F.batch_norm(input, running_mean, running_var, weight, bias, training, 0.0, eps)
+    mean, var = torch.zeros_like(running_mean), torch.zeros_like(running_var)
+    result = F.batch_norm(input, mean, var, weight, bias, True, 1.0, eps)
+    with torch.no_grad():
+        running_mean.data.copy_(mean.double() * momentum + running_mean.double() * (1 - momentum))
+        running_var.data.copy_(var.double() * momentum + running_var.double() * (1 - momentum))
+    return result
+
+
 def batch_norm(input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5):
     dims = [0, *range(2, input.dim())]
     by_channel = [1, -1] + [1] * (input.dim() - 2)
