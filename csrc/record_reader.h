@@ -1,10 +1,11 @@
 // Reading records out of Python's tuples: each field by the type it has in C++, each mistake by the names of record and field.
 //
 // A record is a struct with `each(field)`, which shows `field` the name and place of each member in order. One with a NAME is a tuple that
-// begins with it; one without is the tuple of its fields.
+// begins with it; one without is the tuple of its fields, or an object with attributes of their names.
 #pragma once
 
 #include "python_compat.h"
+#include "ref.h"
 
 #include <torch/csrc/Exceptions.h>
 
@@ -93,8 +94,12 @@ class RecordReader {
 
   template <Row T>
   void read(PyObject* from, T& to) const {
-    require(PyTuple_Check(from), "a tuple", from);
-    read_fields(from, 0, "", to);
+    if (PyTuple_Check(from)) return read_fields(from, 0, "", to);
+    to.each([&](const char* name, auto& field) {
+      const Ref value = Ref::steal(PyObject_GetAttrString(from, name));
+      if (!value) throw python_error();
+      at(name, [&] { derived().read(value.get(), field); });
+    });
   }
 
   template <class... Records>

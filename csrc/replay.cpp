@@ -8,6 +8,7 @@
 
 #include "cuda_driver.h"
 #include "object_type.h"
+#include "record_reader.h"
 #include "ref.h"
 
 #include <ATen/core/Tensor.h>
@@ -16,7 +17,9 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
+#include <algorithm>
 #include <cstring>
+#include <optional>
 #include <new>
 #include <string>
 #include <vector>
@@ -36,57 +39,95 @@ using SetNode = int (*)(void* executable, void* node, const void* record, void* 
 
 // A node that holds addresses of inputs.
 struct Node {
-  SetNode set;
-  void *handle, *context;
+  SetNode set{};
+  void *handle{}, *context{};
   std::vector<char> record;                 // the driver's structure
   std::vector<std::vector<char>> buffers;   // a kernel's parameters, or the one buffer of them
+  bool extra{};                             // is there one buffer?
   std::vector<void*> pointers;              // to the parameters; or the marks, buffer and size of `extra`
-  size_t extra_bytes;
-  bool stale;
+  size_t extra_bytes{};
+  bool stale{};
+
+  void each(const auto& field) {
+    field("set", set), field("handle", handle), field("context", context), field("record", record);
+    field("parameters", buffers), field("extra", extra);
+  }
 };
 
 // Where an address stands: in a buffer of a node, or in its record; and how far into the input it points.
 struct Word {
-  size_t node;
-  int64_t buffer, offset, delta;
+  size_t node{};
+  int64_t buffer{}, offset{}, delta{};
+
+  void each(const auto& field) { field("node", node), field("buffer", buffer), field("offset", offset), field("delta", delta); }
 };
 
 struct Changing {
-  size_t input;
+  size_t input{};
   at::Tensor place;  // bytes: where the graph reads it unless patched
-  char* now;         // where the graph reads it at present
+  char* now{};       // where the graph reads it at present
   std::vector<Word> words;
-  bool patches;
+  bool patches{};
+
+  void each(const auto& field) {
+    field("input", input), field("place", place), field("words", words), field("patches", patches);
+  }
 };
 
 struct Result {
-  enum class Kind : uint8_t { ITSELF, INPUT, HOME, LASTING, OBJECT } kind;  // ITSELF: an input, INPUT: a view of one
-  size_t index;  // of an input, or of a piece of memory
-  at::ScalarType dtype;
+  enum class Kind : uint8_t { ITSELF, INPUT, HOME, LASTING, OBJECT } kind{};  // ITSELF: an input, INPUT: a view of one
+  Ref value;       // the object itself, or an index
+  size_t index{};  // of an input, or of a piece of memory
+  std::optional<at::ScalarType> dtype;
   std::vector<int64_t> sizes, strides;
-  int64_t offset;
-  Ref object;
+  int64_t offset{};
+
+  void each(const auto& field) {
+    field("kind", kind), field("value", value), field("dtype", dtype), field("sizes", sizes);
+    field("strides", strides), field("offset", offset);
+  }
 };
 
 // A number that the recording holds for: a size (dimension >= 0), a stride (from -2 down), or the input itself (-1).
 struct Held {
-  size_t input;
-  int64_t dimension, value;
+  size_t input{};
+  int64_t dimension{}, value{};
+
+  void each(const auto& field) { field("input", input), field("dimension", dimension), field("value", value); }
+};
+
+// An input that stays where it was.
+struct Fixed {
+  size_t input{};
+  void* address{};
+
+  void each(const auto& field) { field("input", input), field("address", address); }
+};
+
+// A tensor's memory, without what else the tensor refers to.
+struct Memory {
+  at::Tensor bytes;
 };
 
 struct Recording {
   Ref launch;
-  void* executable;
-  DeviceStream stream;
-  int device;
-  size_t input_count;
+  void* executable{};
+  DeviceStream stream{};
+  int64_t device{};
+  size_t input_count{};
   std::vector<Node> nodes;
-  std::vector<std::pair<size_t, const void*>> fixed;  // inputs that stay where they were
+  std::vector<Fixed> fixed;
   std::vector<Changing> changing;
-  std::vector<at::Tensor> homes;    // memory of results, one for each storage
-  std::vector<at::Tensor> lasting;  // memory of results that no replay writes
+  std::vector<Memory> homes;    // of results, one for each storage
+  std::vector<Memory> lasting;  // of results that no replay writes
   std::vector<Result> results;
   std::vector<Held> held;
+
+  void each(const auto& field) {
+    field("launch", launch), field("executable", executable), field("stream", stream), field("device", device);
+    field("input_count", input_count), field("nodes", nodes), field("fixed", fixed), field("changing", changing);
+    field("homes", homes), field("lasting", lasting), field("results", results), field("held", held);
+  }
 };
 
 // Why a call could not be replayed, told by `reason`.
@@ -125,9 +166,9 @@ Reason obstacle(ReplayObject* self, PyObject* const* inputs) {
     }
   for (const Changing& changing : recording.changing)
     if (is_lazy(tensor_in(inputs, changing.input))) return Reason::LAZY;
-  for (const at::Tensor& home : recording.homes)
-    if (home.storage().use_count() > 1) return Reason::RESULTS_IN_USE;
-  return current_stream(recording.device) == recording.stream ? Reason::NONE : Reason::OTHER_STREAM;
+  for (const Memory& home : recording.homes)
+    if (home.bytes.storage().use_count() > 1) return Reason::RESULTS_IN_USE;
+  return current_stream(static_cast<int>(recording.device)) == recording.stream ? Reason::NONE : Reason::OTHER_STREAM;
 }
 
 // The bytes that a tensor spans in memory.
@@ -190,12 +231,12 @@ bool bring(ReplayObject* self, PyObject* const* inputs) {
 }
 
 PyObject* result_of(const Recording& recording, const Result& result, PyObject* const* inputs) {
-  if (result.kind == Result::Kind::OBJECT) return Py_NewRef(result.object.get());
+  if (result.kind == Result::Kind::OBJECT) return Py_NewRef(result.value.get());
   if (result.kind == Result::Kind::ITSELF) return Py_NewRef(inputs[result.index]);
   const bool of_input = result.kind == Result::Kind::INPUT;
   const at::Tensor& base = of_input ? tensor_in(inputs, result.index)
-                           : (result.kind == Result::Kind::HOME ? recording.homes : recording.lasting)[result.index];
-  return THPVariable_Wrap(tensor_over(base.storage(), base.is_cpu(), result.dtype, result.sizes, result.strides,
+                           : (result.kind == Result::Kind::HOME ? recording.homes : recording.lasting)[result.index].bytes;
+  return THPVariable_Wrap(tensor_over(base.storage(), base.is_cpu(), *result.dtype, result.sizes, result.strides,
                                       result.offset + (of_input ? base.storage_offset() : 0)));
 }
 
@@ -241,55 +282,53 @@ PyObject* run_replay(PyObject* object, PyObject* const* inputs, size_t flagged, 
   END_HANDLE_TH_ERRORS
 }
 
-// The description comes from our own recorder, so a mistake in it is a defect: any exception will do.
-PyObject* field(PyObject* object, const char* name) {
-  PyObject* found = PyObject_GetAttrString(object, name);
-  if (!found) throw python_error();
-  Py_DECREF(found);  // the description holds it, and is held while this reads
-  return found;
-}
+class RecordingReader : public RecordReader<RecordingReader> {
+ public:
+  using RecordReader::read;
 
-int64_t integer(PyObject* object) {
-  const int64_t value = PyLong_AsLongLong(object);
-  if (value == -1 && PyErr_Occurred()) throw python_error();
-  return value;
-}
+  void read(PyObject* from, Ref& to) const { to = Ref::share(from); }
+  void read(PyObject* from, SetNode& to) const { to = reinterpret_cast<SetNode>(get<void*>(from)); }
 
-void* address(PyObject* object) {
-  void* value = PyLong_AsVoidPtr(object);
-  if (!value && PyErr_Occurred()) throw python_error();
-  return value;
-}
+  void read(PyObject* from, void*& to) const {
+    require(PyLong_Check(from), "an address", from);
+    to = PyLong_AsVoidPtr(from);
+    if (PyErr_Occurred()) throw python_error();
+  }
 
-template <typename Read>
-auto each(PyObject* tuple, Read read) {
-  TORCH_CHECK(PyTuple_Check(tuple), "malformed recording: expected a tuple");
-  std::vector<decltype(read(tuple))> found;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) found.push_back(read(PyTuple_GET_ITEM(tuple, i)));
-  return found;
-}
+  void read(PyObject* from, std::vector<char>& to) const {
+    require(PyBytes_Check(from), "bytes", from);
+    to.assign(PyBytes_AS_STRING(from), PyBytes_AS_STRING(from) + PyBytes_GET_SIZE(from));
+  }
 
-std::vector<char> content(PyObject* bytes) {
-  TORCH_CHECK(PyBytes_Check(bytes), "malformed recording: expected bytes");
-  return {PyBytes_AS_STRING(bytes), PyBytes_AS_STRING(bytes) + PyBytes_GET_SIZE(bytes)};
-}
+  void read(PyObject* from, at::Tensor& to) const {
+    require(THPVariable_Check(from), "a tensor", from);
+    to = THPVariable_Unpack(from);
+  }
 
-Node node(PyObject* described) {
-  return {reinterpret_cast<SetNode>(address(field(described, "set"))),
-          address(field(described, "handle")),
-          address(field(described, "context")),
-          content(field(described, "record")),
-          each(field(described, "parameters"), content),
-          {},
-          static_cast<size_t>(field(described, "extra") == Py_True),
-          false};
-}
+  void read(PyObject* from, at::ScalarType& to) const {
+    require(THPDtype_Check(from), "a dtype", from);
+    to = reinterpret_cast<THPDtype*>(from)->scalar_type;
+  }
+
+  void read(PyObject* from, Memory& to) const {
+    const auto tensor = get<at::Tensor>(from);
+    to.bytes = tensor_over(tensor.storage(), tensor.is_cpu(), at::kByte, {0}, {1}, 0);
+  }
+
+  void read(PyObject* from, Result::Kind& to) const {
+    static const char* names[] = {"itself", "input", "home", "lasting", "object"};
+    const auto name = get<std::string>(from);
+    const auto* found = std::find(std::begin(names), std::end(names), name);
+    if (found == std::end(names)) throw Malformed{"", "there is no such kind of result"};
+    to = static_cast<Result::Kind>(found - std::begin(names));
+  }
+};
 
 // Lets a kernel's record point to our copies of its parameters. Called once the node stays where it is.
 void tie(Node& node) {
   if (node.buffers.empty()) return;
   void *parameters = nullptr, *extra = nullptr;
-  if (node.extra_bytes) {
+  if (node.extra) {
     node.extra_bytes = node.buffers[0].size();
     // CU_LAUNCH_PARAM_BUFFER_POINTER, _SIZE and _END
     node.pointers = {reinterpret_cast<void*>(1), node.buffers[0].data(), reinterpret_cast<void*>(2), &node.extra_bytes, nullptr};
@@ -303,72 +342,18 @@ void tie(Node& node) {
   std::memcpy(node.record.data() + EXTRA_AT, &extra, sizeof(extra));
 }
 
-Word word(PyObject* described) {
-  return {static_cast<size_t>(integer(field(described, "node"))), integer(field(described, "buffer")),
-          integer(field(described, "offset")), integer(field(described, "delta"))};
-}
-
-Changing changing(PyObject* described) {
-  at::Tensor place = THPVariable_Unpack(field(described, "place"));
-  auto* now = static_cast<char*>(place.mutable_data_ptr());
-  return {static_cast<size_t>(integer(field(described, "input"))), std::move(place), now,
-          each(field(described, "words"), word), field(described, "patches") == Py_True};
-}
-
-Result result(PyObject* described) {
-  const std::string kind = PyUnicode_AsUTF8(field(described, "kind"));
-  Result made{Result::Kind::OBJECT, 0, at::ScalarType::Undefined, {}, {}, 0, {}};
-  if (kind == "object") {
-    made.object = Ref::share(field(described, "value"));
-    return made;
-  }
-  made.kind = kind == "home"      ? Result::Kind::HOME
-              : kind == "lasting" ? Result::Kind::LASTING
-              : kind == "input"   ? Result::Kind::INPUT
-                                  : Result::Kind::ITSELF;
-  made.index = static_cast<size_t>(integer(field(described, "value")));
-  if (made.kind == Result::Kind::ITSELF) return made;
-  made.dtype = reinterpret_cast<THPDtype*>(field(described, "dtype"))->scalar_type;
-  made.sizes = each(field(described, "sizes"), integer);
-  made.strides = each(field(described, "strides"), integer);
-  made.offset = integer(field(described, "offset"));
-  return made;
-}
-
-// A tensor's memory, without what else the tensor refers to.
-at::Tensor memory(PyObject* object) {
-  TORCH_CHECK(THPVariable_Check(object), "malformed recording: expected a tensor");
-  const at::Tensor& tensor = THPVariable_Unpack(object);
-  return tensor_over(tensor.storage(), tensor.is_cpu(), at::kByte, {0}, {1}, 0);
-}
-
-Held held(PyObject* tuple) {
-  const auto values = each(tuple, integer);
-  return {static_cast<size_t>(values.at(0)), values.at(1), values.at(2)};
-}
-
 Recording build(PyObject* described) {
-  Recording made{
-      Ref::share(field(described, "launch")),
-      address(field(described, "executable")),
-      address(field(described, "stream")),
-      static_cast<int>(integer(field(described, "device"))),
-      static_cast<size_t>(integer(field(described, "input_count"))),
-      each(field(described, "nodes"), node),
-      {},
-      each(field(described, "changing"), changing),
-      each(field(described, "homes"), memory),
-      each(field(described, "lasting"), memory),
-      each(field(described, "results"), result),
-      each(field(described, "held"), held),
-  };
-  for (Node& made_node : made.nodes) tie(made_node);
-  PyObject* fixed = field(described, "fixed");
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(fixed); ++i) {
-    PyObject* pair = PyTuple_GET_ITEM(fixed, i);
-    made.fixed.emplace_back(integer(PyTuple_GET_ITEM(pair, 0)), address(PyTuple_GET_ITEM(pair, 1)));
+  try {
+    const RecordingReader reader;
+    auto made = reader.get<Recording>(described);
+    for (Node& node : made.nodes) tie(node);
+    for (Changing& changing : made.changing) changing.now = static_cast<char*>(changing.place.mutable_data_ptr());
+    for (Result& result : made.results)
+      if (result.kind != Result::Kind::OBJECT) result.index = reader.get<size_t>(result.value.get());
+    return made;
+  } catch (const Malformed& error) {
+    TORCH_CHECK_VALUE(false, "a recording cannot be read at ", error.where, ": ", error.what);
   }
-  return made;
 }
 
 PyObject* replay_new(PyTypeObject* type, PyObject* arguments, PyObject*) {

@@ -19,9 +19,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PYTHON_GOAL, CPP_GOAL = 45_000, 5_000
-PYTHON_GATE, CPP_GATE = 1.5 * PYTHON_GOAL, 1.35 * CPP_GOAL
+PYTHON_GATE, CPP_GATE = 1.5 * PYTHON_GOAL, 1.3 * CPP_GOAL
 CYCLE_GATE, METHODS_GATE = 11, 40
 PRESCRIBED = "stoker.shape.symnode."  # torch asks a symbolic number for each of these methods by name
+WRITTEN = "// Written by tools/"  # how a file begins that nobody wrote by hand
 DOOR = "stoker.torch_private"  # the one module that may name what torch does not publish
 
 
@@ -219,7 +220,8 @@ def main() -> int:
         lines[module.package] += module.lines
         anys[module.package] += uses_of_any(module)
         private[module.package] += [f"{module.name}:{name}" for name in reached.get(module.name, [])]
-    native = sum(len(p.read_text().splitlines()) for p in (ROOT / "csrc").iterdir() if p.suffix in (".cpp", ".h"))
+    sources = [p.read_text() for p in (ROOT / "csrc").iterdir() if p.suffix in (".cpp", ".h")]
+    native = sum(len(text.splitlines()) for text in sources if not text.startswith(WRITTEN))
 
     print(f"{'lines':>8} {'Any':>6} {'private':>8}  package")
     for package in sorted(lines):
