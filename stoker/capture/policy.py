@@ -163,6 +163,7 @@ ENTERED_FILES = (
     f"{TORCH}/_linalg_utils.py",
     f"{TORCH}/_lowrank.py",
     f"{TORCH}/autograd/grad_mode.py",
+    f"{TORCH}/autograd/functional.py",
     f"{TORCH}/_VF.py",
     f"{TORCH}/_functorch/functional_call.py",
 )

@@ -513,7 +513,16 @@ def a_gradient_of_a_loop(x):
     return hops.while_loop(lambda a: a.sum() < 5, lambda a: (a + 1,), (y,))
 
 
+def counts_in_python(x):
+    return hops.while_loop(lambda i, a: a.sum() < 5, lambda i, a: (i + 1, a + 1), (0, x))
+
+
+def carries_another_structure(x):
+    return hops.scan(lambda c, e: ((c + e, e), e), torch.zeros(()), x)
+
+
 REFUSED = [
+    counts_in_python, carries_another_structure,
     appends, appends_to_a_new_list, rebinds, prints, writes_to_an_operand, writes_to_a_closure, sets_an_attribute,
     other_shapes, other_structures, other_constants, other_dtypes, raises, a_gradient_of_a_loop,
 ]  # fmt: skip

@@ -167,6 +167,26 @@ def higher_order_outside(x):
     return g.sum()
 
 
+@program(lambda: nn.Linear(4, 4), leaf)
+def grad_of_a_generator(model, x):
+    return torch.autograd.grad(model(x).square().sum(), model.parameters())
+
+
+@program()
+def a_jacobian(x):
+    return torch.autograd.functional.jacobian(lambda a: a.sin().sum(0), x.detach())
+
+
+@program()
+def a_hessian(x):
+    return torch.autograd.functional.hessian(lambda a: a.pow(3).sum(), x.detach()[0])
+
+
+@program()
+def a_vector_times_a_jacobian(x):
+    return torch.autograd.functional.vjp(lambda a: a.exp() * 2, x.detach(), torch.ones(3, 4))
+
+
 @program()
 def leaf_made_inside(x):
     y = x.detach().clone().requires_grad_()
@@ -539,6 +559,95 @@ def test_a_learning_rate_in_a_tensor() -> None:
     make = lambda p: optim.Adam(p, lr=torch.tensor(1e-2), foreach=False)  # noqa: E731
     mine = trained(make, whole_step("stoker"), 8, clip=False)
     same(mine, trained(make, lambda step: step, 8, clip=False))
+
+
+def two_networks() -> Any:
+    """A generator and a discriminator, each with an optimizer of its own."""
+    made, judge = nn.Linear(3, 4), nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+    first, second = optim.Adam(made.parameters(), 1e-2), optim.Adam(judge.parameters(), 1e-2)
+
+    def step(x: torch.Tensor) -> Any:
+        z = torch.randn(3, 3)
+        second.zero_grad()
+        loss = judge(x).sigmoid().mean() - judge(made(z).detach()).sigmoid().mean()
+        loss.backward()
+        second.step()
+        first.zero_grad()
+        other = judge(made(z)).sigmoid().mean()
+        other.backward()
+        first.step()
+        return loss.detach(), other.detach()
+
+    return step, [made, judge]
+
+
+def an_inner_loop() -> Any:
+    """Gradients through an update (MAML)."""
+    model = nn.Linear(4, 1)
+    optimizer = optim.SGD(model.parameters(), 0.1)
+
+    def step(x: torch.Tensor) -> Any:
+        optimizer.zero_grad()
+        weight, bias = model.weight, model.bias
+        inner = (x @ weight.t() + bias).square().mean()
+        dw, db = torch.autograd.grad(inner, (weight, bias), create_graph=True)
+        outer = ((x + 1) @ (weight - 0.1 * dw).t() + bias - 0.1 * db).square().mean()
+        outer.backward()
+        optimizer.step()
+        return outer.detach()
+
+    return step, [model]
+
+
+def parts_and_an_average() -> Any:
+    """Gradients of parts of a batch, clipped, and a running average of the weights."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.2), nn.Linear(4, 1))
+    average = copy.deepcopy(model).requires_grad_(False)
+    optimizer = optim.AdamW(model.parameters(), 1e-2)
+    schedule = optim.lr_scheduler.CosineAnnealingLR(optimizer, 10)
+
+    def step(x: torch.Tensor) -> Any:
+        optimizer.zero_grad(set_to_none=False)
+        for part in x.chunk(2):
+            (model(part).square().mean() / 2).backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+        schedule.step()
+        with torch.no_grad():
+            for a, p in zip(average.parameters(), model.parameters()):
+                a.mul_(0.9).add_(p, alpha=0.1)
+        return norm
+
+    return step, [model, average]
+
+
+def a_closure() -> Any:
+    """An optimizer that is given the function to minimise."""
+    model = nn.Linear(4, 1)
+    optimizer = optim.SGD(model.parameters(), 0.1, momentum=0.9)
+
+    def step(x: torch.Tensor) -> Any:
+        def loss() -> torch.Tensor:
+            optimizer.zero_grad()
+            found = model(x).square().mean()
+            found.backward()
+            return found
+
+        return optimizer.step(loss).detach()
+
+    return step, [model]
+
+
+@pytest.mark.parametrize("make", [two_networks, an_inner_loop, parts_and_an_average, a_closure])
+def test_a_step_as_programs_write_it(make: Callable[[], Any]) -> None:
+    found = []
+    for compile in (lambda step: step, whole_step("stoker")):
+        torch.manual_seed(0)
+        step, models = make()
+        run = compile(step)
+        results = [run(torch.randn(4, 4)) for _ in range(6)]
+        found.append([results, [list(model.state_dict().values()) for model in models], torch.get_rng_state()])
+    same(*found)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

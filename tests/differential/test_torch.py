@@ -548,3 +548,36 @@ def test_optimizer(model, x):
     loss.backward()
     torch.optim.SGD(model.parameters(), lr=0.1).step()
     return loss.detach() * 2
+
+
+@program("retain_grad of an intermediate", inputs=lambda: (torch.ones(3, requires_grad=True),))
+def test_retain_grad(x):
+    y = x * 2
+    y.retain_grad()
+    (y * y).sum().backward()
+    return y.grad + 1, x.grad
+
+
+@program("a leaf made inside, and its gradient", inputs=lambda: (torch.ones(3),))
+def test_leaf_inside(x):
+    y = x.clone().requires_grad_()
+    (y * y).sum().backward()
+    return y, y.grad * 2
+
+
+@program("gradients of gradients inside", inputs=lambda: (torch.ones(3, requires_grad=True),))
+def test_gradients_of_gradients_inside(x):
+    (g,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)
+    return torch.autograd.grad(g.sum(), x)[0]
+
+
+@program("gradient clipping", inputs=lambda: (torch.nn.Linear(2, 2), torch.ones(1, 2)))
+def test_clipping(model, x):
+    model.zero_grad()
+    model(x).sum().backward()
+    return torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+
+
+@program("torch.autograd.functional.jacobian", inputs=lambda: (torch.ones(3),))
+def test_jacobian(x):
+    return torch.autograd.functional.jacobian(torch.sin, x)

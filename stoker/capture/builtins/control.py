@@ -62,6 +62,7 @@ def while_loop(m: Machine, cond_fn: Value, body_fn: Value, carried_inputs: Value
     if len(condition.tensors) != 1 or condition.tensors[0].fake.numel() != 1:
         raise Break("while_loop", "its condition is not one element of a tensor")
     body = subgraph.capture_branch(m, "while_loop", body_fn, inside)
+    _refuse_other_structure(m, "while_loop", carried, body.returned)
     _refuse_other_tensors("while_loop", "what is carried", given, body.tensors)
     closed = subgraph.close(m, [condition, body], given)
     results = subgraph.call(m, Loop(*closed.graphs), [tuple(t.node for t in tensors)], closed)
@@ -90,6 +91,7 @@ def scan(
     parts = step.returned.items_list(m)
     if len(parts) != 2:
         raise Break("scan", "its function does not return what is carried and a result")
+    _refuse_other_structure(m, "scan", carried, parts[0])
     _refuse_other_tensors("scan", "what is carried", given[: len(starts)], step.tensors[: len(starts)])
     closed = subgraph.close(m, [step], given)
     groups = [tuple(t.node for t in starts), tuple(t.node for t in rows)]
@@ -125,6 +127,7 @@ def associative_scan(
     given = [subgraph.stand_in(m, t, element=True) for t in (*rows, *rows)]
     halves = [_like(m, sequences, given[: len(rows)]), _like(m, sequences, given[len(rows) :])]
     combined = subgraph.capture_branch(m, "associative_scan", combine_fn, halves)
+    _refuse_other_structure(m, "associative_scan", sequences, combined.returned)
     _refuse_other_tensors("associative_scan", "an element", given[: len(rows)], combined.tensors)
     closed = subgraph.close(m, [combined], given)
     found = _scanned(m, combine_fn, sequences, rows, closed)
@@ -223,6 +226,13 @@ def _back(m: Machine, tensor: TensorValue, dim: int) -> Value:
 def _flipped(m: Machine, value: Value) -> Value:
     flip = lambda t: m.record.method(t, "flip", [TupleValue([Constant(0)])], {})  # noqa: E731
     return subgraph.replaced(m, "a scan", value, flip)
+
+
+def _refuse_other_structure(m: Machine, what: str, carried: Value, made: Value) -> None:
+    """What one step gives is what the next is given: the same containers, the same plain values."""
+    pair = [TupleValue(v.items_list(m)) if isinstance(v, (ListValue, TupleValue)) else v for v in (carried, made)]
+    if not subgraph.same_structure(m, *pair):
+        raise Break(what, "its function returns another structure, or other plain values, than it is given")
 
 
 def _refuse_other_tensors(what: str, of: str, first: Sequence[TensorValue], second: Sequence[TensorValue]) -> None:

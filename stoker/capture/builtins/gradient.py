@@ -119,12 +119,13 @@ def grad(
 ) -> Value:
     if is_grads_batched.truth(m):
         raise Break("torch.autograd.grad", "is_grads_batched maps the backward over a dimension")
-    results, create, materialize = _tensors(m, outputs), create_graph.truth(m), materialize_grads.truth(m)
+    results, asked = _tensors(m, outputs), _tensors(m, inputs)
+    create, materialize = create_graph.truth(m), materialize_grads.truth(m)
     made = m.record.call(
         engine.grad,
         [
             TupleValue(results),
-            TupleValue(_tensors(m, inputs)),
+            TupleValue(list(asked)),
             TupleValue(_gradients(m, grad_outputs, len(results))),
             Constant(create if _is_none(retain_graph) else retain_graph.truth(m)),
             Constant(create),
@@ -134,8 +135,8 @@ def grad(
         {},
         keep=True,
     )
-    asked = zip(_tensors(m, inputs), made.items_list(m))
-    return TupleValue([_after_hooks(m, tensor, gradient, create) for tensor, gradient in asked])
+    found = zip(asked, made.items_list(m))
+    return TupleValue([_after_hooks(m, tensor, gradient, create) for tensor, gradient in found])
 
 
 def _after_hooks(m: Machine, tensor: Value, gradient: Value, create: bool) -> Value:
