@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 RUN = PYTHONPATH=. $(BIN)/python
 
-.PHONY: demo test check lint types layers figures unit clean
+.PHONY: demo test check lint types layers figures unit sweeps ages stress sanitize clean
 
 demo: $(VENV)/.built
 	$(RUN) tools/demo.py
@@ -30,6 +30,21 @@ layers: $(VENV)/.built
 
 figures: $(VENV)/.ready
 	$(RUN) tools/figures.py
+
+# Hours: every sweep whose table is in docs/, then how old each table is. `ages` says only that.
+sweeps: $(VENV)/.built
+	$(RUN) tools/sweeps.py
+
+ages: $(VENV)/.ready
+	$(RUN) tools/sweeps.py --ages
+
+# Ten minutes: many threads, calls, compilations and dropped models; no failure, and memory that stays.
+stress: $(VENV)/.built
+	$(RUN) tools/stress.py
+
+# The extension's tests under the address sanitizer and valgrind (apt install valgrind); see tools/sanitize.py.
+sanitize: $(VENV)/.ready
+	$(RUN) tools/sanitize.py
 
 # torch first and pinned: a range with none installed would pull gigabytes of CUDA builds.
 $(VENV)/.ready: requirements.txt

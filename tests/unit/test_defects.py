@@ -25,7 +25,7 @@ STAGES = [
     "stoker.pipeline.lower_graph",
     "stoker.pipeline.make_plan",
     "stoker.pipeline.build_kernels",
-    "stoker.codegen.cpp.backend.sources_of",
+    "stoker.codegen.cpp.backend.units_of",
     "stoker.codegen.cpp.backend.load_all",
     "stoker.pipeline.executor",
     "stoker.pipeline.host_program",

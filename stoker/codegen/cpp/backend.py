@@ -10,7 +10,7 @@ from stoker.codegen.backend import Built, Native, Site
 from stoker.codegen.cpp.choose import can_choose, fastest
 from stoker.codegen.cpp.target import CPU
 from stoker.codegen.cpp.tiles import OTHERS, USUAL, Tiles
-from stoker.codegen.cpp.unit import kernel_name, sources_of, unit_of
+from stoker.codegen.cpp.unit import kernel_name, units_of
 from stoker.codegen.host import native_kernel
 from stoker.loop.target import Target
 from stoker.runtime.build import compiler, cores, load_all
@@ -37,13 +37,12 @@ class CppBackend:
 
 
 def _built(kernels: Sequence[Kernel], tiles: Tiles) -> list[Built]:
-    sources = sources_of(kernels, cores(), tiles)
-    libraries = load_all(sources)
+    units = units_of(kernels, cores(), tiles)
+    libraries = load_all(units.sources)
     made = []
-    for number in range(len(kernels)):
-        unit = unit_of(number, len(sources))
+    for number, unit in enumerate(units.holder):
         address = _function(libraries[unit], kernel_name(number))
-        made.append(Built(Native(address), native_kernel(address), sources[unit]))
+        made.append(Built(Native(address), native_kernel(address), units.sources[unit]))
     return made
 
 

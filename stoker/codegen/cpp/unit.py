@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from stoker.codegen.cpp.kernel import emit
@@ -18,12 +19,31 @@ KERNELS_PER_UNIT = 8
 """A plan with more kernels is split, so that several compilers work at once."""
 
 
-def sources_of(kernels: Sequence[Kernel], most: int, tiles: Tiles = USUAL) -> list[str]:
-    """Kernels as C++ sources that include nothing of ours: one, or up to `most` when there are many kernels."""
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Sources, and which of them holds each kernel."""
+
+    sources: list[str]
+    holder: list[int]
+
+
+def units_of(kernels: Sequence[Kernel], most: int, tiles: Tiles = USUAL) -> Units:
+    """Kernels as C++ sources that include nothing of ours: one, or up to `most` when there are many kernels.
+
+    The compiler takes about as long for a source as that is long, so each kernel goes where there is least, the longest first.
+    """
     texts = [emit(kernel_name(number), kernel, tiles) for number, kernel in enumerate(kernels)]
     count = max(1, min(most, len(texts) // KERNELS_PER_UNIT))
+    held: list[list[int]] = [[] for _ in range(count)]
+    length = [0] * count
+    holder = [0] * len(texts)
+    for number in sorted(range(len(texts)), key=lambda n: (-len(texts[n]), n)):
+        unit = holder[number] = length.index(min(length))
+        held[unit].append(number)
+        length[unit] += len(texts[number])
     prelude = _PRELUDE if tiles.vector_bits == USUAL.vector_bits else _NARROW.format(tiles.vector_bits) + _PRELUDE
-    return ["\n".join((prelude, *texts[part::count])) for part in range(count)] if texts else []
+    sources = ["\n".join((prelude, *(texts[number] for number in sorted(unit)))) for unit in held]
+    return Units(sources if texts else [], holder)
 
 
 _NARROW = '#pragma GCC target("prefer-vector-width={}")\n'
@@ -32,8 +52,3 @@ _PRELUDE = HEADER.replace("#pragma once\n", "")
 
 def kernel_name(number: int) -> str:
     return f"kernel_{number}"
-
-
-def unit_of(number: int, units: int) -> int:
-    """Which source holds a kernel."""
-    return number % units

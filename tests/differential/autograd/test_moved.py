@@ -49,16 +49,24 @@ def _moves_its_input(y, x):
     return part @ x.t()
 
 
+def _copies_its_input(y, x):
+    copy = torch.zeros_like(y)
+    copy.copy_(y)
+    y.clamp_(max=0)
+    return copy * x
+
+
 @pytest.mark.parametrize("backend", ["aot_eager", "stoker"])
-def test_an_input_that_is_moved_and_kept(backend: str) -> None:
-    compiled = stoker.compile(_moves_its_input, backend=backend)
+@pytest.mark.parametrize("program", [_moves_its_input, _copies_its_input])
+def test_an_input_that_is_changed_and_kept(program: Callable[..., Any], backend: str) -> None:
+    compiled = stoker.compile(program, backend=backend)
     for seed in range(2):
         torch.manual_seed(seed)
         y, x = torch.randn(3, 5), torch.randn(3, 5, requires_grad=True)
         other = y.clone()
-        got, want = compiled(y, x), _moves_its_input(other, x)
+        got, want = compiled(y, x), program(other, x)
         torch.testing.assert_close(torch.autograd.grad(got.sum(), x), torch.autograd.grad(want.sum(), x))
-        assert y.shape == other.shape
+        torch.testing.assert_close(y, other)
 
 
 @pytest.mark.filterwarnings("ignore:An output with one or more elements")
