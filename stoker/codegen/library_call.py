@@ -18,6 +18,7 @@ from stoker.codegen.encoding import Encoding, dtype_name
 from stoker.codegen.plan_records import LiteralKind, Plain
 from stoker.graph import nested
 from stoker.loop.view import Scalar, Stored
+from stoker.nest import map_leaves
 from stoker.schedule.step import Library
 from stoker.shape.expr import Expr, as_expr
 
@@ -133,19 +134,22 @@ def _through_python(step: Library) -> tuple[Callable[..., object], list[Stored |
     """The call as a function of the tensors and numbers among its arguments, and these."""
     found: list[Stored | Expr] = []
 
-    def hole(value: object) -> Any:
+    def hole(value: object) -> object:
         if isinstance(value, (Stored, Expr)):
             found.append(value)
             return (_NumberHole if isinstance(value, Scalar) else _Hole)(len(found) - 1)
-        if isinstance(value, (list, tuple)):
-            return type(value)(hole(v) for v in value)
         return value
 
-    arguments, keywords = hole(step.arguments), {name: hole(v) for name, v in step.keywords}
+    arguments, keywords = map_leaves(hole, step.arguments), map_leaves(hole, dict(step.keywords))
     operator = step.operator
 
-    def call(*values: object) -> object:
-        return operator(*_filled(arguments, values), **{n: _filled(v, values) for n, v in keywords.items()})
+    def call(*values: Any) -> object:
+        def filled(value: object) -> object:
+            if isinstance(value, _NumberHole):
+                return values[value].item()
+            return values[value] if isinstance(value, _Hole) else value
+
+        return operator(*map_leaves(filled, arguments), **map_leaves(filled, keywords))
 
     return call, found
 
@@ -156,13 +160,3 @@ class _Hole(int):
 
 class _NumberHole(_Hole):
     """The place of a number that the executor passes as a tensor."""
-
-
-def _filled(value: Any, values: Sequence[Any]) -> Any:
-    if isinstance(value, _NumberHole):
-        return values[value].item()
-    if isinstance(value, _Hole):
-        return values[value]
-    if isinstance(value, (list, tuple)):
-        return type(value)(_filled(v, values) for v in value)
-    return value

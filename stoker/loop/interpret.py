@@ -18,6 +18,7 @@ from stoker.loop.layout import Layout
 from stoker.loop.node import Extern, Loops, Program
 from stoker.loop.op import ELEMENTWISE, outside_code, outside_error
 from stoker.loop.view import Scalar, Stored
+from stoker.nest import map_leaves
 from stoker.shape.expr import Expr, Extreme, FloorDiv, Max, Mod, Symbol, atoms, evaluate
 
 Memory = dict[str, torch.Tensor]
@@ -45,6 +46,10 @@ def bind(program: Program, inputs: Sequence[Any]) -> dict[Symbol, int]:
 
 def fetch(value: Any, memory: Memory, sizes: Mapping[Symbol, int]) -> Any:
     """An argument or output as torch wants it."""
+    return map_leaves(lambda leaf: _fetched(leaf, memory, sizes), value)
+
+
+def _fetched(value: Any, memory: Memory, sizes: Mapping[Symbol, int]) -> Any:
     if isinstance(value, Stored):
         base = memory[value.buffer]
         if isinstance(value, Scalar):
@@ -55,11 +60,7 @@ def fetch(value: Any, memory: Memory, sizes: Mapping[Symbol, int]) -> Any:
         if base.dtype is not value.dtype:
             base = base.view(value.dtype)
         return base.as_strided(shape, strides, base.storage_offset() + evaluate(value.offset, sizes))
-    if isinstance(value, Expr):
-        return evaluate(value, sizes)
-    if isinstance(value, (list, tuple)):
-        return type(value)(fetch(v, memory, sizes) for v in value)
-    return value
+    return evaluate(value, sizes) if isinstance(value, Expr) else value
 
 
 def allocate(layout: Layout, sizes: Mapping[Symbol, int]) -> torch.Tensor:

@@ -16,6 +16,7 @@ from stoker.loop.index import Dimensions
 from stoker.loop.instruction import Load, LoopInstruction, Store
 from stoker.loop.layout import Layout
 from stoker.loop.view import Stored
+from stoker.nest import leaves
 from stoker.shape.expr import Expr, Symbol
 
 
@@ -92,13 +93,7 @@ class Program:
 
 def tensors_in(value: Any) -> list[Stored]:
     """The stored tensors inside an argument."""
-    if isinstance(value, Stored):
-        return [value]
-    if isinstance(value, (list, tuple)):
-        return [found for part in value for found in tensors_in(part)]
-    if isinstance(value, dict):
-        return tensors_in(list(value.values()))
-    return []
+    return [leaf for leaf in leaves(value) if isinstance(leaf, Stored)]
 
 
 def reads(node: Node) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from stoker.loop.node import Extern, Loops, Program
 from stoker.loop.target import Target, Targets
 from stoker.loop.view import Computed, Index, Stored, Tensor, cost_of, reads_of
 from stoker.lower.registry import Result, Usage
+from stoker.nest import map_leaves
 from stoker.shape.expr import constant, symbol
 
 IN_PIECES = frozenset({"sum", "prod", "max", "min", "any", "all"})
@@ -230,13 +231,7 @@ class Builder:
         return self.new_buffer(Layout(result.dtype, result.device, result.sizes, result.strides))
 
     def _in_memory(self, value: Any) -> Any:
-        if isinstance(value, Computed):
-            return self.store(value)
-        if isinstance(value, (list, tuple)):
-            return type(value)(self._in_memory(v) for v in value)
-        if isinstance(value, dict):
-            return {name: self._in_memory(v) for name, v in value.items()}
-        return value
+        return map_leaves(lambda leaf: self.store(leaf) if isinstance(leaf, Computed) else leaf, value)
 
 
 def _may_draw(operator: Any) -> bool:

@@ -25,6 +25,7 @@ from stoker.graph.raising import operator_raises
 from stoker.loop.instruction import Indirect, Load, Scan, Store
 from stoker.loop.layout import Layout, is_dense
 from stoker.loop.view import Stored
+from stoker.nest import map_leaves
 from stoker.schedule.kernel import Kernel
 from stoker.schedule.step import Library, Run, Step
 from stoker.shape.expr import Expr
@@ -199,8 +200,9 @@ def _renamed(step: Step, names: dict[str, str]) -> Step:
 
 
 def _renamed_in(value: Any, names: dict[str, str]) -> Any:
-    if isinstance(value, Stored):
-        return replace(value, buffer=names[value.buffer]) if value.buffer in names else value
-    if isinstance(value, (list, tuple)):
-        return type(value)(_renamed_in(v, names) for v in value)
-    return value
+    def renamed(leaf: object) -> object:
+        if isinstance(leaf, Stored) and leaf.buffer in names:
+            return replace(leaf, buffer=names[leaf.buffer])
+        return leaf
+
+    return map_leaves(renamed, value)
