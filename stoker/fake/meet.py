@@ -38,8 +38,10 @@ def write_meets(tensors: Sequence[FakeTensor], written: Sequence[int]) -> bool:
 def eager_refuses(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Run eager on zeros that lie in memory as the arguments do; its error, if it has one."""
     try:
-        memory = _memory(tensors_in([args, kwargs]))
-        given_args, given_kwargs = map_leaves(lambda leaf: _stand_in(leaf, memory), [args, kwargs])
+        fakes = tensors_in([args, kwargs])
+        memory = _memory(fakes)
+        known = {id(fake): _stand_in(fake, memory) for fake in fakes}  # eager looks whether two are one object
+        given_args, given_kwargs = map_leaves(lambda leaf: known.get(id(leaf), _plain(leaf)), [args, kwargs])
     except Untold:
         return
     with (
@@ -68,11 +70,13 @@ def _memory(fakes: Sequence[FakeTensor]) -> dict[FakeStorage, torch.Tensor]:
     return {owner: torch.zeros(size_bytes, dtype=torch.uint8) for owner, size_bytes in reach.items()}
 
 
-def _stand_in(leaf: Any, memory: Mapping[FakeStorage, torch.Tensor]) -> Any:
-    if isinstance(leaf, FakeTensor):
-        sizes, strides, offset = _place(leaf.meta)
-        empty = torch.empty(0, dtype=leaf.meta.dtype)
-        return empty.set_(memory[leaf.memory].untyped_storage(), offset, sizes, strides)
+def _stand_in(fake: FakeTensor, memory: Mapping[FakeStorage, torch.Tensor]) -> torch.Tensor:
+    sizes, strides, offset = _place(fake.meta)
+    empty = torch.empty(0, dtype=fake.meta.dtype)
+    return empty.set_(memory[fake.memory].untyped_storage(), offset, sizes, strides)
+
+
+def _plain(leaf: Any) -> Any:
     if isinstance(leaf, torch.SymFloat):
         return 0.0
     return size_now(leaf) if isinstance(leaf, torch.SymInt) else leaf

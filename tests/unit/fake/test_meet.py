@@ -29,6 +29,8 @@ PROGRAMS: dict[str, Callable[[torch.Tensor], Any]] = {
     "into a part of an operand": lambda x: torch.add(x[1:], 1, out=x[:-1]),
     "into the operand": lambda x: torch.add(x, 1, out=x),
     "put into an expanded tensor": lambda x: x.expand(2, 4).index_put_((torch.tensor([0]),), torch.tensor(1.0)),
+    "scatter every second of itself": lambda x: (y := x[::2]).scatter_(0, ROWS[:2], y),
+    "scatter another view of every second": lambda x: x[::2].scatter_(0, ROWS[:2], x[::2]),
     "windows": lambda x: x.unfold(0, 2, 1).mul_(2),
 }
 
