@@ -59,6 +59,9 @@ class Target:
     largest_in_arena: int | None = None
     """Bytes of a temporary that has a place in the arena, which is held for a whole call; a larger one is allocated and freed. None:
     all have."""
+    side_by_side: int = 0
+    """Elements of a kernel up to which it is joined with others of the same loops that it has nothing to do with: to start it takes
+    longer than to run it."""
     longest_scan: int | None = None
     """Elements of a row that running reductions can walk; None if there is no limit."""
     combines: frozenset[str] = frozenset({"add", "mul", "max", "min"})

@@ -29,8 +29,8 @@ class Refusal(Enum):
     SCAN = "one of them runs its inner loops in order"
 
 
-def fuse(first: Draft, second: Draft, target: Target) -> Draft | Refusal:
-    """Decide, cheapest test first."""
+def fuse(first: Draft, second: Draft, target: Target, *, strangers: bool = False) -> Draft | Refusal:
+    """Decide, cheapest test first. `strangers` may share nothing."""
     if first.device != second.device:
         return Refusal.DEVICE
     if first.length + second.length > target.largest_body or len(first.reads | second.reads) > target.most_buffers:
@@ -46,7 +46,7 @@ def fuse(first: Draft, second: Draft, target: Target) -> Draft | Refusal:
     shared = first.writes & second.reads
     if any(access not in first.stores for access in second.loads if access[0] in shared):
         return Refusal.ORDER
-    if not shared and not first.loads & second.loads:
+    if not strangers and not shared and not first.loads & second.loads:
         return Refusal.NOTHING_SHARED
     return joined(first, second)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from stoker.loop.index import count
 from stoker.loop.layout import product
 from stoker.loop.node import Extern, Loops, Program, reads
 from stoker.loop.target import Targets
@@ -62,6 +63,7 @@ def group(program: Program, targets: Targets) -> Groups:
     candidates = sorted(_candidates(program, writers, readers), reverse=True)
     while _join_round(groups, candidates):
         pass
+    _join_strangers(groups)
     return groups
 
 
@@ -102,7 +104,24 @@ def _join_round(groups: Groups, candidates: list[tuple[int, int, int, int, int]]
     return joined_any
 
 
-def _try(groups: Groups, a: int, b: int) -> bool:
+def _join_strangers(groups: Groups) -> None:
+    """Join small kernels of the same loops that share nothing, where a target says that this pays: a step for each parameter."""
+    alike: dict[object, int] = {}
+    for number in sorted(groups.drafts):
+        draft = groups.drafts.get(number)
+        if draft is None or isinstance(draft, Extern):
+            continue
+        elements = (count(draft.outer) * count(draft.inner)).value
+        if elements is None or elements > groups.targets[draft.device.type].side_by_side:
+            continue
+        key = (draft.device, *(d.size for d in draft.outer), None, *(d.size for d in draft.inner))
+        if key not in alike or not _try(groups, alike[key], number, strangers=True):
+            alike[key] = number  # the last one is full, or cannot run at the same time
+        elif alike[key] not in groups.drafts:
+            alike[key] = number
+
+
+def _try(groups: Groups, a: int, b: int, *, strangers: bool = False) -> bool:
     """Join two groups if that is legal: no third must run between them, and the kernels agree."""
     first, second = groups.drafts[a], groups.drafts[b]
     if isinstance(first, Extern) or isinstance(second, Extern):
@@ -111,11 +130,12 @@ def _try(groups: Groups, a: int, b: int) -> bool:
         a, b, first, second = b, a, second, first
     if _between(groups, a, b):
         return False
-    if (a, b) in groups.refusals:
+    if (a, b) in groups.refusals and not strangers:
         return False
-    result = fuse(first, second, groups.targets[first.device.type])
+    result = fuse(first, second, groups.targets[first.device.type], strangers=strangers)
     if isinstance(result, Refusal):
-        groups.refusals[a, b] = result
+        if not strangers:
+            groups.refusals[a, b] = result
         return False
     _merge(groups, a, b, result)
     return True

@@ -46,6 +46,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "pool": lambda x: F.max_pool2d(x[None, None], 3, 2),
     "cross_entropy": lambda x: F.cross_entropy(x, torch.arange(x.shape[0]) % 3),
     "matmul": lambda x: F.gelu(x @ x.t()) + 1,
+    "strangers": lambda x: tuple(torch.full((3,), float(n)).cumsum(0).exp() + x[n % 5, :3] for n in range(9)),
 }
 SIZES = [(7, 33), (64, 64), (5, 9000)]
 
@@ -132,6 +133,21 @@ def test_gradients() -> None:
     program(*again).backward()
     for mine, eager in zip(given, again):
         torch.testing.assert_close(mine.grad, eager.grad, rtol=1e-4, atol=1e-4)
+
+
+def test_small_kernels_run_side_by_side() -> None:
+    """What has nothing to do with one another, but the same loops, is started once; what is large or depends is not joined."""
+    steps = [torch.tensor(float(n)) for n in range(12)]
+    backend = Interpreted()
+    _agree(lambda *given: tuple(s + 1 for s in given), steps, backend)
+    assert len(backend.units) == 1
+    rows = [torch.randn(300) for _ in range(3)]
+    backend = Interpreted()
+    _agree(lambda a, b, c: (a.sum() * 2, b.exp(), c.sin(), b.exp().sum() + c[0]), rows, backend)
+    large = [torch.randn(1 << 15) for _ in range(3)]
+    backend = Interpreted()
+    _agree(lambda *given: tuple(g + 1 for g in given), large, backend)
+    assert len(backend.units) <= 3
 
 
 def test_sources_compile_for_a_gpu(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

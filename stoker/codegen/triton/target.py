@@ -34,6 +34,7 @@ def cuda_target(architecture: int, processors: int, device: str = "cuda") -> Tar
         most_buffers=40,
         alignment_bytes=128,
         largest_in_arena=1 << 22,
+        side_by_side=1 << 14,
         longest_scan=4096,
         combines=frozenset({"add"}),
         combined_dtypes=frozenset({torch.int32, torch.int64, torch.float32, torch.float64}),
