@@ -127,6 +127,9 @@ ONE_GRAPH: dict[str, Callable[[torch.Tensor], Any]] = {
     "view and base": _view_and_base,
     "split": lambda x: [v.sum() for v in torch.split(x, [x.argmax().item(), x.shape[0] - x.argmax().item()])],
     "split that does not fit": lambda x: torch.split(x, x[:2].long().tolist()),
+    "equal": lambda x: (torch.equal(x, x + 0), x.equal(x + 1), torch.equal(x, x[:2]), torch.allclose(x, x + 1e-9)),
+    "combinations": lambda x: (torch.combinations(x) * 2, torch.combinations(x, 3, True), torch.combinations(x, 1)),
+    "histogramdd": lambda x: torch.histogramdd(torch.stack([x, x]).T, bins=[2, 3]),
     "custom operator": lambda x: (positive(x) * 2, positive(-x) + 1, torch.cat([positive(x), positive(1 - x)])),
     "custom operator with a number": lambda x: (x.new_zeros(count(x)) + 1, count(x)),
 }  # fmt: skip
@@ -174,6 +177,17 @@ DIFFERENTIABLE: list[Callable[[torch.Tensor], torch.Tensor]] = [
     lambda x: torch.split(x * x, [x.argmax().item(), x.shape[0] - x.argmax().item()])[1].sin().sum(),
     lambda x: (x * x * int(x.sum())).sum() + (x * x)[x.sum() > 3].sum(),
     lambda x: (x * x * (x.sum() > 3).item()).sum(),
+    lambda x: torch.index_fill(x * 2, 0, torch.tensor([0, 1]), x.sum()).square().sum(),
+    lambda x: (
+        F.ctc_loss(
+            torch.outer(x, torch.arange(8.0)).reshape(-1, 2, 4).log_softmax(2),
+            torch.tensor([[1], [2]]),
+            torch.tensor([2, 2]),
+            torch.tensor([1, 1]),
+        )
+        if len(x) == 4
+        else x.sum()
+    ),
 ]
 
 

@@ -58,6 +58,35 @@ def one_hot(m: Machine, input: Value, num_classes: Value = Constant(-1)) -> Valu
     return m.wrap.object(indexing.one_hot).call(m, [input], {})
 
 
+@handles(torch.equal)
+@tensor_special("equal")
+def equal(m: Machine, input: Value, other: Value) -> Value:
+    if not isinstance(input, TensorValue) or not isinstance(other, TensorValue):
+        return m.record.call(torch.equal, [input, other], {})
+    shapes = [value.attribute(m, "shape") for value in (input, other)]
+    if not m.operators.equal(*shapes):
+        return Constant(False)
+    return _whether_all(m, m.record.compare("==", input, other))
+
+
+@handles(torch.allclose)
+@tensor_special("allclose")
+def allclose(m: Machine, *args: Value, **kwargs: Value) -> Value:
+    return _whether_all(m, m.record.call(torch.isclose, list(args), kwargs))
+
+
+def _whether_all(m: Machine, conditions: Value) -> Value:
+    return number(m, m.record.method(conditions, "all", [], {}))
+
+
+@handles(torch.combinations)
+def combinations(m: Machine, input: Value, r: Value = Constant(2), with_replacement: Value = Constant(False)) -> Value:  # noqa: B008
+    known = isinstance(input, TensorValue) and input.fake.dim() == 1 and isinstance(r, Constant) and r.value > 0
+    if not known:
+        return m.record.call(torch.combinations, [input, r, with_replacement], {})
+    return m.wrap.object(indexing.combinations).call(m, [input, r, with_replacement], {})
+
+
 @handles(torch.arange)
 def arange(m: Machine, *bounds: Value, **options: Value) -> Value:
     bounds = (*bounds, *(options.pop(name) for name in ("start", "end", "step") if name in options))

@@ -111,6 +111,15 @@ def tensor_split(input, indices, dim):
     return tuple([torch.ops.aten.slice(input, dim, start, end) for start, end in zip(starts, ends)])
 
 
+def combinations(input, r, with_replacement):
+    """The places of all combinations, found once, and what is there."""
+    grids = torch.meshgrid([torch.arange(input.shape[0], device=input.device)] * r, indexing="ij")
+    wanted = torch.ones_like(grids[0], dtype=torch.bool)
+    for first, second in zip(grids, grids[1:]):
+        wanted = wanted & (first <= second if with_replacement else first < second)
+    return input[wanted.nonzero()]
+
+
 def each_scaled(operation, tensors, firsts, seconds, scalars):
     """`operation`, addcmul or addcdiv, of each of several tensors with a number of its own."""
     given = zip(tensors, firsts, seconds, scalars.unbind())

@@ -87,6 +87,24 @@ def unique(mode: Any, func: Any, x: FakeTensor, *given: Any, **named: Any) -> An
     )
 
 
+@rule("_unique", table=IMPURE)
+def unique_and_inverse(mode: Any, func: Any, x: FakeTensor, sorted: bool = True, return_inverse: bool = False) -> Any:
+    """The same, without how often."""
+    x = mode.as_fake(x)
+    inverse = x.meta.sizes if return_inverse else (0,)
+    return _fresh(mode, x, (fresh_size(mode, func),)), _fresh(mode, x, inverse, torch.int64)
+
+
+@rule("_ctc_loss.Tensor", table=IMPURE)
+def ctc_loss(mode: Any, func: Any, log_probs: FakeTensor, targets: FakeTensor, *lengths: Any, **named: Any) -> Any:
+    """A loss for each sequence, and probabilities of prefixes, as many as the longest target asks for."""
+    x = mode.as_fake(log_probs)
+    if len(x.meta.sizes) != 3:
+        raise data_dependent(str(func))
+    time, batch, _ = x.meta.sizes
+    return _fresh(mode, x, (batch,)), _fresh(mode, x, (batch, time, fresh_size(mode, func, 1)))
+
+
 @rule("unique_dim", "unique_dim_consecutive", table=IMPURE)
 def unique_dim(mode: Any, func: Any, x: FakeTensor, dim: int, *given: Any, **named: Any) -> Any:
     sorts = func is torch.ops.aten.unique_dim.default
@@ -177,7 +195,7 @@ def index_by_mask(mode: Any, func: Any, x: FakeTensor, indices: Sequence[FakeTen
     return mode.propagate(func, (x, places), {})
 
 
-_REFUSED = "_unique equal allclose"
+_REFUSED = "equal allclose"
 
 
 def _register_data_dependent() -> None:
