@@ -226,6 +226,7 @@ _QUESTIONS = frozenset(
         (aten, "is_pinned"),
         (aten, "sym_numel"),
         (aten, "size"),
+        (aten, "stride"),
         (aten, "sym_size"),
         (aten, "sym_stride"),
         (aten, "sym_storage_offset"),

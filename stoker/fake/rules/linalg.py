@@ -23,7 +23,8 @@ def _by_columns(x: FakeTensor, batch: Sequence[Size], rows: Size, columns: Size,
 
 
 def _known(*sizes: Size) -> None:
-    if any(not isinstance(size, int) or size == 0 for size in sizes):
+    """Decline what is empty, and what only data tells."""
+    if any(isinstance(size, torch.SymInt) and not size.node.has_hint() or size == 0 for size in sizes):
         raise Decline
 
 
@@ -34,7 +35,7 @@ def geqrf(a: FakeTensor) -> tuple[Meta, Meta]:
         raise Decline
     *batch, m, n = a.meta.sizes
     _known(m, n, *batch)
-    return _by_columns(a, batch, m, n, m), meta_of(a.meta.dtype, (*batch, min(m, n)), None, a.meta.device)
+    return _by_columns(a, batch, m, n, m), meta_of(a.meta.dtype, (*batch, torch.sym_min(m, n)), None, a.meta.device)
 
 
 @rule("_linalg_svd.default")
@@ -44,7 +45,7 @@ def svd(a: FakeTensor, full_matrices: bool = False, compute_uv: bool = True, *, 
         raise Decline
     *batch, m, n = a.meta.sizes
     _known(m, n, *batch)
-    k, real = min(m, n), a.meta.dtype.to_real()
+    k, real = torch.sym_min(m, n), a.meta.dtype.to_real()
     u, v = (m, n) if full_matrices else (k, k)
     return (
         _by_columns(a, batch, m, u, m),
@@ -72,13 +73,13 @@ def lstsq(
     if driver in ("gelsd", "gelss") and m > n:
         raise data_dependent(f"linalg.lstsq with driver={driver!r}")
     nothing = meta_of(a.meta.dtype, (0,), None, a.meta.device)
-    solution = _by_columns(a, batch, n, k, max(m, n))
+    solution = _by_columns(a, batch, n, k, torch.sym_max(m, n))
     if vector:
         solution = meta_of(a.meta.dtype, (n,), None, a.meta.device)
     residuals = meta_of(a.meta.dtype, (*batch, k), None, a.meta.device) if driver == "gels" and m > n else nothing
     rank = meta_of(torch.int64, (0,) if driver == "gels" else batch, None, a.meta.device)
     real = torch.empty((), dtype=a.meta.dtype, device="meta").real.dtype if a.meta.dtype.is_complex else a.meta.dtype
-    singular = (*batch, min(m, n)) if driver in ("gelsd", "gelss") else (0,)
+    singular = (*batch, torch.sym_min(m, n)) if driver in ("gelsd", "gelss") else (0,)
     return solution, residuals, rank, meta_of(real, singular, None, a.meta.device)
 
 
@@ -122,6 +123,12 @@ def histogram_of_edges(x: FakeTensor, bins: FakeTensor, **options: Any) -> tuple
     return meta_of(x.meta.dtype, (edges - 1,), None, x.meta.device), meta_of(
         bins.meta.dtype, (edges,), None, x.meta.device
     )
+
+
+@rule("_histogramdd_bin_edges.default")
+def histogramdd_edges(x: FakeTensor, bins: Sequence[int], **options: Any) -> list[Meta]:
+    """The borders of bins, for each dimension."""
+    return [meta_of(x.meta.dtype, (count + 1,), None, x.meta.device) for count in bins]
 
 
 @rule("_histogramdd_from_bin_cts.default")

@@ -240,21 +240,3 @@ def histc(x: FakeTensor, bins: Size = 100, min: Any = 0, max: Any = 0) -> Meta:
     if not x.meta.dtype.is_floating_point:
         raise Decline
     return meta_of(x.meta.dtype, (bins,), None, x.meta.device)
-
-
-@rule("_histogramdd_bin_edges")
-def histogramdd_edges(x: FakeTensor, bins: Sequence[int], **options: Any) -> list[Meta]:
-    """The borders of bins, for each dimension."""
-    return [meta_of(x.meta.dtype, (count + 1,), None, x.meta.device) for count in bins]
-
-
-@rule("_histogramdd_from_bin_cts")
-def histogramdd_counts(x: FakeTensor, bins: Sequence[int], **options: Any) -> Meta:
-    """How many points fall into each bin."""
-    return meta_of(x.meta.dtype, tuple(bins), None, x.meta.device)
-
-
-@rule("_histogramdd_from_bin_tensors")
-def histogramdd_between(x: FakeTensor, bins: Sequence[FakeTensor], **options: Any) -> Meta:
-    """The same, between given borders."""
-    return meta_of(x.meta.dtype, tuple(edges.meta.sizes[0] - 1 for edges in bins), None, x.meta.device)

@@ -59,6 +59,12 @@ def resize_(mode: Any, func: Any, x: FakeTensor, size: Sequence[Size], *, memory
     return restride(x, meta_of(x.meta.dtype, size, strides, x.meta.device, x.meta.offset))
 
 
+@rule("stride.default", table=IMPURE)
+def stride(mode: Any, func: Any, x: FakeTensor) -> list[int]:
+    """Asked by C++ code that counts with plain numbers."""
+    return [int(step) for step in x.meta.strides]
+
+
 @rule("addbmm_", table=IMPURE)
 def addbmm_(mode: Any, func: Any, x: FakeTensor, *rest: Any, **scales: Any) -> FakeTensor:
     """Eager gives x the sizes of the result, where all others of its kind refuse."""
