@@ -45,8 +45,8 @@ def page() -> str:
         "Written by `tools/coverage_python.py` from `tests/differential`; each row is a program that runs eagerly and compiled\n"
         "and must agree on result, output, exception, gradients, and every change it makes.\n\n"
         "- **one graph**: captured whole; `fullgraph=True` succeeds.\n"
-        "- **break**: what comes before is a graph, one instruction runs in CPython, capture goes on behind it. A function that\n"
-        "  raises is of this kind: CPython raises the exception.\n"
+        "- **break**: what comes before is a graph, one instruction runs in CPython, capture goes on behind it. An error\n"
+        "  that C code raises and nobody catches is of this kind: CPython raises it.\n"
         "- **unsupported**: the function is left to CPython, with a reason; functions it calls are still captured.\n\n"
         f"{sum(total.values())} programs: {counts}.\n"
     )

@@ -267,7 +267,7 @@ class Calls:
     def new_instance(self, cls: type, args: Arguments, kwargs: Keywords) -> Value:
         """`object.__new__` and the constructors of built-in bases."""
         if cls.__flags__ & inspect.TPFLAGS_IS_ABSTRACT:
-            self.m.exceptions.raise_(TypeError, f"Can't instantiate abstract class {cls.__name__}")
+            self.m.concrete.run(object.__new__, cls)  # raises, with the names of what is abstract
         if isinstance(self.m.attributes.class_lookup(cls, "__del__"), types.FunctionType):
             raise SkipFrame(f"{cls.__qualname__} has a __del__: it must run when the last reference goes, not later")
         if issubclass(cls, OSError) and len(args) > 1:

@@ -23,7 +23,7 @@ from stoker.capture import builtins as _fills_the_tables  # noqa: F401
 from stoker.capture.autograd_leaves import refuse_reachable_leaves
 from stoker.capture.calls import MAXIMUM_DEPTH
 from stoker.capture.emit import Emitter
-from stoker.capture.epilogue import leave_by_break, leave_by_return
+from stoker.capture.epilogue import leave_by_break, leave_by_raise, leave_by_return
 from stoker.capture.evaluator import Evaluator, Request, Steps, Stop
 from stoker.capture.modes import calling_with_grad, keeping_modes, leave_modes, needs_grad, under_grad
 from stoker.capture.place import MODULE_CALLS
@@ -134,7 +134,9 @@ def finish(m: Evaluator, stop: Stop, compile_graph: GraphCompiler, state: Any) -
     e = Emitter(m)
     if m.modes.changes:
         leave_modes(m, m.modes, e)
-    if stop.instruction is None:
+    if stop.raised is not None:
+        leave_by_raise(e, stop.raised)
+    elif stop.instruction is None:
         assert stop.returned is not None
         leave_by_return(e, stop.returned)
     else:

@@ -11,8 +11,6 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from stoker.capture.text import Shown
 from stoker.capture.values.constant import Constant, is_numpy_scalar
 from stoker.capture.values.deque import DequeValue
@@ -25,7 +23,6 @@ from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import NotConstant, Value
 from stoker.errors import Break, Raised
 from stoker.shape import DataDependent
-from stoker.shape.recipe import integer_of_truth
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -84,8 +81,7 @@ class Concrete:
     def number(self, value: Value) -> Any:
         """The Python or symbolic number behind a value, None if it is not a number."""
         if isinstance(value, SymbolicValue):
-            is_truth = isinstance(value.symbol, torch.SymBool) and value.untold
-            return integer_of_truth(value.symbol) if is_truth else value.symbol
+            return value.as_number()
         if isinstance(value, Constant) and isinstance(value.value, (int, float, complex)):
             return value.value
         return None

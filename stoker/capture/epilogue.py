@@ -13,6 +13,7 @@ import sys
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from stoker.bytecode import Code, Handler, Instruction, build
 from stoker.bytecode.versions import HAS_PRECALL, HAS_TO_BOOL, LOOP_END, NULL_BEFORE_CALLABLE
@@ -32,7 +33,7 @@ from stoker.capture.resume import (
 )
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import cell_contents, cell_of, empty_cell
-from stoker.capture.values.instance import PreviousException
+from stoker.capture.values.instance import ExceptionValue, PreviousException
 from stoker.capture.values.iterator import GeneratorValue, RunningIterator
 from stoker.capture.values.value import Lazy, Null, Value
 from stoker.errors import SkipFrame
@@ -58,6 +59,44 @@ def leave_by_return(e: Emitter, value: Value) -> None:
     e.effects()
     e.load_last(value)
     e.code += build.return_value()
+
+
+def leave_by_raise(e: Emitter, error: ExceptionValue) -> None:
+    """Raise what the program raises, through frames that look like those it left."""
+    e.effects()
+    e.load(error)
+    *inlined, (_, positions) = error.trail
+    name = e.m.fresh("error")
+    e.code += build.store_fast(name)
+    thrown = build.load_fast(name)
+    if inlined:
+        thrown = build.call(build.load_const(_thrower(inlined)), *[thrown])
+    raising = [*thrown, Instruction("RAISE_VARARGS", 1)]
+    for instruction in raising:
+        instruction.positions = positions
+    e.code += raising
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+def _pass_on(error: BaseException) -> None:
+    inner(error)  # type: ignore[name-defined]  # noqa: F821  # a global of each function made of this code
+
+
+def _thrower(frames: list[tuple[types.CodeType, Any]]) -> types.FunctionType:
+    """A function that raises its argument, through frames of these names and lines, innermost first."""
+    made = None
+    for code, positions in frames:
+        template = (_raise if made is None else _pass_on).__code__
+        line = positions.lineno if positions is not None else code.co_firstlineno
+        named = template.replace(
+            co_name=code.co_name, co_qualname=code.co_qualname, co_filename=code.co_filename, co_firstlineno=line - 1
+        )
+        made = types.FunctionType(named, {"inner": made})
+    assert made is not None
+    return made
 
 
 @dataclass

@@ -59,9 +59,10 @@ class Request:
 
 @dataclass
 class Stop:
-    """How evaluation of the root frame ended: it returned, or it must break before an instruction."""
+    """How evaluation of the root frame ended: it returned, it raised, or it must break before an instruction."""
 
     returned: Value | None = None
+    raised: ExceptionValue | None = None
     instruction: Instruction | None = None
     reason: Break | None = None
 
@@ -134,6 +135,8 @@ class Evaluator:
                 try:
                     self.unwind(frame, instruction, raised)
                 except Raised as escaped:
+                    if _is_raised_by_program(escaped.value):
+                        return Stop(raised=escaped.value)
                     raise StepBreak(first, self.escaping(escaped)) from raised
                 outcome = None
             except Break as reason:
@@ -209,6 +212,11 @@ class Evaluator:
 
     def fresh(self, prefix: str) -> str:
         return f"__stoker_{prefix}_{next(self.counter)}"
+
+
+def _is_raised_by_program(value: Value) -> bool:
+    """Did a `raise` statement make it leave, through frames that did not look at it? What C code raises is left to C code."""
+    return isinstance(value, ExceptionValue) and bool(value.trail) and not value.caught
 
 
 def _line_of(code: types.CodeType, line: int) -> tuple[str, str]:

@@ -57,6 +57,8 @@ class Operators:
         if folded is not None:
             return folded
         if plain == "%" and isinstance(left, Constant) and isinstance(left.value, (str, bytes)):
+            held = right.stored() if isinstance(right, InstanceValue) else right
+            right = held if isinstance(held, TupleValue) else right
             parts = right.elements(self.m) if isinstance(right, TupleValue) else [right]
             deferred = shown(self.m, percent, left, *parts)
             if deferred is not None:

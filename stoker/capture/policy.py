@@ -23,6 +23,7 @@ STOKER = str(Path(__file__).parent.parent)
 NUMPY = str(Path(numpy.__file__).parent)
 GENERATED = "<eval_with_key>"
 """The file name of code that torch.fx generates."""
+POLYFILL = f"{STOKER}/capture/polyfill"
 STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"]
 
 # Python functions of these modules are operators to a graph: one node each.
@@ -118,7 +119,7 @@ class Policy:
 
     def enters_withheld(self, real: types.FunctionType) -> bool:
         """Is a function entered that torch keeps from its own compiler?"""
-        return real.__code__.co_filename.startswith(f"{TORCH}/optim/")
+        return real.__code__.co_filename.startswith((f"{TORCH}/optim/", f"{TORCH}/_refs", f"{TORCH}/_prims_common"))
 
     def refuse_file(self, filename: str) -> str | None:
         if filename.startswith(ENTERED_FILES):
@@ -153,7 +154,7 @@ class Policy:
 
 
 ENTERED_FILES = (
-    f"{STOKER}/capture/polyfill",
+    POLYFILL,
     f"{TORCH}/__init__.py",
     f"{TORCH}/fx/graph_module.py",
     f"{TORCH}/_jit_internal.py",
@@ -166,6 +167,9 @@ ENTERED_FILES = (
     f"{TORCH}/autograd/functional.py",
     f"{TORCH}/_VF.py",
     f"{TORCH}/_functorch/functional_call.py",
+    f"{TORCH}/_refs",
+    f"{TORCH}/_prims_common",
+    f"{TORCH}/fx/experimental/symbolic_shapes.py",
 )
 
 

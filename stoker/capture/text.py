@@ -35,6 +35,9 @@ class Text:
             return deferred
         spec = self.m.concrete.constant(specification, "a format specification")
         if isinstance(value, InstanceValue):
+            formats = self.m.attributes.class_lookup(value.cls, "__format__")
+            if isinstance(value.storage, Constant) and not spec and not isinstance(formats, types.FunctionType):
+                return self.convert(value, 1)
             found = value.special(self.m, "__format__", Constant(spec))
             if found is not None:
                 return found

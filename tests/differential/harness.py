@@ -46,6 +46,7 @@ class Program:
     factory: bool
     globals: tuple[str, ...]
     steady: bool
+    default: bool
 
 
 @dataclass
@@ -67,15 +68,19 @@ def program(
     factory: bool = False,
     globals: tuple[str, ...] = (),
     steady: bool = True,
+    default: bool = False,
 ) -> Callable[[Callable[..., Any]], Callable[[], None]]:
     """Make a test of a function. `factory`: the function makes the program anew for each run. `steady=False`: equal inputs
-    may compile again (each call really differs: a fresh object's identity, a time)."""
+    may compile again (each call really differs: a fresh object's identity, a time). `default`: it also runs with the default
+    back end."""
 
     def decorate(function: Callable[..., Any]) -> Callable[[], None]:
-        made = Program(construct, function, expect, inputs, factory, globals, steady)
+        made = Program(construct, function, expect, inputs, factory, globals, steady, default)
 
         def test() -> None:
             check(made)
+            if default:
+                check_default(made)
 
         test.__name__, test.__module__, test.__doc__ = function.__name__, function.__module__, construct
         test.program = made  # type: ignore[attr-defined]
@@ -103,6 +108,13 @@ def check(p: Program) -> None:
             again = [event.reason for event in log.events("recompile")]
             assert len(log.events("captured")) == before, f"the second call compiled again: {again}"
     assert_expectation(p, graphs)
+
+
+def check_default(p: Program) -> None:
+    """The default back end agrees with eager, too."""
+    eager, compiled = Runner(p, lambda f: f), Runner(p, lambda f: stoker.compile(f, fullgraph=p.expect == ONE))
+    for call, seed in enumerate((0, 1)):
+        compare(eager(seed), compiled(seed), f"call {call + 1} with the default back end")
 
 
 def assert_expectation(p: Program, graphs: list[Any]) -> None:

@@ -191,19 +191,19 @@ def test_return_exception(x):
     return x, kept, ValueError("v", 2), Custom(5)
 
 
-@program("exception escapes: raise", BREAK)
+@program("exception escapes: raise")
 def test_escape(x):
     y = x + 1
     raise ValueError(f"shape {tuple(y.shape)}")
 
 
-@program("exception escapes from an inlined call", BREAK)
+@program("exception escapes from an inlined call")
 def test_escape_inlined(x):
     y = x + 1
     return y + fails(3)
 
 
-@program("exception escapes with a cause", BREAK)
+@program("exception escapes with a cause")
 def test_escape_cause(x):
     y = x + 1
     return y + translates(4)
@@ -247,7 +247,7 @@ def test_assert(x):
     return x + 1
 
 
-@program("assert that fails, with a message", BREAK)
+@program("assert that fails, with a message")
 def test_assert_fails(x):
     y = x + 1
     assert x.ndim == 3, f"got {x.ndim}"

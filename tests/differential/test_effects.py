@@ -210,7 +210,7 @@ def test_changes_before_exception(xs, x):
     return xs[1]
 
 
-@program("changes, then an exception that escapes", BREAK, inputs=lambda: ([], Thing(), torch.ones(2)))
+@program("changes, then an exception that escapes", inputs=lambda: ([], Thing(), torch.ones(2)))
 def test_changes_before_escape(xs, t, x):
     xs.append(x + 1)
     t.v = 5

@@ -461,7 +461,7 @@ def test_throw_through(x):
     return x * first, second, rest, log
 
 
-@program("generator that raises", BREAK)
+@program("generator that raises")
 def test_generator_raises(x):
     y = x * 2
 

@@ -181,6 +181,16 @@ def from_keys(m: Machine, args: Arguments, kwargs: Keywords) -> Value:
 CLASS_METHODS[(dict, "fromkeys")] = from_keys
 
 
+def ordered_from_keys(m: Machine, args: Arguments, kwargs: Keywords) -> Value:
+    made = from_keys(m, args, kwargs)
+    assert isinstance(made, DictValue)
+    made.cls = collections.OrderedDict
+    return made
+
+
+CLASS_METHODS[(collections.OrderedDict, "fromkeys")] = ordered_from_keys
+
+
 def _new_dict(cls: type):
     def new(m: Machine, owner: type, args: Arguments, kwargs: Keywords) -> Any:
         return DictValue(cls=cls)
@@ -219,6 +229,17 @@ STORAGE.update(
 def dict_init(m: Machine, value: Value, *args: Value, **kwargs: Value) -> Value:
     storage = value.stored()
     assert isinstance(storage, DictValue)
+    storage.method_update(m, *args, **kwargs)
+    return NONE
+
+
+@on_object(collections.defaultdict.__init__)
+def defaultdict_init(m: Machine, value: Value, factory: Value = NONE, *args: Value, **kwargs: Value) -> Value:
+    storage = value.stored()
+    assert isinstance(storage, DictValue)
+    storage.default_factory = factory
+    if isinstance(value, InstanceValue):
+        value.slots[vars(collections.defaultdict)["default_factory"]] = factory
     storage.method_update(m, *args, **kwargs)
     return NONE
 

@@ -23,6 +23,7 @@ from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import EMPTY, BuiltinMethod, BuiltinValue, FunctionValue, MethodValue, PartialValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue, ObjectValue, TracebackValue
 from stoker.capture.values.mapping import DictValue
+from stoker.capture.values.proxy import ProxyValue
 from stoker.capture.values.reference import IdentityValue, ThreadIdentity
 from stoker.capture.values.sequence import ListValue, TupleValue, sort_values
 from stoker.capture.values.sets import in_any_order
@@ -239,7 +240,12 @@ def signature(m: Machine, function: Value) -> Value:
 
 @handles(types.MappingProxyType)
 def mapping_proxy(m: Machine, mapping: Value) -> Value:
-    raise Break("types.MappingProxyType()", "a view of a mapping is not made inside graphs")
+    """A view of a dictionary that captured code made: they share their entries."""
+    if not isinstance(mapping, DictValue) or mapping.source is not None or mapping.real is not None:
+        raise Break(
+            "types.MappingProxyType()", "it is a view of a mapping from outside, or of one that is no dictionary"
+        )
+    return ProxyValue(mapping.load_all(m), None, mapping)
 
 
 @handles(super)

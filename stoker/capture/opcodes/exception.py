@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stoker.bytecode import Instruction
 from stoker.capture.frame import Frame
+from stoker.capture.policy import POLYFILL
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import ExceptionValue, PreviousException, TracebackValue
 from stoker.capture.values.sequence import SequenceValue
@@ -27,7 +28,23 @@ def RAISE_VARARGS(m: Machine, f: Frame, i: Instruction) -> None:
     if cause is not None and isinstance(value, ExceptionValue):
         value.link(m, "__cause__", cause)
         value.link(m, "__suppress_context__", Constant(True))
+    if isinstance(value, ExceptionValue) and value.source is None and not value.trail:
+        handled = m.exceptions.current()
+        if handled is not None and handled is not value and "__context__" not in value.links:
+            value.link(m, "__context__", handled)
+        value.trail = _trail(f)
     raise Raised(value)
+
+
+def _trail(f: Frame) -> list[tuple[Any, Any]]:
+    """The frames that an exception leaves if nobody catches it. Our own stand for functions of C, which have none."""
+    found: list[tuple[Any, Any]] = []
+    frame: Frame | None = f
+    while frame is not None:
+        if not frame.code.co_filename.startswith(POLYFILL):
+            found.append((frame.code, frame.instructions[frame.position - 1].positions))
+        frame = frame.parent
+    return found
 
 
 def PUSH_EXC_INFO(m: Machine, f: Frame, i: Instruction) -> None:
@@ -35,6 +52,8 @@ def PUSH_EXC_INFO(m: Machine, f: Frame, i: Instruction) -> None:
     f.push(PreviousException(f.handled[-1] if f.handled else None))
     f.push(value)
     f.handled.append(value)
+    if isinstance(value, ExceptionValue):
+        value.caught = True
 
 
 def POP_EXCEPT(m: Machine, f: Frame, i: Instruction) -> None:

@@ -1,4 +1,4 @@
-"""Indices of tensors: which of them only data tells."""
+"""Indices of tensors: those that are symbolic, or masks that only data tells."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ MASKS = (torch.bool, torch.uint8)
 
 
 def parts_by_data(m: Machine, key: Value) -> TupleValue | None:
-    """The index as a tuple, if an integer in it, or a mask without a dimension, is known only to the running program."""
+    """The index as a tuple, if an integer in it is symbolic, or a mask in it has no dimension."""
     parts = key.elements(m) if isinstance(key, TupleValue) else [key]
-    return TupleValue(list(parts)) if any(_is_untold(part) for part in parts) else None
+    return TupleValue(list(parts)) if any(_is_symbolic(part) for part in parts) else None
 
 
-def _is_untold(part: Value) -> bool:
+def _is_symbolic(part: Value) -> bool:
     if isinstance(part, SymbolicValue):
-        return part.untold
+        return part.python_type() is int
     fake: Any = getattr(part, "fake", None)
     return isinstance(fake, torch.Tensor) and fake.dim() == 0 and fake.dtype in MASKS
 

@@ -266,6 +266,10 @@ class ExceptionValue(InstanceValue):
         super().__init__(cls, real, source, storage=TupleValue(args))
         self.links: dict[str, Value] = {}
         self.positions: Any = None  # of the instruction of the captured frame that raised it
+        self.trail: list[
+            tuple[types.CodeType, Any]
+        ] = []  # innermost first: the code and the place of each frame it left
+        self.caught = False  # did a handler see it, so that its traceback is no longer that of the trail?
 
     def emit_empty(self, e: Emitter) -> None:
         """Exceptions written in C take fields from their arguments in `__init__`."""

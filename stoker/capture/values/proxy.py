@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 class ProxyValue(DictValue):
     """Reads like the dictionary behind it. Its class has no method that writes."""
 
-    def __init__(self, entries: dict[Any, tuple[Value, Value]], source: Source) -> None:
+    def __init__(
+        self, entries: dict[Any, tuple[Value, Value]], source: Source | None, behind: DictValue | None = None
+    ) -> None:
         super().__init__(entries, source=source)
+        self.behind = behind
 
     def python_type(self) -> type:
         return types.MappingProxyType
@@ -38,4 +41,6 @@ class ProxyValue(DictValue):
         return DictValue(dict(self.load_all(m)))
 
     def emit(self, e: Emitter) -> None:
-        self.unsupported("rebuilding")
+        if self.behind is None:
+            self.unsupported("rebuilding")
+        e.call_function(types.MappingProxyType, [self.behind])

@@ -33,8 +33,16 @@ class ReferenceValue(Value):
         self.target = m.wrap.force(self.target)
         return self.target
 
+    def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
+        if operator not in ("==", "!=") or not isinstance(other, ReferenceValue):
+            return None
+        targets = [m.wrap.force(reference.target) for reference in (self, other)]
+        return Constant(m.operators.equal(*targets) == (operator == "=="))
+
     def hash_key(self, m: Machine) -> Any:
-        return IdentityKey(self.target)
+        """References are equal where their objects are."""
+        self.target = m.wrap.force(self.target)
+        return weakref.ref, self.target.hash_key(m)
 
     def emit(self, e: Emitter) -> None:
         e.call_function(weakref.ref, [self.target])

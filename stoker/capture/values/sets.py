@@ -67,6 +67,10 @@ def _keys(*items: Any) -> Any:
     return dict.fromkeys(items).keys()
 
 
+def _pairs(*items: Any) -> Any:
+    return dict(items).items()
+
+
 def _mapping(*items: Any) -> dict[Any, None]:
     return dict.fromkeys(items)
 
@@ -104,7 +108,7 @@ def operand(m: Machine, value: Value) -> Operand:
     constants = [constant_of(element) for element in elements]
     recipe = real
     if real is UNKNOWN and UNKNOWN not in constants:
-        recipe = SetRecipe({KEYS: _keys, dict: _mapping}.get(kind, _pass), tuple(constants))
+        recipe = SetRecipe({KEYS: _keys, ITEMS: _pairs, dict: _mapping}.get(kind, _pass), tuple(constants))
     return Operand(entries, recipe, TupleValue(elements))
 
 

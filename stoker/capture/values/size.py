@@ -43,6 +43,12 @@ class SymbolicValue(Value):
         """Does only running the program tell it?"""
         return not self.symbol.node.has_hint()
 
+    def as_number(self) -> Any:
+        """The symbol for arithmetic: a condition counts as 1 or 0, which is decided where it can be."""
+        if not isinstance(self.symbol, torch.SymBool):
+            return self.symbol
+        return integer_of_truth(self.symbol) if self.untold else bool(self.symbol)
+
     def truth(self, m: Machine) -> bool:
         return m.concrete.run(bool, self.symbol)
 
@@ -53,7 +59,7 @@ class SymbolicValue(Value):
         number = m.concrete.number(other)
         if number is None:
             return None
-        mine = integer_of_truth(self.symbol) if isinstance(self.symbol, torch.SymBool) and self.untold else self.symbol
+        mine = self.as_number()
         left, right = (number, mine) if reflected else (mine, number)
         function = BINARY[operator]
         if function is BINARY["**"] and any(isinstance(v, (float, torch.SymFloat)) for v in (left, right)):
