@@ -41,7 +41,7 @@ from stoker.autograd.trace import Decompositions, Trace
 from stoker.fake import DataDependent, FakeStorage, FakeTensor, NoMetaRule
 from stoker.fake.history import is_spent, leaves_behind
 from stoker.fake.matmul import taken_apart
-from stoker.fake.meta import meta_of
+from stoker.fake.meta import meta_of, same
 from stoker.fake.tensor import make_fake
 
 Strides = Mapping[int, Sequence[int]]
@@ -127,9 +127,8 @@ def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, ask
     _refuse_retained([value for value in (*inputs.values, *outputs) if id(value) not in spent])
     refuse_written_overlap(inputs.examples, inputs.written(trace.aliases), inputs.placed(trace.aliases))
     detached = _detached(inputs)
-    results = _Results(trace)
     given = [n.meta["val"] for n in trace.graph.nodes if n.op in ("placeholder", "get_attr")]
-    results.taken.update(v.memory for v in given if isinstance(v, FakeTensor))
+    results = _Results(trace, frozenset(v.memory for v in given if isinstance(v, FakeTensor)))
     with torch.no_grad(), trace:
         writes = _writes(trace, inputs, before, results)
         outcomes = tuple(_outcomes(trace, inputs, outputs, results))
@@ -182,25 +181,40 @@ class _Results:
     """The graph's results so far, each with the fake tensor that autograd knows it by."""
 
     trace: Trace
+    given: frozenset[FakeStorage]
+    """The memory of inputs and constants."""
     nodes: list[Node] = field(default_factory=list)
     asked: list[Node] = field(default_factory=list)
     tensors: list[FakeTensor | None] = field(default_factory=list)
-    taken: set[Any] = field(default_factory=set)
-    """The memory of inputs, constants and results so far."""
+    taken: set[FakeStorage] = field(default_factory=set)
+    """The memory of results so far."""
 
     def add(self, node: Node, tensor: FakeTensor | None) -> int:
-        """A result's position. One that would share memory with an input or another result is copied: values are
-        separate."""
+        """A result's position. One that would share memory with an input or another result is copied, and lies as it lay: values
+        are separate."""
         for position, known in enumerate(self.tensors):
             if known is tensor and self.asked[position] is node:
                 return position
         self.asked.append(node)
         if isinstance(node.meta["val"], FakeTensor):
-            if node.meta["val"].memory in self.taken:
+            if node.meta["val"].memory in self.taken | self.given:
+                lies = node.meta["val"].meta.strides
                 node = self.trace.emit(torch.ops.aten.clone.default, node)
+                if not same(node.meta["val"].meta.strides, lies):
+                    raise CannotTrace("a result with gaps or overlaps shares memory with another value of the graph")
             self.taken.add(node.meta["val"].memory)
         self.nodes.append(node)
         self.tensors.append(tensor)
+        return len(self.nodes) - 1
+
+    def read(self, node: Node) -> int:
+        """The position of a result that is only read, when an input is written: it may share memory with those given away. Inputs are
+        written one after the other, so what lies in one is copied."""
+        if node.meta["val"].memory in self.given:
+            node = self.trace.emit(torch.ops.aten.clone.default, node)
+        self.asked.append(node)
+        self.nodes.append(node)
+        self.tensors.append(None)
         return len(self.nodes) - 1
 
     def size(self, value: Any) -> Any:
@@ -223,7 +237,7 @@ def _writes(trace: Trace, inputs: Inputs, before: list[tuple[Any, int]], results
         seen_by_autograd = fake.requires_grad and fake.grad_fn is not node_before
         moved = seen_by_autograd and trace.aliases.alias(fake) is not storage.entry
         node = trace.read(fake) if moved else trace.aliases.content(storage.entry)
-        position = results.add(node, fake if seen_by_autograd else None)
+        position = results.add(node, fake) if seen_by_autograd else results.read(node)
         found.append(Write(index, position, seen_by_autograd, moved, fake._version - version_before))
     return tuple(found)
 
