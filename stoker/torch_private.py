@@ -8,6 +8,7 @@ tests ran on it.
 from __future__ import annotations
 
 import contextlib
+import types
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -66,10 +67,13 @@ def run_backward(
     )
 
 
-while_loop, scan, map_, associative_scan = (
-    getattr(torch._higher_order_ops, name) for name in ("while_loop", "scan", "map", "associative_scan")
-)
-"""Control flow as functions, but for `torch.cond` without a public name. 2.11, 2.13."""
+def _control_flow(name: str) -> Callable[..., Any]:
+    found = getattr(torch._higher_order_ops, name)
+    return getattr(found, name) if isinstance(found, types.ModuleType) else found
+
+
+while_loop, scan, map_, associative_scan = map(_control_flow, ("while_loop", "scan", "map", "associative_scan"))
+"""Control flow as functions, mostly without a public name; a function may hide behind the module of its name. 2.11, 2.13."""
 
 infer_parameters = torch.nn.modules.lazy.LazyModuleMixin._infer_parameters
 """What the first call of a lazy module does: its parameters get their shapes and values. 2.11, 2.13."""

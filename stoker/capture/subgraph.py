@@ -31,6 +31,7 @@ from stoker.errors import Break, Raised
 from stoker.fake import FakeStorage
 from stoker.fake.meta import meta_of
 from stoker.fake.tensor import make_fake
+from stoker.graph.nested import Inside, UnderModes
 from stoker.graph.walk import draws
 from stoker.nest import leaves
 
@@ -52,6 +53,8 @@ class Closed:
     """Graphs with the same inputs: some that were chosen, tensors that they read besides, and sizes."""
 
     graphs: tuple[GraphModule, ...]
+    inside: tuple[Inside, ...]
+    """The graphs as they are to be run: under the modes they were captured under."""
     tensors: tuple[Node, ...]
     sizes: tuple[Node, ...]
 
@@ -107,7 +110,7 @@ def close(m: Machine, branches: Sequence[Branch], given: Sequence[TensorValue] =
     for node in reversed(list(m.record.graph.nodes)):
         if node in inside or node in first:
             m.record.graph.erase_node(node)
-    return Closed(graphs, tensors, sizes)
+    return Closed(graphs, tuple(map(UnderModes.of, graphs)), tensors, sizes)
 
 
 def call(m: Machine, operator: Any, groups: Sequence[Any], closed: Closed, *more: Any) -> list[Value]:

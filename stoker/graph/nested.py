@@ -29,8 +29,10 @@ from stoker.fake import FakeStorage, FakeTensor
 from stoker.fake.meta import Meta, meta_of
 from stoker.fake.rule import IMPURE
 from stoker.fake.tensor import make_fake
+from stoker.graph.modes import read_modes, set_modes
 
 Tensors = Sequence[torch.Tensor]
+Inside = Callable[..., Sequence[torch.Tensor]]
 
 _library = torch.library.Library("stoker", "FRAGMENT")
 _SCHEMAS = {
@@ -50,14 +52,43 @@ _numbers = itertools.count()
 class Nested:
     """One graph inside an operator."""
 
-    graph: Callable[..., Sequence[torch.Tensor]]
-    compiled: Callable[..., Sequence[torch.Tensor]] | None = None
+    graph: Inside
+    compiled: Inside | None = None
 
     def __call__(self, *inputs: Any) -> Sequence[torch.Tensor]:
         if self.compiled is not None:
             return self.compiled(*inputs)
         with torch.no_grad(), torch_private.above_autograd():
             return self.graph(*inputs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UnderModes:
+    """A graph that was captured under modes of torch (autocast, the default dtype), which it is run under wherever that is. Whether
+    grad is on is its caller's business. Casts are not remembered: a trace would leave its own behind."""
+
+    graph: GraphModule
+    modes: list[Any]
+
+    @staticmethod
+    def of(graph: GraphModule) -> Inside:
+        """The graph, as it is to be run if it was captured under the present modes."""
+        plain = not any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
+        return graph if plain and torch.get_default_dtype() is torch.float32 else UnderModes(graph, read_modes())
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        return self.graph.meta
+
+    def __call__(self, *inputs: Any) -> Sequence[torch.Tensor]:
+        found, grad = read_modes(), torch.is_grad_enabled()
+        try:
+            set_modes(self.modes)
+            torch.set_autocast_cache_enabled(False)
+            with torch.set_grad_enabled(grad):
+                return self.graph(*inputs)  # type: ignore[no-any-return]  # of a graph
+        finally:
+            set_modes(found)
 
 
 class _Graphs(UserList[Nested]):
@@ -144,7 +175,7 @@ def _operator(name: str, key: str) -> Any:
 
 def draws_inside(key: str) -> bool:
     """Does a graph of the operator draw random numbers? Capture has found out."""
-    return any(isinstance(n.graph, GraphModule) and n.graph.meta.get("draws") for n in _ALIVE[key])
+    return any(isinstance(n.graph, (GraphModule, UnderModes)) and n.graph.meta.get("draws") for n in _ALIVE[key])
 
 
 # What runs.

@@ -202,6 +202,29 @@ def without_grad(f, x):
     return x * y
 
 
+@program()
+def under_autocast(f, x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = f.cond(x.mean() > 0, lambda a: a @ a.t(), lambda a: (a @ a.t()) * 2, (x,))
+    return y.float(), y.dtype is torch.bfloat16
+
+
+@program()
+def a_scan_under_autocast(f, x):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        last, rows = f.scan(lambda c, e: ((SCALE(e) + c).float(), c), torch.zeros(4), x)
+    return last, rows
+
+
+@program()
+def autocast_inside(f, x):
+    def low(a):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return (a @ a.t()).float()
+
+    return f.cond(x.mean() > 0, low, lambda a: a @ a.t(), (x,))
+
+
 @program(grad=False)
 def counting(f, x):
     return f.while_loop(lambda i, a: i < 5, lambda i, a: (i + 1, a * 1.5 + i), (torch.tensor(0), x))
@@ -336,6 +359,17 @@ def outcome(function: Any, values: tuple[Any, ...], grad: bool) -> list[Any]:
     losses = [(t * torch.arange(t.numel()).reshape(t.shape)).sum() for t in tensors if t.requires_grad]
     gradients = torch.autograd.grad(sum(losses), inputs, allow_unused=True) if losses else []
     return [[t.detach() if isinstance(t, torch.Tensor) else t for t in found], list(gradients)]
+
+
+def test_autocast_around() -> None:
+    def program(f: Any, x: torch.Tensor) -> torch.Tensor:
+        return f.cond(x.mean() > 0, lambda a: a @ a.t(), lambda a: (a @ a.t()) * 2, (x,))
+
+    compiled = stoker.compile(lambda x: program(Torch, x), fullgraph=True)
+    for sign in (1, -1):
+        values = (sign * torch.ones(3, 4),)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            same(outcome(compiled, values, True), outcome(lambda x: program(Plain, x), values, True))
 
 
 def same(mine: Any, theirs: Any) -> None:
@@ -513,6 +547,13 @@ def a_gradient_of_a_loop(x):
     return hops.while_loop(lambda a: a.sum() < 5, lambda a: (a + 1,), (y,))
 
 
+LEARNED = nn.Linear(3, 3)
+
+
+def a_gradient_of_what_a_loop_reads(x):
+    return hops.while_loop(lambda a: a.sum() < 5, lambda a: (LEARNED(a) + 1,), (x,))
+
+
 def counts_in_python(x):
     return hops.while_loop(lambda i, a: a.sum() < 5, lambda i, a: (i + 1, a + 1), (0, x))
 
@@ -522,6 +563,7 @@ def carries_another_structure(x):
 
 
 REFUSED = [
+    a_gradient_of_what_a_loop_reads,
     counts_in_python, carries_another_structure,
     appends, appends_to_a_new_list, rebinds, prints, writes_to_an_operand, writes_to_a_closure, sets_an_attribute,
     other_shapes, other_structures, other_constants, other_dtypes, raises, a_gradient_of_a_loop,

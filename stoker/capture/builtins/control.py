@@ -44,7 +44,7 @@ def cond(m: Machine, pred: Value, true_fn: Value, false_fn: Value, operands: Val
         raise Break("torch.cond", "its branches return different structures, or different plain values")
     _refuse_other_tensors("torch.cond", "one branch", first.tensors, second.tensors)
     closed = subgraph.close(m, branches)
-    results = subgraph.call(m, Cond(*closed.graphs), [pred.node], closed)
+    results = subgraph.call(m, Cond(*closed.inside), [pred.node], closed)
     return subgraph.rebuilt(m, first.returned, iter(results))
 
 
@@ -65,7 +65,11 @@ def while_loop(m: Machine, cond_fn: Value, body_fn: Value, carried_inputs: Value
     _refuse_other_structure(m, "while_loop", carried, body.returned)
     _refuse_other_tensors("while_loop", "what is carried", given, body.tensors)
     closed = subgraph.close(m, [condition, body], given)
-    results = subgraph.call(m, Loop(*closed.graphs), [tuple(t.node for t in tensors)], closed)
+    if torch.is_grad_enabled() and any(n.meta["example_value"].requires_grad for n in closed.tensors):
+        raise Break(
+            "while_loop", "it has no gradient, and reads a tensor that needs one", "use it without grad, or scan"
+        )
+    results = subgraph.call(m, Loop(*closed.inside), [tuple(t.node for t in tensors)], closed)
     return subgraph.rebuilt(m, body.returned, iter(results))
 
 
@@ -95,7 +99,7 @@ def scan(
     _refuse_other_tensors("scan", "what is carried", given[: len(starts)], step.tensors[: len(starts)])
     closed = subgraph.close(m, [step], given)
     groups = [tuple(t.node for t in starts), tuple(t.node for t in rows)]
-    results = iter(subgraph.call(m, Scan(*closed.graphs), groups, closed, reverse.truth(m)))
+    results = iter(subgraph.call(m, Scan(*closed.inside), groups, closed, reverse.truth(m)))
     last = subgraph.rebuilt(m, parts[0], results)
     made = subgraph.rebuilt(m, parts[1], results)
     return TupleValue([last, subgraph.replaced(m, "scan", made, lambda t: _back(m, t, place))])

@@ -83,7 +83,7 @@ def _in_the_middle(m: Machine, tensor: TensorValue, hook: Value) -> Value:
     closed = subgraph.close(m, [branch], [given])
     if not branch.tensors:  # it only looks: without effects, nobody can tell
         return HandleValue(lambda m: None)
-    target = engine.Hook(closed.graphs[0])
+    target = engine.Hook(closed.inside[0])
     subgraph.call(m, target, [tensor.node], closed)
     return HandleValue(lambda m: _remove(m, target))
 
