@@ -257,6 +257,8 @@ def main() -> int:
         past.append("lines")
     if groups and len(groups[0]) > CYCLE_GATE:
         past.append("import cycles")
+    if given_twice(known):
+        past.append("names of classes")
     if counts[0][0] > METHODS_GATE:
         past.append("methods of a class")
     if past:

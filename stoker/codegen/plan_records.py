@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from enum import IntEnum
+from operator import attrgetter
 from typing import NewType, TypeAlias
 
 Plain: TypeAlias = None | bool | int | float | str | tuple["Plain", ...]
@@ -269,7 +270,9 @@ RECORDS: tuple[type, ...] = (
 """Each record, those it holds before it."""
 
 
-_NAMES = {record: [field.name for field in fields(record)] for record in RECORDS}
+_FIELDS = {record: attrgetter("__class__.__name__", *(f.name for f in fields(record))) for record in RECORDS}
+"""For each record, what its plain form is made of."""
+_PLAIN = frozenset({type(None), bool, int, float, str})
 
 
 def plain(value: object) -> Plain:
@@ -278,13 +281,17 @@ def plain(value: object) -> Plain:
     >>> plain(FreeStep(BufferSlot(3)))
     ('FreeStep', 3)
     """
-    names = _NAMES.get(type(value))
-    if names is not None:
-        return type(value).__name__, *(plain(getattr(value, name)) for name in names)
-    if isinstance(value, tuple):
-        return tuple(plain(part) for part in value)
+    kind = type(value)
+    if kind in _PLAIN:
+        return value  # type: ignore[return-value]  # of one of those types
+    if kind is not tuple:
+        if kind not in _FIELDS:
+            return _number(value)
+        value = _FIELDS[kind](value)
+    return tuple([plain(part) for part in value])  # type: ignore[attr-defined]  # a tuple, given or made of a record
+
+
+def _number(value: object) -> int:
     if isinstance(value, IntEnum):
         return int(value)
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
     raise TypeError(f"a plan cannot hold {value!r}: it is not plain data")

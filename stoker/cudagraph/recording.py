@@ -17,7 +17,7 @@ import torch
 
 from stoker import _C
 from stoker.cudagraph.driver import CannotRecord, Driver, GraphNode, Instantiated
-from stoker.cudagraph.words import Found, Region, Word, find_words
+from stoker.cudagraph.words import FoundWords, Region, Word, find_words
 
 Run = Callable[..., tuple[Any, ...]]
 Held = tuple[int, int, int]
@@ -100,7 +100,7 @@ def record(world: World, inputs: Sequence[Any], fixed: frozenset[int], held: tup
     with world.driver.random_state_kept():
         run(*inputs)  # libraries and memory are ready after it
     captured, results = world.driver.capture(lambda: run(*placed(inputs, places)))
-    found = _find(world.driver, run, inputs, places, captured) if moving else Found({}, {})
+    found = _find(world.driver, run, inputs, places, captured) if moving else FoundWords({}, {})
     used = {word.node: None for words in found.words.values() for word in words}
     numbers = {position: number for number, position in enumerate(used)}
     changing = tuple(
@@ -151,7 +151,7 @@ def placed(inputs: Sequence[Any], places: Mapping[int, torch.Tensor]) -> list[An
 
 def _find(
     driver: Driver, run: Run, inputs: Sequence[Any], places: Mapping[int, torch.Tensor], first: Instantiated
-) -> Found:
+) -> FoundWords:
     others = {i: torch.empty_like(place).copy_(place) for i, place in places.items()}
     second, _ = driver.capture(lambda: run(*placed(inputs, others)))
     regions = {i: Region(p.data_ptr(), others[i].data_ptr(), p.numel()) for i, p in places.items()}

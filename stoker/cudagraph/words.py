@@ -48,18 +48,18 @@ class Word:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundWords:
     """Words by input, and why an input has none."""
 
     words: Mapping[int, tuple[Word, ...]]
     refused: Mapping[int, str]
 
 
-def find_words(first: Sequence[GraphNode], second: Sequence[GraphNode], regions: Mapping[int, Region]) -> Found:
+def find_words(first: Sequence[GraphNode], second: Sequence[GraphNode], regions: Mapping[int, Region]) -> FoundWords:
     """The words of each input in the nodes of the first recording."""
     why = _different(first, second)
     if why is not None:
-        return Found({}, dict.fromkeys(regions, why))
+        return FoundWords({}, dict.fromkeys(regions, why))
     words: dict[int, list[Word]] = {number: [] for number in regions}
     refused: dict[int, str] = {}
     for position, (one, other) in enumerate(zip(first, second)):
@@ -72,7 +72,7 @@ def find_words(first: Sequence[GraphNode], second: Sequence[GraphNode], regions:
                     refused[number] = (
                         f"parameter {buffer} of node {position} points into it in one of two recordings only"
                     )
-    return Found({n: tuple(w) for n, w in words.items() if n not in refused}, refused)
+    return FoundWords({n: tuple(w) for n, w in words.items() if n not in refused}, refused)
 
 
 def _different(first: Sequence[GraphNode], second: Sequence[GraphNode]) -> str | None:

@@ -66,7 +66,7 @@ def set_modes(modes: list[Any]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundModes:
     """The modes as they were found."""
 
     modes: list[Any]
@@ -74,8 +74,8 @@ class Found:
     nesting: int
 
     @staticmethod
-    def now() -> Found:
-        return Found(read_modes(), len(_scopes.open), _nesting())
+    def now() -> FoundModes:
+        return FoundModes(read_modes(), len(_scopes.open), _nesting())
 
     def put_back(self) -> None:
         for scope in reversed(_scopes.open[self.scopes :]):

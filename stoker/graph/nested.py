@@ -1,7 +1,7 @@
 """Operators with graphs inside: a branch, a loop, a scan.
 
 In:  graphs, as captured, whose inputs are tensors and then sizes, and whose outputs are new contiguous tensors.
-Out: `Cond`, `Loop` and `Scan`: what a captured graph calls. On real tensors they are Python's own branch and loops; on fakes each is one
+Out: `Cond`, `Loop` and `ScanLoop`: what a captured graph calls. On real tensors they are Python's own branch and loops; on fakes each is one
      operator, and its gradient another of the same kind, around graphs that differentiate the ones inside.
 
 An operator names its graphs by a key (`Key`). The back end compiles them and leaves what it made in `Nested.compiled`; until then
@@ -153,7 +153,7 @@ class Loop(_Operator):
         return tuple(_looped(condition, body, carried, (*operands, *sizes)))
 
 
-class Scan(_Operator):
+class ScanLoop(_Operator):
     """The graph of what is carried and of one element of each sequence after the other: what is carried last, and its other results."""
 
     __name__ = "scan"

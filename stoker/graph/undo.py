@@ -18,7 +18,7 @@ import torch
 from torch.fx import GraphModule
 
 from stoker import torch_private
-from stoker.graph.modes import SETTERS, Found
+from stoker.graph.modes import SETTERS, FoundModes
 from stoker.graph.raising import raises_by_data
 
 UNEXPECTED = "a branch that raises is taken"
@@ -50,7 +50,7 @@ class Undoable:
 
     def __call__(self, *inputs: Any) -> Any:
         drawn = torch.default_generator.get_state()
-        found = Found.now() if self.changes_modes else None
+        found = FoundModes.now() if self.changes_modes else None
         versions = [_version(inputs[index]) for index in self.written]
         copies = [_Copy.of(inputs[index]) for index in self.copied if _can_return(inputs[index])]
         try:

@@ -21,7 +21,7 @@ from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break
-from stoker.graph.nested import Cond, Loop, Scan
+from stoker.graph.nested import Cond, Loop, ScanLoop
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -99,7 +99,7 @@ def scan(
     _refuse_other_tensors("scan", "what is carried", given[: len(starts)], step.tensors[: len(starts)])
     closed = subgraph.close(m, [step], given)
     groups = [tuple(t.node for t in starts), tuple(t.node for t in rows)]
-    results = iter(subgraph.call(m, Scan(*closed.inside), groups, closed, reverse.truth(m)))
+    results = iter(subgraph.call(m, ScanLoop(*closed.inside), groups, closed, reverse.truth(m)))
     last = subgraph.rebuilt(m, parts[0], results)
     made = subgraph.rebuilt(m, parts[1], results)
     return TupleValue([last, subgraph.replaced(m, "scan", made, lambda t: _back(m, t, place))])
