@@ -706,3 +706,111 @@ def test_parameters_that_become_one_are_noticed() -> None:
         z = torch.ones(3, requires_grad=True)
         function(z, z)
         assert z.grad.tolist() == [2.0, 2.0, 2.0]
+
+
+def written_before_its_backward(x):
+    y = x.exp()
+    loss = (y * y).sum()
+    y.mul_(2)
+    loss.backward()
+
+
+def used_up(x):
+    loss = (x * x).sum()
+    loss.backward()
+    loss.backward()
+
+
+def no_scalar(x):
+    (x * x).backward()
+
+
+def nothing_to_differentiate(x):
+    (x.detach() * 2).sum().backward()
+
+
+def an_unused_input(x):
+    return torch.autograd.grad((x * x).sum(), [x, torch.ones(3, requires_grad=True)])
+
+
+def a_gradient_of_another_shape(x):
+    x.grad = torch.ones(7)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [written_before_its_backward, used_up, no_scalar, nothing_to_differentiate, an_unused_input, a_gradient_of_another_shape],
+    ids=lambda f: f.__name__,
+)  # fmt: skip
+def test_errors_are_those_of_eager(function: Any) -> None:
+    found = []
+    for run in (function, stoker.compile(function)):
+        torch.manual_seed(0)
+        x = leaf()
+        with pytest.raises(RuntimeError) as raised:
+            run(x)
+        found.append([str(raised.value).split(". Did you")[0], x.grad])
+    same(*found)
+
+
+def gradients_in_one_buffer() -> Any:
+    model, buffer = nn.Linear(4, 4), torch.zeros(20)
+    model.weight.grad, model.bias.grad = buffer[:16].view(4, 4), buffer[16:]
+
+    def step(x: torch.Tensor) -> Any:
+        buffer.zero_()
+        model(x).square().sum().backward()
+        return buffer.norm()
+
+    return step, lambda: [buffer, model.weight.grad, model.bias.grad]
+
+
+def one_weight_twice() -> Any:
+    first, second = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+    second.weight = first.weight
+    optimizer = optim.Adam([first.weight], 1e-2)
+
+    def step(x: torch.Tensor) -> Any:
+        optimizer.zero_grad()
+        loss = second(first(x).relu()).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step, lambda: [first.weight.detach(), first.weight.grad]
+
+
+def one_gradient_for_two() -> Any:
+    a, b = torch.randn(4, requires_grad=True), torch.randn(4, requires_grad=True)
+
+    def step(x: torch.Tensor) -> Any:
+        a.grad = b.grad = torch.ones(4)
+        (a + b * x).sum().backward()
+        return a.grad is b.grad
+
+    return step, lambda: [a.grad, b.grad]
+
+
+def weights_that_are_replaced() -> Any:
+    state = {"w": torch.randn(4, requires_grad=True)}
+
+    def step(x: torch.Tensor) -> Any:
+        loss = (state["w"] * x).square().sum()
+        (g,) = torch.autograd.grad(loss, state["w"])
+        state["w"] = (state["w"] - 0.01 * g).detach().requires_grad_()
+        return loss.detach()
+
+    return step, lambda: [state["w"].detach()]
+
+
+@pytest.mark.parametrize(
+    "make", [gradients_in_one_buffer, one_weight_twice, one_gradient_for_two, weights_that_are_replaced]
+)
+def test_what_gradients_share(make: Callable[[], Any]) -> None:
+    found = []
+    for compile in (lambda step: step, whole_step("stoker")):
+        torch.manual_seed(0)
+        step, state = make()
+        run = compile(step)
+        found.append([[run(torch.randn(4, 4)) for _ in range(4)], state()])
+    same(*found)
