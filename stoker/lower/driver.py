@@ -21,7 +21,7 @@ from stoker.graph.dedupe import dedupe
 from stoker.graph.facts import homes_of
 from stoker.graph.nested import OPERATORS
 from stoker.graph.prune import prune
-from stoker.graph.raising import raises_by_data
+from stoker.graph.raising import is_unread, raises_by_data
 from stoker.loop.layout import Layout, is_dense
 from stoker.loop.node import Program, SymbolSource
 from stoker.loop.target import LOOP_DTYPES, Targets
@@ -179,7 +179,7 @@ class _Lowering:
         )
         origin = builder.usage.origin
         function = LOWERINGS.get(target)
-        if function is not None and not node.users and raises_by_data(node):
+        if function is not None and raises_by_data(node) and is_unread(node):
             builder.program.declined.append((origin, "nobody reads its result, but it may raise"))
         elif function is not None and out is not None:
             try:

@@ -107,6 +107,13 @@ def _overwritten(x, i, table, told):
     return y
 
 
+def _zeroed(x, i, table, told):
+    y = table[i]
+    y = y.detach()
+    y.zero_()
+    return y + torch.ones_like(table[i * 1])
+
+
 def _of_a_constant(x, i, table, told):
     return torch.zeros(4).index_select(0, i) + torch.full((4,), 2.0)[i]
 
@@ -132,7 +139,7 @@ def _same(got: Any, want: Any) -> bool:
 
 PROGRAMS = [
     _counts, _catches, _calls, _prints, _divides, _refused, _neighbours, _does_not_fit, _draws, _moves, _in_modes,
-    _unread, _overwritten, _of_a_constant,
+    _unread, _overwritten, _zeroed, _of_a_constant,
 ]  # fmt: skip
 
 
