@@ -20,7 +20,7 @@ from torch.fx import GraphModule, Node
 from stoker import _C, torch_private
 from stoker.bytecode import Code, Positions, assemble, build
 from stoker.capture import builtins as _fills_the_tables  # noqa: F401
-from stoker.capture.autograd_leaves import refuse_reachable_leaves
+from stoker.capture.autograd_leaves import refuse_reachable_leaves, refuse_watched
 from stoker.capture.calls import MAXIMUM_DEPTH
 from stoker.capture.emit import Emitter
 from stoker.capture.epilogue import leave_by_break, leave_by_raise, leave_by_return
@@ -153,6 +153,8 @@ def finish(m: Evaluator, stop: Stop, compile_graph: GraphCompiler, state: Any) -
     tail, e.code = e.code, []
     if m.record.leaves:
         refuse_reachable_leaves(m, [node for _, node in e.outputs.values()])
+    if m.record.watched:
+        refuse_watched(m, [node for _, node in e.outputs.values()])
     graph_module = _call_graph(m, e, compile_graph, stop.instruction is not None)
     guards = _all_guards(m)
     for source in slots_needed(guards):

@@ -84,6 +84,7 @@ class Recording(Protocol):
     conversions: dict[Node, Callable[[Any], Any]]
     leaves: dict[Node, int]
     retained: list[Any]
+    watched: dict[Any, int]
     tensor_of_fake: dict[int, tuple[torch.Tensor, Value]]
 
     def hold(self, fake: torch.Tensor, value: Value) -> None: ...

@@ -51,6 +51,9 @@ class GraphRecorder:
             Node, Callable[[Any], Any]
         ] = {}  # what an object goes through before it enters the graph
         self.leaves: dict[Node, int] = {}  # tensors that became leaves of autograd inside, and by which instruction
+        self.watched: dict[
+            TensorValue, int
+        ] = {}  # tensors in the middle with hooks that do more, and by which instruction
         self.retained: list[TensorValue] = []  # tensors in the middle of the program whose gradient is kept
         self.tensor_of_fake: dict[int, tuple[torch.Tensor, Value]] = {}
         self.object_nodes: dict[int, Node] = {}

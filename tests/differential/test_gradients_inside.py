@@ -443,6 +443,17 @@ def a_hook_that_only_looks(x):
 
 
 @program()
+def hooks_that_remember(x):
+    seen = {}
+    y = x * 2
+    z = y.sin()
+    y.register_hook(lambda g: seen.__setitem__("y", g))
+    z.register_hook(lambda g: seen.__setitem__("z", g))
+    (z * z).sum().backward()
+    return list(seen), list(seen.values())
+
+
+@program()
 def a_hook_on_a_leaf_inside(x):
     seen = []
     y = x.detach().clone().requires_grad_()
@@ -751,6 +762,23 @@ def test_errors_are_those_of_eager(function: Any) -> None:
             run(x)
         found.append([str(raised.value).split(". Did you")[0], x.grad])
     same(*found)
+
+
+def test_a_hook_that_remembers_for_later_breaks() -> None:
+    def program(x: torch.Tensor, seen: list[Any]) -> torch.Tensor:
+        y = x * 2
+        y.register_hook(lambda g: seen.append(g))
+        return (y * y).sum()
+
+    found = []
+    for run in (program, stoker.compile(program)):
+        torch.manual_seed(0)
+        x, seen = leaf(), []
+        run(x, seen).backward()
+        found.append([x.grad, seen])
+    same(*found)
+    with pytest.raises(stoker.errors.GraphBreakError, match="may be called later"):
+        stoker.compile(program, fullgraph=True)(leaf(), [])
 
 
 def gradients_in_one_buffer() -> Any:

@@ -20,6 +20,7 @@ from stoker.capture.values.subclass import SubclassValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break
+from stoker.fake.history import nodes_behind
 from stoker.guard.source import Attribute
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def backward(
         raise Break("backward()", "the gradient of a tensor subclass is not captured")
     create = create_graph.truth(m)
     given = _is_none(inputs)
+    _call_watchers(m, results, _gradients(m, grad_tensors, len(results)))
     if any(hooks_on(m, receiver, name) for receiver in receivers for name in engine.HOOK_TABLES):
         keep = Constant(create if _is_none(retain_graph) else retain_graph.truth(m))
         _with_hooks(m, results, _gradients(m, grad_tensors, len(results)), keep, create, receivers)
@@ -70,6 +72,27 @@ def backward(
     for receiver, gradient in zip(receivers, made.items_list(m)):
         receiver.set_gradient(m, gradient)
     return NONE
+
+
+def _call_watchers(m: Machine, results: list[Value], gradients: list[Value]) -> None:
+    """Call the hooks in the middle that do more than compute, the last tensor's first. They may look at gradients, not replace them."""
+    order = {node: number for number, node in enumerate(m.record.graph.nodes)}
+    for tensor in sorted(_watched_behind(m, results), key=lambda t: -order[t.node]):
+        flags = [Constant(True), FALSE, FALSE, FALSE]
+        asked = [TupleValue(results), TupleValue([tensor]), TupleValue(gradients), *flags]
+        (gradient,) = m.record.call(engine.grad, asked, {}, keep=True).items_list(m)
+        if (
+            m.wrap.object(hooking.replaced).call(m, [gradient, ListValue(tensor.hooks["_backward_hooks"])], {})
+            is not gradient
+        ):
+            raise Break("register_hook()", "the hook changes something besides the gradient that it returns")
+
+
+def _watched_behind(m: Machine, results: list[Value]) -> list[TensorValue]:
+    if not m.record.watched:
+        return []
+    behind = set().union(*(nodes_behind(r.fake.grad_fn) for r in results))  # type: ignore[attr-defined]  # tensors
+    return [tensor for tensor in m.record.watched if tensor.fake.grad_fn in behind]
 
 
 def _with_hooks(
@@ -121,6 +144,8 @@ def grad(
         raise Break("torch.autograd.grad", "is_grads_batched maps the backward over a dimension")
     results, asked = _tensors(m, outputs), _tensors(m, inputs)
     create, materialize = create_graph.truth(m), materialize_grads.truth(m)
+    if _watched_behind(m, results):
+        raise Break("torch.autograd.grad", "a hook on its way does more than compute a gradient")
     made = m.record.call(
         engine.grad,
         [

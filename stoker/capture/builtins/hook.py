@@ -15,6 +15,7 @@ from stoker.capture import engine, subgraph
 from stoker.capture.handlers import handles
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod
+from stoker.capture.values.size import SYMBOLIC
 from stoker.capture.values.subclass import SubclassValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
@@ -75,6 +76,19 @@ def register_post_accumulate_grad_hook(m: Machine, tensor: Value, hook: Value) -
 
 
 def _in_the_middle(m: Machine, tensor: TensorValue, hook: Value) -> Value:
+    """A graph; or, of a hook that does more than compute, a function that a backward inside captured code calls."""
+    known = set(m.record.graph.nodes)
+    try:
+        return _as_graph(m, tensor, hook)
+    except Break:
+        for node in reversed([n for n in m.record.graph.nodes if n not in known and n.op != "placeholder"]):
+            if not isinstance(node.meta.get("example_value"), SYMBOLIC):
+                m.record.graph.erase_node(node)
+        m.record.watched.setdefault(tensor, m.step)
+        return _on_leaf(m, tensor, "_backward_hooks", hook)
+
+
+def _as_graph(m: Machine, tensor: TensorValue, hook: Value) -> Value:
     given = subgraph.stand_in(m, tensor)
     given.fake.requires_grad_(False)
     branch = subgraph.capture_branch(m, "register_hook()", hook, [given])

@@ -266,7 +266,7 @@ class TensorValue(Value):
         e.store_attribute(self, "grad", self.held)
 
     def emit(self, e: Emitter) -> None:
-        if any(self.hooks.values()):
+        if any(self.hooks.values()) and self.fake.is_leaf:
             self.unsupported("a hook", "call backward() before the tensor leaves the compiled function")
         e.load_output(self.node)
         held = self.extra if self.held is None or isinstance(self.held, Constant) else {**self.extra, "grad": self.held}
