@@ -22,12 +22,6 @@ PyObject* active_compiler(PyObject*, PyObject*) {
   return Py_NewRef(compiler ? compiler : Py_None);
 }
 
-PyObject* entries(PyObject*, PyObject* arguments) {
-  PyObject *code, *compiler;
-  if (!PyArg_ParseTuple(arguments, "O!O!:entries", &PyCode_Type, &code, compiler_type, &compiler)) return nullptr;
-  return PyObject_CallMethod(compiler, "entries", "O", code);
-}
-
 PyObject* set_stance(PyObject*, PyObject* argument) {
   const long number = PyLong_AsLong(argument);
   if (number == -1 && PyErr_Occurred()) return nullptr;
@@ -51,7 +45,6 @@ PyMethodDef methods[] = {
      "launch_kernel(device, function, threads, shared_bytes, programs, words): start a kernel on the current stream"},
     {"set_stream_source", set_stream_source, METH_O, "how to find torch's current stream on a device"},
     {"release_arenas", release_arenas, METH_NOARGS, "free the memory for temporaries that is kept between calls"},
-    {"entries", entries, METH_VARARGS, "entries(code, compiler): the compiled versions of a code"},
     {},
 };
 

@@ -55,7 +55,14 @@ def test_every_package_opens_its_chapter(package) -> None:  # type: ignore[no-un
         assert {name for name in children if not name.startswith("_")} - named == set(), "it names each module"
 
 
+SHARED_HEADERS = {"guard_walk.h", "plan_values.h", "tensor_check.h"}
+"""Declarations that several files of csrc share, told by those."""
+
+
 def test_the_layout_has_a_place_for_everything() -> None:
     page = (ROOT / "docs" / "layout.md").read_text()
     there = [path for path in (ROOT / "stoker").iterdir() if not path.name.startswith("_")]
     assert [p.name for p in there if (f"{p.name}/" if p.is_dir() else p.name) not in page] == []
+    sources = {path.name for path in (ROOT / "csrc").iterdir()}
+    alone = {name for name in sources if name.endswith(".cpp") or f"{Path(name).stem}.cpp" not in sources}
+    assert {name for name in alone if f"`{name}`" not in page} - SHARED_HEADERS == set()

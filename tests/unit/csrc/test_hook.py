@@ -53,7 +53,7 @@ def test_hit_runs_the_replacement_without_asking_again():
     assert [compiled(3, 4), compiled(5, 6)] == [12, 30]
     assert compiler.asked == [("add", [3, 4], [])]
     assert add(3, 4) == 7, "the function itself is untouched outside"
-    assert [e.hits for e in _C.entries(add.__code__, compiler)] == [2]
+    assert [e.hits for e in compiler.entries(add.__code__)] == [2]
 
 
 def test_failed_guards_are_reported_and_a_second_entry_is_added():
