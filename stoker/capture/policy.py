@@ -30,8 +30,14 @@ STANDARD_LIBRARY = sysconfig.get_paths()["stdlib"]
 GRAPH_MODULES = frozenset(
     {"torch.functional", "torch.nn.functional", "torch._C._nn", "torch.special", "torch.linalg", "torch.fft"}
 )
-# Functions of GRAPH_MODULES that are ordinary Python after all: they look at types, or take functions.
-ENTERED = frozenset({"torch.nn.functional.has_torch_function", "torch.functional.broadcast_shapes"})
+# Functions of GRAPH_MODULES that are ordinary Python after all: they look at types, take functions, or raise for what data holds.
+ENTERED = frozenset(
+    {
+        "torch.nn.functional.has_torch_function",
+        "torch.functional.broadcast_shapes",
+        "torch.nn.functional.gaussian_nll_loss",
+    }
+)
 
 # Frames of these files are run by CPython: there is nothing for a graph in them, or they must not be entered.
 SKIPPED_FILES: tuple[tuple[str, str], ...] = (

@@ -1,7 +1,7 @@
 """A branch on data whose one side only raises: the graph checks that the other is taken.
 
-In:  a branch of the program, and the tensor it looks at.
-Out: the side that does not raise, and a node that raises where the tensor says otherwise.
+In:  a branch of the program, and the tensor or the number it looks at.
+Out: the side that does not raise, and a node that raises where the data say otherwise.
 
 What raises in a graph is taken back (`stoker.graph.undo`, csrc/dispatch.h): CPython runs the frame from its start, and does what the
 program does on the side that raises. So nothing depends on what that side does; that it raises says that it is seldom taken.
@@ -9,13 +9,15 @@ program does on the side that raises. So nothing depends on what that side does;
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from stoker.bytecode import Instruction
 from stoker.capture.frame import DecodedCode, Frame
 from stoker.capture.values.constant import Constant
+from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.fake import FakeTensor
@@ -31,10 +33,10 @@ _JUMPS = frozenset({"JUMP", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_I
 
 
 def truth_where_not_raised(m: Machine, f: Frame, jump: Instruction, value: Value, jumps_if: bool) -> bool | None:
-    """The truth of a tensor on the side of a jump that does not raise, now checked by the graph; None if both or none do."""
-    if not isinstance(value, TensorValue) or value.fake.device.type != "cpu" or value.fake.numel() != 1:
-        return None
-    if _writes_history(m):
+    """The truth of a value on the side of a jump that does not raise, now checked by the graph; None if both or none do."""
+    if isinstance(value, SymbolicValue) and value.python_type() is int and value.untold:
+        value = m.operators.compare("!=", value, Constant(0))
+    if not _is_one_truth(value) or _writes_history(m):
         return None
     raises_if = {
         jumps_if: leads_to_raise(f.program, f.program.index[id(jump.value)]),
@@ -43,9 +45,44 @@ def truth_where_not_raised(m: Machine, f: Frame, jump: Instruction, value: Value
     if raises_if[True] == raises_if[False]:
         return None
     expected = raises_if[False]
+    if isinstance(value, SymbolicValue):
+        assume(m, value if expected else m.operators.not_(value))
+        return expected
     condition = value if expected else m.record.method(value, "logical_not", [], {})
     m.record.call(torch.ops.aten._assert_async.msg, [condition, Constant(UNEXPECTED)], {}, keep=True)
     return expected
+
+
+def assume(m: Machine, condition: Value) -> None:
+    """Go on as if a condition held that only data tells; the graph checks it."""
+    assert isinstance(condition, SymbolicValue)
+    m.sizes.condition_node(m, condition.symbol)
+    m.record.call(torch.ops.aten._assert_scalar.default, [condition, Constant(UNEXPECTED)], {}, keep=True)
+
+
+def assume_sizes_that_fit(m: Machine, tensors: Sequence[TensorValue]) -> None:
+    """Two sizes of which only data tells whether they are the same meet in one operator: eager would refuse others, but for 1."""
+    untold = [t for t in tensors if any(_is_untold(size) for size in t.fake.shape)]
+    if not untold or len(tensors) < 2 or _writes_history(m):
+        return
+    first = untold[0]
+    for other in tensors:
+        for a, b in zip(reversed(first.fake.shape), reversed(other.fake.shape)):
+            if other is first or 1 in (size for size in (a, b) if isinstance(size, int)):
+                continue
+            same = a == b
+            if isinstance(same, torch.SymBool) and same.node.is_unknown():
+                assume(m, SymbolicValue(same))
+
+
+def _is_untold(size: Any) -> bool:
+    return isinstance(size, torch.SymInt) and not size.node.has_hint()
+
+
+def _is_one_truth(value: Value) -> bool:
+    if isinstance(value, SymbolicValue):
+        return value.python_type() is bool and value.symbol.node.is_unknown()
+    return isinstance(value, TensorValue) and value.fake.device.type == "cpu" and value.fake.numel() == 1
 
 
 def _writes_history(m: Machine) -> bool:

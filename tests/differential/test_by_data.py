@@ -78,6 +78,27 @@ def _foreach_written(x: torch.Tensor) -> Any:
     return a, b
 
 
+def _asserted(x: torch.Tensor) -> Any:
+    largest = x.abs().max().long().item()
+    assert largest <= 6, f"too large: {largest}"
+    if not (x > 0).sum().item():
+        raise ValueError("none is positive")
+    return torch.zeros(2) + largest
+
+
+def _refused(x: torch.Tensor) -> Any:
+    number = int(x.sum())
+    if number > 20:
+        raise ValueError(f"the sum {number} is too large")
+    return x * number
+
+
+def _written_by_mask(x: torch.Tensor) -> torch.Tensor:
+    y = torch.zeros(6)[: x.shape[0]].clone()
+    y[x > 0] += x[x > 0]
+    return y
+
+
 ONE_GRAPH: dict[str, Callable[[torch.Tensor], Any]] = {
     "int of a float tensor": lambda x: (x * int(x.sum()), int(-x.sum() - 0.5), int(x.max())),
     "bool as a number": lambda x: (x * (x.sum() > 0).item(), (x > 2).any().item() + 1, int((x > 2).all())),
@@ -130,6 +151,13 @@ ONE_GRAPH: dict[str, Callable[[torch.Tensor], Any]] = {
     "equal": lambda x: (torch.equal(x, x + 0), x.equal(x + 1), torch.equal(x, x[:2]), torch.allclose(x, x + 1e-9)),
     "combinations": lambda x: (torch.combinations(x) * 2, torch.combinations(x, 3, True), torch.combinations(x, 1)),
     "histogramdd": lambda x: torch.histogramdd(torch.stack([x, x]).T, bins=[2, 3]),
+    "assertions on numbers": _asserted,
+    "a number that is refused": _refused,
+    "two masks that fit": lambda x: x[x > 0] + (x * 2)[x > 0],
+    "two masks that may not fit": lambda x: x[x > 0] + (x * 2)[x > 3],
+    "as many as there are rows": lambda x: x[:3] / torch.bincount(x[:3].abs().long() % 3, minlength=3).clamp(min=1),
+    "more than there are rows": lambda x: x / torch.bincount(x.abs().long(), minlength=x.shape[0]).clamp(min=1),
+    "written by a mask": _written_by_mask,
     "custom operator": lambda x: (positive(x) * 2, positive(-x) + 1, torch.cat([positive(x), positive(1 - x)])),
     "custom operator with a number": lambda x: (x.new_zeros(count(x)) + 1, count(x)),
 }  # fmt: skip

@@ -12,6 +12,7 @@ from stoker.fake.meta import Meta, Size, contiguous_strides, is_contiguous, is_e
 from stoker.fake.promote import REAL_OF, complex_of
 from stoker.fake.rule import Decline, ViewOf, rule
 from stoker.fake.tensor import FakeTensor
+from stoker.shape.symnode import size_of
 
 
 def view_of(x: FakeTensor, sizes: Sequence[Size], strides: Sequence[Size], offset: Size | None = None) -> ViewOf:
@@ -170,13 +171,18 @@ def expand(x: FakeTensor, size: Sequence[Size], *, implicit: bool = False) -> Vi
             sizes[i] = old
         if type(sizes[i]) is int and sizes[i] < 0:
             raise Decline
-        if i >= lead and (sizes[i] is old or old != 1 or sizes[i] == 1):
-            if sizes[i] != old:
+        if i >= lead and (_is_same(sizes[i], old) or old != 1 or _is_one(sizes[i])):
+            if not _is_same(sizes[i], old) and sizes[i] != old:
                 raise Decline
             strides[i] = m.strides[i - lead]
         elif i < lead:
             strides[i] = _stride_of_added(sizes, strides, i) if _is_one(sizes[i]) else 0
     return view_of(x, sizes, strides)
+
+
+def _is_same(a: Size, b: Size) -> bool:
+    """Are they one expression, whatever it is?"""
+    return a is b or isinstance(a, torch.SymInt) and isinstance(b, torch.SymInt) and size_of(a) is size_of(b)
 
 
 def _is_one(size: Size) -> bool:
