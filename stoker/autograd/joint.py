@@ -10,6 +10,7 @@ The program runs on fake tensors under autograd; then the engine runs backward o
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -197,12 +198,12 @@ class _Results:
                 return position
         self.asked.append(node)
         if isinstance(node.meta["val"], FakeTensor):
-            if node.meta["val"].memory in self.taken | self.given:
+            if not self.taken.isdisjoint(_memories(node)) or not self.given.isdisjoint(_memories(node)):
                 lies = node.meta["val"].meta.strides
                 node = self.trace.emit(torch.ops.aten.clone.default, node)
                 if not same(node.meta["val"].meta.strides, lies):
                     raise CannotTrace("a result with gaps or overlaps shares memory with another value of the graph")
-            self.taken.add(node.meta["val"].memory)
+            self.taken |= _memories(node)
         self.nodes.append(node)
         self.tensors.append(tensor)
         return len(self.nodes) - 1
@@ -210,7 +211,7 @@ class _Results:
     def read(self, node: Node) -> int:
         """The position of a result that is only read, when an input is written: it may share memory with those given away. Inputs are
         written one after the other, so what lies in one is copied."""
-        if node.meta["val"].memory in self.given:
+        if not self.given.isdisjoint(_memories(node)):
             node = self.trace.emit(torch.ops.aten.clone.default, node)
         self.asked.append(node)
         self.nodes.append(node)
@@ -221,6 +222,20 @@ class _Results:
         """A symbolic size that the caller needs."""
         node = self.trace.sizes.node(value)
         return GraphResult(self.add(node, None)) if isinstance(node, Node) else node
+
+
+def _memories(node: Node) -> set[FakeStorage]:
+    """Where a result lies: where the program has it, and where the graph does, which may look at another tensor of the same content
+    (after `t.copy_(x)`, views of t are views of x)."""
+    found = {node.meta["val"].memory}
+    while node.target is operator.getitem or (
+        isinstance(node.target, torch_private.OpOverload)
+        and any(r.alias_info is not None for r in torch_private.schema_of(node.target).returns)
+    ):
+        node = node.args[0]  # type: ignore[assignment]  # what a view is of
+        if isinstance(node.meta["val"], FakeTensor):
+            found.add(node.meta["val"].memory)
+    return found
 
 
 def _writes(trace: Trace, inputs: Inputs, before: list[tuple[Any, int]], results: _Results) -> tuple[Write, ...]:

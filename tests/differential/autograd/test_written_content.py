@@ -49,8 +49,22 @@ def gives_other(a, b):
     return a.t(), b
 
 
+def views_of_a_copy(a, b):
+    t = a + 1
+    t.copy_(b)
+    return t.reshape(-1)
+
+
+def part_of_a_copy(a, b):
+    t = torch.empty_like(a)
+    t.copy_(b)
+    return t.chunk(2)[0], t.unbind(0)[2]
+
+
 @pytest.mark.parametrize("backend", ["aot_eager", "stoker"])
-@pytest.mark.parametrize("program", [swaps, rotates, both_get_one, expands, leaves_gaps, gives_other])
+@pytest.mark.parametrize(
+    "program", [swaps, rotates, both_get_one, expands, leaves_gaps, gives_other, views_of_a_copy, part_of_a_copy]
+)
 def test_as_in_eager(program: Callable[..., Any], backend: str) -> None:
     def run(function: Callable[..., Any]) -> tuple[list[torch.Tensor], Any, Any]:
         given = [torch.arange(9.0).view(3, 3), torch.full((3, 3), 2.0)]
