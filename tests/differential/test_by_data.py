@@ -158,6 +158,8 @@ ONE_GRAPH: dict[str, Callable[[torch.Tensor], Any]] = {
     "as many as there are rows": lambda x: x[:3] / torch.bincount(x[:3].abs().long() % 3, minlength=3).clamp(min=1),
     "more than there are rows": lambda x: x / torch.bincount(x.abs().long(), minlength=x.shape[0]).clamp(min=1),
     "written by a mask": _written_by_mask,
+    "gaussian_nll_loss": lambda x: F.gaussian_nll_loss(x, x * 2, x.abs() + 0.1, full=True),
+    "a variance that may be negative": lambda x: F.gaussian_nll_loss(x, x * 2, x - 0.5, reduction="sum"),
     "custom operator": lambda x: (positive(x) * 2, positive(-x) + 1, torch.cat([positive(x), positive(1 - x)])),
     "custom operator with a number": lambda x: (x.new_zeros(count(x)) + 1, count(x)),
 }  # fmt: skip
@@ -205,6 +207,9 @@ DIFFERENTIABLE: list[Callable[[torch.Tensor], torch.Tensor]] = [
     lambda x: torch.split(x * x, [x.argmax().item(), x.shape[0] - x.argmax().item()])[1].sin().sum(),
     lambda x: (x * x * int(x.sum())).sum() + (x * x)[x.sum() > 3].sum(),
     lambda x: (x * x * (x.sum() > 3).item()).sum(),
+    lambda x: (
+        torch.zeros(len(x)).index_add(0, torch.where(x > 0)[0], (x * x)[torch.where(x > 0)[0]].sin()).square().sum()
+    ),
     lambda x: torch.index_fill(x * 2, 0, torch.tensor([0, 1]), x.sum()).square().sum(),
     lambda x: (
         F.ctc_loss(
