@@ -91,7 +91,8 @@ def overwrite(
             taken.add(x)
             over[y] = x
             shared.setdefault(step.kernel, set()).update((source, target))
-    names = _names(over, outputs - (homes or {}).keys())
+    at_home = {result for result, below in over.items() if (homes or {}).get(result) == below}
+    names = _names(over, outputs - at_home)
     return Overwritten(
         [s for step in steps if not _changes_nothing(s := _renamed(step, names), kernels)],
         tuple(replace(k, shared=frozenset(shared[n])) if n in shared else k for n, k in enumerate(kernels)),
