@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -54,7 +55,8 @@ def valgrind(tests: list[str]) -> bool:
             sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *tests,
         )  # fmt: skip
         good = _run(command, ROOT, {"PYTHONPATH": str(ROOT), "PYTHONMALLOC": "malloc"})
-        ours = [block for block in told.read_text().split("\n==") if "_C.cpython" in block or "csrc/" in block]
+        blocks = re.split(r"\n==\d+== \n", told.read_text())
+        ours = [block for block in blocks if "_C.cpython" in block or "csrc/" in block]
         print("\n".join(ours) or "valgrind: nothing in the extension")
         return good and not ours
 

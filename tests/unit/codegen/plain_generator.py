@@ -29,14 +29,21 @@ from stoker.shape.expr import text
 REDUCTIONS = {"sum": "sum(-1, dtype=v.dtype)", "max": "amax(-1)", "min": "amin(-1)", "any": "any(-1)", "all": "all(-1)"}
 
 
-def _extreme(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    return lambda a, b: function(torch.as_tensor(a), torch.as_tensor(b))
+def _extreme(plain: Callable[..., Any], of_tensors: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+    """Of sizes, which are plain numbers, or of places, which are tensors."""
+
+    def extreme(a: Any, b: Any) -> Any:
+        if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
+            return of_tensors(torch.as_tensor(a), torch.as_tensor(b))
+        return plain(a, b)
+
+    return extreme
 
 
 _IN_INDICES = {
     "divide_down": operator.floordiv,
     "remainder_by_floor": operator.mod,
-    "tl": SimpleNamespace(maximum=_extreme(torch.maximum), minimum=_extreme(torch.minimum)),
+    "tl": SimpleNamespace(maximum=_extreme(max, torch.maximum), minimum=_extreme(min, torch.minimum)),
 }
 """What the text of index expressions calls."""
 
