@@ -49,6 +49,9 @@ SWEEPS = {
         ),
         (*FRONT, *MIDDLE, *BACK),
     ),
+    "programs": Sweep(
+        "docs/coverage/programs.md", (("tools/sweep_programs.py",),), (*FRONT, *MIDDLE, *BACK, "bench/programs")
+    ),
     "random programs": Sweep(
         "docs/reliability.md", (("tools/fuzz.py", "--seconds", "3600"),), (*FRONT, *MIDDLE, *BACK, "tools/fuzz.py")
     ),
