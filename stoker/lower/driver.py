@@ -133,9 +133,12 @@ class _Lowering:
 
     def know(self, size: Any, source: SymbolSource) -> None:
         if isinstance(size, torch.SymInt):
-            expr = expr_of(size)
-            if isinstance(expr, Symbol):
-                self.builder.program.symbols.setdefault(expr, source)
+            for expr in (
+                expr_of(size),
+                size_of(size),
+            ):  # as it was named, and as it is since it was found equal to another
+                if isinstance(expr, Symbol):
+                    self.builder.program.symbols.setdefault(expr, source)
 
     def outside(self, name: str, value: FakeTensor) -> Stored:
         """A tensor that comes from outside the program: its pointer is at its first element."""

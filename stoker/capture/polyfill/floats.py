@@ -91,8 +91,11 @@ def dropout(input, p=0.5, training=True, inplace=False):
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     if not training or p == 0.0:
         return input
+    if p == 1.0:
+        nothing = torch.zeros((), dtype=input.dtype, device=input.device)
+        return input.mul_(nothing) if inplace else input * nothing
     noise = torch.ops.stoker.bernoulli(input.detach(), 1 - p)
-    scaled = noise / (1 - p) if p < 1.0 else noise
+    scaled = noise / (1 - p)
     return input.mul_(scaled) if inplace else input * scaled
 
 
