@@ -185,8 +185,10 @@ def compile_graph(
         return how(graph_module) if scalars is None else scalars.around(how(scalars.graph, scalars=scalars))
     except (CannotLower, NeedsData, NoCompiler, NoGenerator, TooLarge) as reason:
         words = ("backend", "a graph runs through ATen", _location(graph_module), str(reason))
-        everywhere = ("backend", str(reason)) if isinstance(reason, (NoCompiler, NoGenerator)) else None
-        log.record(log.Event(*words), level=logging.WARNING, once=everywhere)
+        if isinstance(reason, (NoCompiler, NoGenerator)):  # the user can do something about it
+            log.record(log.Event(*words), level=logging.WARNING, once=("backend", str(reason)))
+        else:
+            log.record(log.Event(*words))
         return through_aten(graph_module)
 
 

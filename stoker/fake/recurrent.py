@@ -21,6 +21,7 @@ from stoker import torch_private
 from stoker.fake.meta import Meta, contiguous_strides, meta_of
 from stoker.fake.rule import RULES
 from stoker.fake.tensor import FakeTensor
+from stoker.shape.env import DataDependent
 
 KINDS: dict[Any, str] = {getattr(torch, name): name for name in ("gru", "lstm", "rnn_tanh", "rnn_relu")}
 _SETTINGS = "bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first"
@@ -49,6 +50,8 @@ class _Call:
 def whole(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
     """What to call in place of `function(*args, **kwargs)`, with the same arguments and results."""
     kind = KINDS.get(function) if isinstance(function, _BUILTIN) else None
+    if kind is not None and _is_packed(args):
+        raise DataDependent(f"torch.{kind} of a packed sequence", "its lengths are the data of a tensor")
     if kind is None or kwargs or len(args) != 9 or not _is_plain(kind, args):
         return None
 
@@ -62,6 +65,12 @@ def whole(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Callabl
 
 
 _BUILTIN = type(torch.gru)
+
+
+def _is_packed(args: Sequence[Any]) -> bool:
+    """Is the second argument how many sequences there are at each step? Eager's C++ reads it, which fakes have not."""
+    sizes = args[1] if len(args) > 1 else None
+    return isinstance(sizes, FakeTensor) and not sizes.meta.dtype.is_floating_point
 
 
 def _is_plain(kind: str, args: Sequence[Any]) -> bool:

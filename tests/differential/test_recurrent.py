@@ -94,3 +94,23 @@ def test_a_graph_for_other_back_ends_has_the_function() -> None:
 
     stoker.compile(nn.GRU(5, 4), backend=look)(torch.randn(6, 2, 5))
     assert torch.gru in seen
+
+
+@pytest.mark.parametrize("kind", [torch.nn.GRU, torch.nn.LSTM, torch.nn.RNN])
+def test_packed_sequences(kind):
+    """Their lengths are data that eager's C++ reads."""
+    torch.manual_seed(0)
+    layer = kind(3, 4)
+
+    def f(x, lengths):
+        packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
+        return pad_packed_sequence(layer(packed)[0])[0]
+
+    compiled = stoker.compile(f)
+    for lengths in ([2, 3], [3, 1, 4], [5, 2], [1]):
+        x = torch.randn(max(lengths), len(lengths), 3, requires_grad=True)
+        grads = []
+        for call in (f, compiled):
+            result = call(x, torch.tensor(lengths))
+            grads.append((result, torch.autograd.grad(result.sum(), x)[0]))
+        torch.testing.assert_close(grads[1], grads[0])
