@@ -42,7 +42,9 @@ def asan(tests: list[str]) -> bool:
         subprocess.run(build, cwd=tree, env=os.environ | {"STOKER_SANITIZE": "1"}, check=True)
         options = "detect_leaks=0:abort_on_error=0:verify_asan_link_order=0:detect_odr_violation=0"
         checked = {"LD_PRELOAD": library, "ASAN_OPTIONS": options, "PYTHONPATH": str(tree), "PYTHONMALLOC": "malloc"}
-        return _run((sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *tests), tree, checked)
+        return _run(
+            (sys.executable, "-m", "pytest", "-q", "-s", "-n", "0", "-p", "no:cacheprovider", *tests), tree, checked
+        )
 
 
 def valgrind(tests: list[str]) -> bool:
