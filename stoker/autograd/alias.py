@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from stoker.autograd.inverse import View, inverse
+from stoker.autograd.inverse import SAME_VALUE, View, inverse
 from stoker.autograd.meeting import meets_itself
 from stoker.autograd.refusal import CannotTrace
 from stoker.fake import FakeStorage, FakeTensor
@@ -64,6 +64,8 @@ class AliasTable:
         self._emit = emit
         self._storages: dict[FakeStorage, Storage] = {}
         self._placed: list[FakeTensor] = []
+        self.given: set[FakeStorage] = set()
+        """What tensors were given by `.data = ...`: views of it say where a tensor lies, not what autograd knows of it."""
 
     def knows(self, fake: FakeTensor) -> bool:
         return getattr(fake, "alias_table", None) is self
@@ -99,6 +101,14 @@ class AliasTable:
         fake.alias_table, fake.alias = self, alias  # type: ignore[attr-defined]  # our attributes on a FakeTensor
         self._placed.append(fake)
 
+    def share(self, fake: FakeTensor, other: FakeTensor) -> None:
+        """`fake.data = other`: from here on it is the same place, unless it was (`x.data -= 1`)."""
+        place = self.alias(other)
+        if self.knows(fake) and _seen(self.alias(fake)) is _seen(place):
+            return
+        self.place(fake, place)
+        self.given.add(other.memory)
+
     def close(self) -> None:
         """Let go of the tensors. Autograd's nodes hold them too, and what goes through those no collector sees."""
         for fake in self._placed:
@@ -106,6 +116,7 @@ class AliasTable:
             fake.__dict__.pop("alias", None)
         self._placed.clear()
         self._storages.clear()
+        self.given.clear()
 
     def read(self, fake: FakeTensor) -> Node:
         """The node that holds what the tensor holds."""
@@ -177,6 +188,13 @@ class AliasTable:
         if same and (alias.parent is not None or equal_sizes(have.strides, want.strides)):
             return node
         return self._emit(torch.ops.aten.copy.default, self.content(alias), node)
+
+
+def _seen(alias: Alias) -> Alias:
+    """The place that views of the whole as it is (`detach`) are of."""
+    while alias.view is not None and alias.view.operator in SAME_VALUE and alias.parent is not None:
+        alias = alias.parent
+    return alias
 
 
 def _names(alias: Alias) -> Iterator[Alias]:

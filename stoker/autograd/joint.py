@@ -295,6 +295,9 @@ def _outcome(trace: Trace, inputs: Inputs, value: Any, shared: dict[int, set[int
         return MadeLeaf(results.add(trace.read(value), None))
     alias = trace.aliases.alias(value)
     storage = alias.storage
+    is_shared = storage.input is not None or len(shared[id(storage)]) > 1
+    if is_shared and value.requires_grad and value.memory in trace.aliases.given:
+        raise CannotTrace("an output shares memory that was given by `.data = ...`, and is differentiated")
     if storage.input is not None:
         return Rebuilt(Given(storage.input), _steps(alias, results))
     if len(shared[id(storage)]) == 1:
@@ -394,7 +397,10 @@ def _moves(trace: Trace, inputs: Inputs) -> tuple[Move, ...]:
     for index, fake in enumerate(inputs.values):
         if not isinstance(fake, FakeTensor) or fake.memory is not inputs.memories[index]:
             continue
-        for view in _views(trace.aliases.alias(fake)):
+        place = trace.aliases.alias(fake)
+        if place is not place.storage.entry and fake.memory in trace.aliases.given:
+            raise CannotTrace("an input is given another part of its own memory by `.data = ...`")
+        for view in _views(place):
             moves.append(Move(index, _in_place(view.operator), view.args, view.kwargs, view.grad))
     return tuple(moves)
 

@@ -72,8 +72,8 @@ class FakeTensor(torch.Tensor):
         torch.Tensor.data.__set__(self, value)  # type: ignore[attr-defined]  # torch's stubs know no such use
         if isinstance(value, FakeTensor):
             self.meta, self.memory = value.meta, value.memory
-            if (place := vars(value).get("alias")) is not None:  # of a trace (`stoker.autograd.alias`)
-                self.alias = place
+            if (table := vars(value).get("alias_table")) is not None:  # of a trace (`stoker.autograd.alias`)
+                table.share(self, value)
 
     def __repr__(self, *, tensor_contents: object = None) -> str:  # type: ignore[override]  # torch's stubs know no such use
         m = self.meta
