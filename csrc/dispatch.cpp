@@ -4,6 +4,7 @@
 #include "guard_program.h"
 
 #include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
 
 #include <algorithm>
 #include <utility>
@@ -168,6 +169,11 @@ Outcome take_action(const Call& call, PyObject* answer) {
   return action == Action::SKIP_DEEP ? Outcome::ORIGINAL_DEEP : Outcome::ORIGINAL;
 }
 
+// Does a mode want to see the operators of the program, one by one? That which detects anomalies names the line of each.
+bool wants_each_operator() {
+  return c10::impl::TorchDispatchModeTLS::any_modes_set() || torch::autograd::AnomalyMode::is_enabled();
+}
+
 // One tail call: bound arguments are its tuple's items.
 PyObject* run_tail_call(Compiler* compiler, const TailCall* tail) {
   PyObject* function = tail->function.get();
@@ -196,8 +202,7 @@ PyObject* run_tail_call(Compiler* compiler, const TailCall* tail) {
 Outcome dispatch(const Call& call, Record* known, PyObject** result) {
   if (known->state == Action::SKIP) return Outcome::ORIGINAL;
   if (known->state == Action::SKIP_DEEP) return Outcome::ORIGINAL_DEEP;
-  // A mode wants to see the operators of the program, one by one.
-  if (c10::impl::TorchDispatchModeTLS::any_modes_set()) return Outcome::ORIGINAL_DEEP;
+  if (wants_each_operator()) return Outcome::ORIGINAL_DEEP;
   RecordHold record(known);
   Failures failures;
   if (try_entries(call, known, failures, result)) return finished(*result);

@@ -1,9 +1,11 @@
-"""Where compiled code steps aside: dispatch modes that must see each operator, modules being imported, large integers."""
+"""Where compiled code steps aside: dispatch modes that must see each operator, the search for anomalies, modules being imported, large
+integers."""
 
 from __future__ import annotations
 
 import sys
 import textwrap
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +45,59 @@ def test_operations_are_counted() -> None:
     with FlopCounterMode(display=False) as counter:
         model(torch.randn(2, 8))
     assert counter.get_total_flops() == 2 * 2 * 8 * 4
+
+
+def _mode_inside(x: torch.Tensor) -> None:
+    with torch.autograd.set_detect_anomaly(True, check_nan=True):
+        y = (x - x).sqrt().mul(0).sum()
+        y.backward()
+
+
+def _detecting_inside(x: torch.Tensor) -> torch.Tensor:
+    with torch.autograd.detect_anomaly(check_nan=False):
+        y = (x - x).sqrt().mul(0).sum()
+        y.backward()
+    return x.grad.isnan()
+
+
+def _mode_left_on(x: torch.Tensor) -> None:
+    torch.autograd.set_detect_anomaly(True)
+    (x - x).sqrt().mul(0).sum().backward()
+
+
+def _given_back(x: torch.Tensor) -> torch.Tensor:
+    return (x - x).sqrt().mul(0).sum()
+
+
+def _what_is_said(function: Any, around: bool) -> tuple[list[str], str, Any]:
+    """The warnings, each without the frames that call the program; the error; the result."""
+    error, result = "", None
+    with warnings.catch_warnings(record=True) as said, torch.autograd.set_detect_anomaly(around):
+        warnings.simplefilter("always")
+        try:
+            result = function(torch.ones(3, requires_grad=True))
+            if isinstance(result, torch.Tensor) and result.requires_grad:
+                result.backward()
+        except RuntimeError as raised:
+            error = str(raised)
+    frames = [str(w.message).rpartition(f", in {_what_is_said.__name__}")[2] for w in said]
+    return frames, error, None if result is None else result.tolist()
+
+
+_INSIDE = [
+    (program, around) for program in (_mode_inside, _detecting_inside, _mode_left_on) for around in (False, True)
+]
+
+
+@pytest.mark.parametrize("compiled_before", [False, True])
+@pytest.mark.parametrize(("program", "around"), [*_INSIDE, (_given_back, True)])
+def test_an_anomaly_is_found_where_the_program_has_it(program: Any, compiled_before: bool, around: bool) -> None:
+    compiled = stoker.compile(program)
+    if compiled_before:
+        _what_is_said(compiled, False)
+    want = _what_is_said(program, around)
+    assert want[0]
+    assert _what_is_said(compiled, around) == want
 
 
 def test_importing_is_not_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
