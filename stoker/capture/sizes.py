@@ -259,7 +259,7 @@ class Sizes:
 
     def relations(self, slot_of: Callable[[Source], int], guards: list[Guard]) -> SizeRelations:
         """The engine's guards, ranges and strides as programs over the fetched slots; appends their guards' words."""
-        told = [s for s in self.env.symbols if s in self.env.hints]
+        told = [s for s in self.env.symbols if s in self.env.hints and s not in self.env.roundings]
         index = {symbol: number for number, symbol in enumerate(told)}
         bindings = [_binding(slot_of, self.env.origins[symbol][0]) for symbol in told]
         conditions = [guard.condition for guard in self.env.guards]
@@ -305,7 +305,13 @@ def _is_own(env: ShapeEnv, stride: Expr) -> bool:
 
 
 def _holds(question: Callable[[float], bool], answer: bool, words: str) -> Holds:
-    return Holds(lambda now: question(now) is answer, f"answers {answer} to {words}")
+    def holds(now: float) -> bool:
+        try:
+            return question(now) is answer
+        except (ArithmeticError, ValueError):  # Python does not compute it of this number: the program would raise
+            return False
+
+    return Holds(holds, f"answers {answer} to {words}")
 
 
 def _emit(m: Machine, target: Any, args: tuple) -> Any:

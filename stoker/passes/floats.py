@@ -2,7 +2,8 @@
 
 In:  a functional ATen graph, with floats among its inputs or made from sizes (`stoker.shape.recipe`).
 Out: the graph in which every float is an input, given as a tensor of one number (`Scalars`); its metadata stays that of a
-     symbolic float, which promotes types as a number does. Floats that the graph gives back are filled in behind it.
+     symbolic float, which promotes types as a number does. Floats that the graph gives back are filled in behind it. An integer
+     made of a float (`int(scale)`) is an input as well.
 
 Arithmetic on floats is Python's own: to the last bit, and with its errors.
 """
@@ -19,6 +20,7 @@ from torch.fx import Graph, GraphModule, Node
 from stoker import torch_private
 from stoker.graph.facts import HOMES, device_of, homes_of
 from stoker.graph.walk import ancestors
+from stoker.shape.symnode import expr_of
 
 aten = torch.ops.aten
 _OF_SHAPE = frozenset({aten.sym_size.int, aten.sym_stride.int})
@@ -36,8 +38,9 @@ class Scalars:
     graph: GraphModule
     given: tuple[int, ...]
     computed: Callable[..., Sequence[float]]
-    """Of the inputs: the floats that the graph takes behind them, then those that are results."""
+    """Of the inputs: the integers and the floats that the graph takes behind them, then the floats that are results."""
     taken: int
+    """How many floats the graph takes behind its inputs and integers."""
     returned: tuple[int, ...]
     device: torch.device
 
@@ -46,9 +49,10 @@ class Scalars:
         boxed = bool(getattr(run, "_boxed_call", False))
 
         def called(inputs: Sequence[Any]) -> Any:
-            floats = self.computed(*inputs)
-            given = [*inputs, *floats[: self.taken]]
-            for position in (*self.given, *range(len(inputs), len(given))):
+            numbers = self.computed(*inputs)
+            behind = len(numbers) - len(self.returned)
+            given = [*inputs, *numbers[:behind]]
+            for position in (*self.given, *range(len(given) - self.taken, len(given))):
                 given[position] = torch.full((), given[position], dtype=torch.float64, device=self.device)
             if boxed:
                 inputs.clear()  # type: ignore[attr-defined]  # a list, whose tensors are freed after their last use
@@ -56,7 +60,7 @@ class Scalars:
             if not self.returned:
                 return results
             results = list(results)
-            for position, value in zip(self.returned, floats[self.taken :]):
+            for position, value in zip(self.returned, numbers[behind:]):
                 results[position] = value
             return tuple(results)
 
@@ -80,13 +84,14 @@ def take_out(module: GraphModule) -> Scalars | None:
     inputs = [n for n in nodes if n.op == "placeholder"]
     output = nodes[-1]
     made = [n for n in floats if n.op != "placeholder"]
-    taken = [n for n in made if any(u not in made and u is not output for u in n.users)]
+    rounded = [n for n in nodes if n.op == "call_function" and _is_rounded(n.meta.get("val"))]
+    taken = [n for n in made if any(u not in (*made, *rounded) and u is not output for u in n.users)]
     results = list(output.args[0])
     returned = [i for i, r in enumerate(results) if isinstance(r, Node) and r in floats]
-    computed = _host(module, inputs, [*taken, *(results[i] for i in returned)])
+    computed = _host(module, inputs, [*rounded, *taken, *(results[i] for i in returned)])
     device = _device(nodes)
     rest, copied = Graph(), {}
-    for node in (*inputs, *taken):
+    for node in (*inputs, *rounded, *taken):
         copied[node] = rest.placeholder(node.name)
         copied[node].meta = dict(node.meta) | {"device": device}
     for node in nodes:
@@ -100,6 +105,11 @@ def take_out(module: GraphModule) -> Scalars | None:
     graph.meta.update(module.meta)
     given = tuple(i for i, n in enumerate(inputs) if n in floats)
     return Scalars(graph, given, computed, len(taken), tuple(returned), device)
+
+
+def _is_rounded(value: Any) -> bool:
+    """Is it an integer made of a float?"""
+    return isinstance(value, torch.SymInt) and expr_of(value) in value.node.env.roundings
 
 
 def _host(module: GraphModule, inputs: Sequence[Node], wanted: Sequence[Node]) -> Callable[..., Sequence[float]]:

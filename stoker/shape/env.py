@@ -14,7 +14,7 @@ import itertools
 import math
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +22,7 @@ from typing import Any
 from stoker.shape.condition import (
     Comparison,
     Condition,
+    Eq,
     Ge,
     Instruction,
     Junction,
@@ -51,7 +52,7 @@ from stoker.shape.expr import (
     symbol,
 )
 from stoker.shape.prove import Interval, Proof, bounds, prove
-from stoker.shape.recipe import SYMBOL, FloatSymbol, Recipe
+from stoker.shape.recipe import SYMBOL, FloatSymbol, Recipe, only_float
 
 LARGEST_SIZE = sys.maxsize - 1
 
@@ -111,7 +112,7 @@ class ShapeEnv:
     float_origins: dict[FloatSymbol, Any] = field(default_factory=dict)
     float_guards: list[FloatGuard] = field(default_factory=list)
     roundings: dict[Symbol, tuple[Callable[[float], int], Recipe]] = field(default_factory=dict)
-    """Integers made of floats that only data tells: the function of Python that makes them, and the float."""
+    """Integers made of floats: the function of Python that makes them, and the float. They have hints where the floats have."""
     truths: dict[Symbol, Condition] = field(default_factory=dict)
     """Integers, 1 or 0, made of conditions that only data tells."""
     interned: weakref.WeakValueDictionary[Any, Any] = field(default_factory=weakref.WeakValueDictionary)
@@ -151,9 +152,11 @@ class ShapeEnv:
         return self._derived[key]
 
     def rounded(self, function: Callable[[float], int], recipe: Recipe) -> Symbol:
-        """The symbol of the integer that a function of Python makes of a float without a hint."""
+        """The symbol of the integer that a function of Python makes of a float."""
         made = self.derived((function, recipe), minimum=-LARGEST_SIZE)
         self.roundings[made] = (function, recipe)
+        if all(map(self.knows, recipe.symbols)):
+            self.hints[made] = function(recipe.evaluate(self.number_hint))
         return made
 
     def truth(self, condition: Condition) -> Symbol:
@@ -294,11 +297,39 @@ class ShapeEnv:
                     return self._guessed(simple)
                 raise self._no_hint(involved, condition_text(simple))
             truth = holds(simple, self.hints)
-            self._guard(simple if truth else Not(simple), reason)
+            held = simple if truth else Not(simple)
+            if self.roundings.keys().isdisjoint(involved):
+                self._guard(held, reason)
+            elif (only := only_float(self._made_of(involved))) is not None:
+                self.ask(only, lambda now: holds(held, self._rounded_at(involved, now)), condition_text(held))
+                self._learn(held)
+            else:
+                self._fix_roundings(involved)
+                return self.decide(condition, reason)
         else:
             truth = answer is Proof.YES
         self._decided[condition] = truth
         return truth
+
+    def _made_of(self, symbols: Iterable[Symbol]) -> frozenset[Symbol | FloatSymbol]:
+        """What decides the values of these symbols: itself, or the symbols of the float that it is made of."""
+        parts = (self.roundings[s][1].symbols if s in self.roundings else {s} for s in symbols)
+        return frozenset().union(*parts)
+
+    def _rounded_at(self, symbols: Iterable[Symbol], number: float) -> dict[Symbol, int]:
+        """The values of integers that are all made of one float, where it is this number."""
+        return {s: function(recipe.at(number)) for s in symbols for function, recipe in (self.roundings[s],)}
+
+    def _fix_roundings(self, symbols: Iterable[Symbol]) -> None:
+        """Integers made of floats meet something else, and no guard sees both: they stay what they are now."""
+        for name in symbols:
+            if name not in self.roundings:
+                continue
+            if only_float(self._made_of([name])) is None:
+                self.roundings[name][1].evaluate(self.fix)
+                self._learn(Eq(name, self.hints[name]))
+            else:
+                self.decide(Eq(name, self.hints[name]))
 
     def require(self, condition: Condition, reason: str = "") -> bool:
         """Take a condition the program promises. Without hints it becomes an assertion to check at run time."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,10 @@ class Recipe:
         """The float, where `value` tells those of symbols and of integer expressions."""
         return self.operation.function(*(_evaluated(part, value) for part in self.parts))
 
+    def at(self, number: float) -> float:
+        """The float, where its only symbol is this number."""
+        return self.evaluate(lambda part: number if isinstance(part, FloatSymbol) else part.value)
+
     def __str__(self) -> str:
         shown = [
             text(p) if isinstance(p, Expr) else p.name if isinstance(p, FloatSymbol) else str(p) for p in self.parts
@@ -65,6 +69,12 @@ class Recipe:
         if self.operation.infix:
             return f"({shown[0]} {self.operation.name} {shown[1]})"
         return f"{self.operation.name}({', '.join(shown)})"
+
+
+def only_float(symbols: Collection[FloatSymbol | Symbol]) -> FloatSymbol | None:
+    """The symbol, if it is one alone, and a float."""
+    only = next(iter(symbols), None)
+    return only if len(symbols) == 1 and isinstance(only, FloatSymbol) else None
 
 
 def _symbols(part: Any) -> frozenset[FloatSymbol | Symbol]:
@@ -87,45 +97,29 @@ def _evaluated(part: Any, value: Callable[[Any], float]) -> float:
     return part
 
 
-def power(base: Any, exponent: Any) -> Any:
-    """`base ** exponent` where one of them is a float, which may be symbolic. Python's, of any sign: torch's own asks for the base
-    not to be negative."""
-    symbolic = next((v for v in (base, exponent) if isinstance(v, (torch.SymFloat, torch.SymInt))), None)
-    if symbolic is None:
-        return base**exponent
-    nodes = [
-        v.node.sym_float() if isinstance(v, (torch.SymFloat, torch.SymInt)) else symbolic.node.wrap_float(float(v))
-        for v in (base, exponent)
-    ]
-    return torch.SymFloat(nodes[0].float_pow(nodes[1]))
+def _of_numbers(name: str, method: str, plain: Callable[..., float]) -> Callable[..., Any]:
+    """A function of Python from numbers to a float, of symbolic numbers as well: `method` is what their nodes call it."""
 
-
-def _function(name: str) -> Callable[[Any], Any]:
-    """A function of `math`, of symbolic floats as well."""
-    plain = getattr(math, name)
-
-    def function(x: Any) -> Any:
-        return torch.SymFloat(getattr(x.node, f"sym_{name}")()) if isinstance(x, torch.SymFloat) else plain(x)
+    def function(*numbers: Any) -> Any:
+        symbolic = next((n for n in numbers if isinstance(n, (torch.SymFloat, torch.SymInt))), None)
+        if symbolic is None:
+            return plain(*numbers)
+        first, *others = (
+            n.node.sym_float() if isinstance(n, (torch.SymFloat, torch.SymInt)) else symbolic.node.wrap_float(float(n))
+            for n in numbers
+        )
+        return torch.SymFloat(getattr(first, method)(*others))
 
     function.__name__ = function.__qualname__ = f"float_{name}"
     return function
 
 
-def _extreme(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """`min` or `max` of two floats, of symbolic ones as well."""
-
-    def function(a: Any, b: Any) -> Any:
-        symbolic = next((v for v in (a, b) if isinstance(v, torch.SymFloat)), None)
-        if symbolic is None:
-            return choose(a, b)
-        left, right = (v.node if isinstance(v, torch.SymFloat) else symbolic.node.wrap_float(float(v)) for v in (a, b))
-        return torch.SymFloat(getattr(left, f"sym_{choose.__name__}")(right))
-
-    function.__name__ = function.__qualname__ = f"float_{choose.__name__}"
-    return function
-
-
-float_min, float_max = _extreme(min), _extreme(max)
+power = _of_numbers("pow", "float_pow", operator.pow)
+"""`base ** exponent` of floats of any sign: torch's own asks for the base not to be negative."""
+floor_quotient = _of_numbers("floordiv", "float_floordiv", operator.floordiv)
+"""`a // b` of floats: torch's own rounds the quotient, which is rounded before."""
+remainder = _of_numbers("mod", "mod", operator.mod)
+float_min, float_max = _of_numbers("min", "sym_min", min), _of_numbers("max", "sym_max", max)
 
 
 def _rounded_to(x: Any, digits: int) -> Any:
@@ -168,7 +162,8 @@ BINARY: dict[str, Operation] = {
     "add": Operation("+", operator.add, operator.add, infix=True),
     "sub": Operation("-", operator.sub, operator.sub, infix=True),
     "mul": Operation("*", operator.mul, operator.mul, infix=True),
-    "mod": Operation("%", operator.mod, infix=True),
+    "mod": Operation("%", operator.mod, remainder, infix=True),
+    "float_floordiv": Operation("//", operator.floordiv, floor_quotient, infix=True),
     "float_truediv": Operation("/", operator.truediv, operator.truediv, infix=True),
     "float_pow": Operation("**", operator.pow, power, infix=True),
     "sym_min": Operation("min", min, float_min),
@@ -176,6 +171,14 @@ BINARY: dict[str, Operation] = {
 }
 BINARY |= {"truediv": BINARY["float_truediv"], "pow": BINARY["float_pow"]}
 
-_UNARY_NAMES = ("sqrt", "cos", "cosh", "sin", "sinh", "tan", "tanh", "asin", "acos", "atan", "log2", "exp", "log")
-UNARY = {name: Operation(name, getattr(math, name), _function(name)) for name in _UNARY_NAMES}
-"""By the names that torch gives the methods of a symbolic float."""
+_NAMES = """
+sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh
+erf erfc gamma lgamma degrees radians fabs ulp atan2 pow copysign fmod remainder nextafter
+"""
+MATH = {
+    name: Operation(name, getattr(math, name), _of_numbers(name, f"sym_{name}", getattr(math, name)))
+    for name in _NAMES.split()
+}
+"""Functions of `math` from floats to a float. A symbolic float has them as methods, under the names that torch has for some."""
+TRUTHS = (math.isnan, math.isinf, math.isfinite)
+"""Functions of `math` that say something of a float."""

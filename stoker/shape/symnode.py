@@ -21,21 +21,22 @@ import torch
 
 from stoker.shape import condition as cond
 from stoker.shape.condition import Condition, Known
-from stoker.shape.env import ShapeEnv
+from stoker.shape.env import LARGEST_SIZE, ShapeEnv
 from stoker.shape.expr import Expr, as_expr, constant, maximum, minimum, text
 from stoker.shape.prove import Proof
 from stoker.shape.recipe import (
     BINARY,
     MAGNITUDE,
+    MATH,
     NEGATIVE,
     NUMBER,
     OF_INTEGER,
     OF_QUOTIENT,
     ROUNDED,
-    UNARY,
     FloatSymbol,
     Operation,
     Recipe,
+    only_float,
 )
 
 
@@ -488,7 +489,7 @@ class FloatNode(Node):
         return self.recipe.evaluate(lambda part: self.env.fix(part, f"the value of {self} was asked for"))
 
     def bool_(self) -> bool:
-        return self._compare(operator.ne, self.wrap_float(0.0)).bool_()
+        return self.asked(operator.ne, self.wrap_float(0.0)).bool_()
 
     def guard_bool(self, file: str, line: int) -> bool:
         return self.bool_()
@@ -508,17 +509,15 @@ class FloatNode(Node):
                 return self.wrap_float(operation.function(self.guard_float(), *(o.guard_float() for o in others)))
         return made
 
-    def _compare(self, function: Callable[[float, float], bool], other: FloatNode) -> BoolNode:
+    def asked(self, function: Callable[..., bool], *others: FloatNode) -> BoolNode:
         """A question about one float is guarded by its answer; one about several by their values."""
-        mine, theirs = self.recipe, other.recipe
-        symbols = mine.symbols | theirs.symbols
-        only = next(iter(symbols), None)
-        if len(symbols) != 1 or not isinstance(only, FloatSymbol):
-            return self.wrap_bool(function(self.guard_float(), other.guard_float()))
-        words = f"{function.__name__}({mine}, {theirs})"
-        answer = self.env.ask(
-            only, lambda now: function(mine.evaluate(lambda _: now), theirs.evaluate(lambda _: now)), words
-        )
+        nodes = (self, *others)
+        recipes = [node.recipe for node in nodes]
+        only = only_float(frozenset().union(*(recipe.symbols for recipe in recipes)))
+        if only is None:
+            return self.wrap_bool(function(*(node.guard_float() for node in nodes)))
+        words = f"{function.__name__}({', '.join(map(str, recipes))})"
+        answer = self.env.ask(only, lambda now: function(*(recipe.at(now) for recipe in recipes)), words)
         return self.wrap_bool(answer)
 
     def _to_int(self, function: Callable[[float], int]) -> IntNode:
@@ -535,9 +534,15 @@ class FloatNode(Node):
                 return IntNode(self.env, self.env.simplify(above // below))
             if function is math.ceil:
                 return IntNode(self.env, self.env.simplify(-(-above // below)))
-        if not self.has_hint():
+        if not self.has_hint() or self._rounds_to_a_size(function):
             return IntNode(self.env, self.env.rounded(function, self.recipe))
         return self.wrap_int(function(self.guard_float()))
+
+    def _rounds_to_a_size(self, function: Callable[[float], int]) -> bool:
+        """Does it depend on a float, which no integer can stand for, and is it finite and small now?"""
+        hint = self.hint
+        varies = any(isinstance(s, FloatSymbol) for s in self.recipe.symbols)
+        return varies and hint is not None and math.isfinite(hint) and abs(function(hint)) < LARGEST_SIZE
 
     def _exact_product(self) -> tuple[Expr, Expr] | None:
         """A size times a number that is a fraction of few bits, as in `int(height * 0.5)`: above and below the line. No digit
@@ -573,9 +578,7 @@ class FloatNode(Node):
     def round(self, digits: Any = None) -> Node:
         if digits is None:
             return self._to_int(round)
-        if not self.has_hint():
-            return FloatNode(self.env, Recipe(ROUNDED, (self.recipe, constant(int(digits)))))
-        return self.wrap_float(round(self.guard_float(), int(digits)))
+        return FloatNode(self.env, Recipe(ROUNDED, (self.recipe, constant(int(digits)))))
 
     def is_integer(self) -> BoolNode:
         if self.recipe.operation is OF_QUOTIENT:
@@ -602,9 +605,9 @@ def _install() -> None:
     for name, operation in BINARY.items():
         setattr(FloatNode, name, lambda self, other, o=operation: self._with(o, other))
     for name, function in _FLOAT_COMPARE.items():
-        setattr(FloatNode, name, lambda self, other, f=function: self._compare(f, other))
-    for name, operation in UNARY.items():
-        setattr(FloatNode, f"sym_{name}", lambda self, o=operation: self._with(o))
+        setattr(FloatNode, name, lambda self, other, f=function: self.asked(f, other))
+    for name, operation in MATH.items():
+        setattr(FloatNode, f"sym_{name}", lambda self, *others, o=operation: self._with(o, *others))
 
 
 _install()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
-from stoker.capture.handlers import handles, tensor_special
+from stoker.capture.handlers import TENSOR_METHODS, handles, tensor_special
 from stoker.capture.values.array import DTYPES, ArrayValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import ListValue, SequenceValue, TupleValue
@@ -61,7 +61,8 @@ def from_numpy(m: Machine, array: Value) -> Value:
 def as_tensor(m: Machine, data: Value, dtype: Value = NONE, device: Value = NONE) -> Value:
     if not isinstance(data, ArrayValue):
         given = {name: v for name, v in (("dtype", dtype), ("device", device)) if v is not NONE}
-        return m.record.call(torch.as_tensor, [data], given)
+        made = tensor_of_sizes(m, data, given)
+        return made if made is not None else m.record.call(torch.as_tensor, [data], given)
     if any(not (isinstance(v, Constant) and v.value is None) for v in (dtype, device)):
         data.unsupported("torch.as_tensor with a dtype or a device")
     return _tensor_of(m, data)
@@ -76,6 +77,16 @@ def tensor(m: Machine, data: Value, **kwargs: Value) -> Value:
         data.unsupported("torch.tensor with options")
     return m.record.method(data.tensor, "clone", [], {})
 
+
+def new_tensor(m: Machine, receiver: Any, *args: Value, **kwargs: Value) -> Value:
+    """`torch.tensor` whose dtype and device are those of another tensor where none are given."""
+    given = {name: v for name, v in kwargs.items() if not (isinstance(v, Constant) and v.value is None)}
+    like = {"dtype": Constant(receiver.fake.dtype), "device": Constant(receiver.fake.device)}
+    made = tensor_of_sizes(m, args[0], like | given) if len(args) == 1 else None
+    return made if made is not None else m.record.method(receiver, "new_tensor", list(args), kwargs)
+
+
+TENSOR_METHODS["new_tensor"] = new_tensor
 
 # What an int64 becomes without loss of what torch.tensor would have made of the int.
 MADE_OF_INTEGERS = (None, torch.int64, torch.float32, torch.float64)

@@ -21,6 +21,7 @@ from stoker.capture.values.sets import SetValue, set_of
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Arguments, Keywords, NotConstant, Value
+from stoker.capture.values.varying import symbolic
 from stoker.errors import Break
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ NONE = Constant(None)
 def _number(m: Machine, cls: type, special: str, args: tuple[Value, ...]) -> Value:
     if not args:
         return Constant(cls())
-    value = args[0]
+    value = args[0] if len(args) > 1 else symbolic(args[0])
     if isinstance(value, TensorValue):
         return m.calls.builtin_method(value, f"__{cls.__name__}__", [], {})
     if isinstance(value, InstanceValue):

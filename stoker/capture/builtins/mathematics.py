@@ -1,46 +1,70 @@
-"""Functions of `math` that take symbolic numbers: the result is a symbolic float. Others fix the number (`PURE_MODULES`)."""
+"""Functions of `math` that take symbolic numbers: the result is a symbolic number, or an answer under a guard. Others fix the
+number (`PURE_MODULES`)."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from stoker.capture.handlers import fold_pure, handles
+from stoker.capture.values.constant import Constant
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.value import Value
-from stoker.capture.values.varying import VaryingFloat
-from stoker.shape.recipe import UNARY, Operation
+from stoker.capture.values.varying import symbolic
+from stoker.shape.recipe import MATH, TRUTHS
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 
-def _of_symbol(m: Machine, real: Any, operation: Operation, args: tuple[Value, ...]) -> Value:
-    value = args[0] if len(args) == 1 else None
-    if isinstance(value, VaryingFloat):
-        value = value.symbolic()
-    if not isinstance(value, SymbolicValue) or operation.target is None:
-        return fold_pure(m, real, list(args), {})  # type: ignore[return-value]  # functions of `math` are pure
-    target = operation.target
-    return m.wrap.number(m.concrete.run(lambda: target(torch.sym_float(value.symbol))))
+def _float(real: Any, *numbers: Any) -> Any:
+    target = MATH[real.__name__].target
+    assert target is not None
+    return target(*numbers)
 
 
-def _to_integer(m: Machine, real: Any, args: tuple[Value, ...]) -> Value:
-    """floor, ceil, trunc: of sizes and of what only data tells they are symbolic integers."""
-    value = args[0] if len(args) == 1 else None
-    if not isinstance(value, SymbolicValue):
-        return fold_pure(m, real, list(args), {})  # type: ignore[return-value]  # functions of `math` are pure
-    return m.wrap.number(m.concrete.run(real, value.symbol))
+def _logarithm(real: Any, *numbers: Any) -> Any:
+    """As Python does it with a base: a quotient of two logarithms."""
+    first, *base = (_float(real, n) for n in numbers)
+    return first / base[0] if base else first
 
 
-def _register() -> None:
-    for real in (math.floor, math.ceil, math.trunc):
-        handles(real)(lambda m, *args, real=real: _to_integer(m, real, args))
-    for name, operation in UNARY.items():
-        real = getattr(math, name)
-        handles(real)(lambda m, *args, real=real, operation=operation: _of_symbol(m, real, operation, args))
+def _truth(real: Any, number: Any) -> bool:
+    """What is said of a float is guarded, not the float."""
+    number = torch.sym_float(number)
+    return bool(torch.SymBool(number.node.asked(real))) if isinstance(number, torch.SymFloat) else real(number)
 
 
-_register()
+def _integer(real: Any, number: Any) -> Any:
+    return real(number)
+
+
+OF_TWO = (math.atan2, math.pow, math.copysign, math.fmod, math.remainder, math.nextafter)
+OF_SYMBOLS: dict[Callable[..., Any], tuple[Callable[..., Any], tuple[int, ...]]] = {
+    **{getattr(math, name): (_float, (1,)) for name in MATH},
+    **dict.fromkeys(OF_TWO, (_float, (2,))),
+    **dict.fromkeys(TRUTHS, (_truth, (1,))),
+    **dict.fromkeys((math.floor, math.ceil, math.trunc), (_integer, (1,))),
+    math.log: (_logarithm, (1, 2)),
+}
+"""What each function is of symbolic numbers, and of how many."""
+
+
+def _register(real: Any, made: Callable[..., Any], counts: tuple[int, ...]) -> None:
+    @handles(real)
+    def of_symbols(m: Machine, *args: Value) -> Value:
+        values = [symbolic(value) for value in args] if len(args) in counts else []
+        if not any(isinstance(v, SymbolicValue) for v in values) or not all(map(_is_number, values)):
+            return fold_pure(m, real, list(args), {})  # type: ignore[return-value]  # functions of `math` are pure
+        return m.wrap.number(m.concrete.run(lambda: made(real, *map(m.concrete.number, values))))
+
+
+def _is_number(value: Value) -> bool:
+    return isinstance(value, SymbolicValue) or isinstance(value, Constant) and type(value.value) in (int, float, bool)
+
+
+for _real, (_made, _counts) in OF_SYMBOLS.items():
+    _register(_real, _made, _counts)

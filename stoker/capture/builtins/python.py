@@ -30,7 +30,7 @@ from stoker.capture.values.sets import in_any_order
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
-from stoker.capture.values.varying import VaryingFloat
+from stoker.capture.values.varying import symbolic
 from stoker.errors import Break, Raised
 from stoker.guard.guard import Holds
 from stoker.guard.source import Fixed
@@ -294,7 +294,8 @@ def round_(m: Machine, number: Value, ndigits: Value = NONE) -> Value:
         found = value_or_none(number.special(m, "__round__", *given))
         if found is not None:
             return found
-    if isinstance(number, SymbolicValue) and number.untold:
+    number = symbolic(number)
+    if isinstance(number, SymbolicValue) and (number.untold or number.python_type() is float):
         digits = m.concrete.constant(ndigits, "round()")
         symbol = number.symbol
         return m.wrap.number(m.concrete.run(lambda: round(symbol) if digits is None else round(symbol, digits)))
@@ -333,8 +334,7 @@ def abs_(m: Machine, value: Value) -> Value:
         return found if found is not None else m.record.call(torch.abs, [value], {})
     if isinstance(value, ArrayValue):
         return m.arrays.ufunc(numpy.absolute, [value])
-    if isinstance(value, VaryingFloat):
-        value = value.symbolic()
+    value = symbolic(value)
     if isinstance(value, SymbolicValue):
         return m.wrap.number(m.concrete.run(abs, value.symbol))
     if isinstance(value, InstanceValue):
@@ -445,7 +445,7 @@ EXTREMES = {
 
 def _as_symbols(values: list[Value]) -> list[Any] | None:
     """Numbers of one type, some of them symbolic, as torch has them; None if they are not such."""
-    known = [v.symbolic() if isinstance(v, VaryingFloat) else v for v in values]
+    known = [symbolic(v) for v in values]
     kinds = {v.python_type() for v in known if isinstance(v, (SymbolicValue, Constant))}
     if not any(isinstance(v, SymbolicValue) for v in known) or kinds not in ({int}, {float}):
         return None

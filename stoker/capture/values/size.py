@@ -13,11 +13,14 @@ import torch
 from stoker.capture.python_operators import BINARY, COMPARE, UNARY
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.value import NotConstant, Value
-from stoker.shape.recipe import integer_of_truth, power
+from stoker.shape.recipe import floor_quotient, integer_of_truth, power, remainder
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
     from stoker.capture.machine import Machine
+
+OF_FLOATS = {"**": power, "//": floor_quotient, "%": remainder}
+"""Operators that torch computes otherwise than Python where one of the numbers is a float."""
 
 SYMBOLIC = (torch.SymInt, torch.SymBool, torch.SymFloat)
 
@@ -62,8 +65,8 @@ class SymbolicValue(Value):
         mine = self.as_number()
         left, right = (number, mine) if reflected else (mine, number)
         function = BINARY[operator]
-        if function is BINARY["**"] and any(isinstance(v, (float, torch.SymFloat)) for v in (left, right)):
-            function = power
+        if any(isinstance(v, (float, torch.SymFloat)) for v in (left, right)):
+            function = OF_FLOATS.get(operator.removesuffix("="), function)
         return m.wrap.number(m.concrete.run(lambda: function(left, right)))
 
     def compare(self, m: Machine, operator: str, other: Value) -> Value | None:

@@ -60,8 +60,13 @@ class VaryingFloat(Constant):
         return Constant(self.asked(m, operator, other.value)) if known else None
 
 
-ARITHMETIC = frozenset({"+", "-", "*", "/", "**"})
+ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 """What is done to a varying float without looking at its number."""
+
+
+def symbolic(value: Value) -> Value:
+    """A varying float as a symbol; other values as they are."""
+    return value.symbolic() if isinstance(value, VaryingFloat) else value
 
 
 def as_symbols(operator: str, *values: Value) -> tuple[Value, ...]:
@@ -70,4 +75,4 @@ def as_symbols(operator: str, *values: Value) -> tuple[Value, ...]:
         return values
     if not all(isinstance(v, (Constant, SymbolicValue)) and v.python_type() in (int, float) for v in values):
         return values
-    return tuple(v.symbolic() if isinstance(v, VaryingFloat) else v for v in values)
+    return tuple(map(symbolic, values))
