@@ -9,8 +9,7 @@ program does on the side that raises. So nothing depends on what that side does;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -22,6 +21,10 @@ from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.fake import FakeTensor
 from stoker.graph.undo import UNEXPECTED
+from stoker.shape.condition import Comparison, Eq, Relation
+from stoker.shape.env import DataDependent
+from stoker.shape.expr import Expr, free_symbols
+from stoker.shape.symnode import BoolNode
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -60,23 +63,24 @@ def assume(m: Machine, condition: Value) -> None:
     m.record.call(torch.ops.aten._assert_scalar.default, [condition, Constant(UNEXPECTED)], {}, keep=True)
 
 
-def assume_sizes_that_fit(m: Machine, tensors: Sequence[TensorValue]) -> None:
-    """Two sizes of which only data tells whether they are the same meet in one operator: eager would refuse others, but for 1."""
-    untold = [t for t in tensors if any(_is_untold(size) for size in t.fake.shape)]
-    if not untold or len(tensors) < 2 or _writes_history(m):
-        return
-    first = untold[0]
-    for other in tensors:
-        for a, b in zip(reversed(first.fake.shape), reversed(other.fake.shape)):
-            if other is first or 1 in (size for size in (a, b) if isinstance(size, int)):
-                continue
-            same = a == b
-            if isinstance(same, torch.SymBool) and same.node.is_unknown():
-                assume(m, SymbolicValue(same))
+def assumes_sizes_fit(m: Machine, asked: DataDependent) -> bool:
+    """An operator asks whether two sizes are the same, of which only data tells: eager would refuse others, but for 1. Go on as if
+    they were; False if it asked something else."""
+    condition, env = asked.condition, asked.env
+    if not isinstance(condition, Comparison) or condition.relation not in (Relation.EQ, Relation.NE):
+        return False
+    if env is None or not (asked.needed or _are_two_sizes(condition.expr)) or _writes_history(m):
+        return False
+    if not all(map(m.sizes.tells, free_symbols(condition.expr))):
+        return False
+    assume(m, SymbolicValue(torch.SymBool(BoolNode(env, Eq(condition.expr, 0)))))
+    return True
 
 
-def _is_untold(size: Any) -> bool:
-    return isinstance(size, torch.SymInt) and not size.node.has_hint()
+def _are_two_sizes(difference: Expr) -> bool:
+    """Is it the difference of two sizes, none of which is 0 or 1, which operators ask for with other intent?"""
+    signs = {coefficient > 0 for _, coefficient in difference.terms}
+    return len(signs) == 2 or abs(difference.offset) > 1 and signs == {difference.offset < 0}
 
 
 def _is_one_truth(value: Value) -> bool:

@@ -16,7 +16,7 @@ import torch
 from torch.fx import Graph, Node
 
 from stoker.capture.python_operators import BINARY, COMPARE
-from stoker.capture.raising import assume_sizes_that_fit
+from stoker.capture.raising import assumes_sizes_fit
 from stoker.capture.values.array import ArrayValue
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant, is_numpy_scalar, is_plain, python_number
@@ -85,8 +85,6 @@ class GraphRecorder:
         if "requires_grad" in kwargs and kwargs["requires_grad"].truth(self.m):
             made = self.node(kind, target, args, {k: v for k, v in kwargs.items() if k != "requires_grad"}, keep)
             return made.method(self.m, "requires_grad_", [], {})
-        if target in ELEMENTWISE:
-            assume_sizes_that_fit(self.m, [value for value in args if isinstance(value, TensorValue)])
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {name: self.to_fake(a) for name, a in kwargs.items()}
         result = self.run_fake(kind, target, fake_args, fake_kwargs)
@@ -109,6 +107,8 @@ class GraphRecorder:
                     return getattr(args[0], target)(*args[1:], **kwargs)
                 return (whole(target, args, kwargs) or target)(*args, **kwargs)
         except DataDependent as error:
+            if assumes_sizes_fit(self.m, error):
+                return self.run_fake(kind, target, args, kwargs)
             raise Break(
                 f"`{_name(target)}`", f"its result depends on data: {error}", "keep it outside the compiled function"
             ) from error
@@ -257,17 +257,6 @@ class GraphRecorder:
 
 DTYPE_OF = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
 """What torch takes a Python type for where it wants a dtype; the code of a graph can name dtypes, not types."""
-
-_ARITHMETIC = ("add", "sub", "mul", "div", "add_", "sub_", "mul_", "div_", "maximum", "minimum")
-ELEMENTWISE = frozenset(
-    {
-        *BINARY.values(),
-        *COMPARE.values(),
-        *_ARITHMETIC,
-        *(getattr(torch, name) for name in _ARITHMETIC if name[-1] != "_"),
-    }
-) - {BINARY["@"]}
-"""Operators whose tensors have sizes that fit: as functions, and as names of methods."""
 
 HEAP_TYPE = 1 << 9
 UNIT_INTERVAL = (torch.rand, torch.rand_like)  # elements from 0 up to, not including, 1

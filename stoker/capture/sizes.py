@@ -158,6 +158,11 @@ class Sizes:
                 if isinstance(size, torch.SymInt) and not size.node.has_hint() and isinstance(expr_of(size), Symbol):
                     self._made.setdefault(expr_of(size), (node, dim))
 
+    def tells(self, symbol: Symbol) -> bool:
+        """Has the graph this number? One that the operator at hand makes comes only behind it."""
+        env = self.env
+        return any(symbol in known for known in (env.hints, env.roundings, env.truths, self._made, self._nodes))
+
     def condition_node(self, m: Machine, symbol: Any) -> Any:
         """The graph's value of a condition that only data tells; others are decided."""
         condition = symbol.node.expr

@@ -65,6 +65,10 @@ class DataDependent(RuntimeError):
         self.operator = operator
         self.words = words
         self.env: ShapeEnv | None = None
+        self.condition: Condition | None = None
+        """What was asked, if it was a condition on sizes."""
+        self.needed = False
+        """Does eager refuse to run where the condition does not hold?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +299,9 @@ class ShapeEnv:
             if any(s not in self.hints for s in involved):
                 if self._guesses:
                     return self._guessed(simple)
-                raise self._no_hint(involved, condition_text(simple))
+                asked = self._no_hint(involved, condition_text(simple))
+                asked.condition = simple
+                raise asked
             truth = holds(simple, self.hints)
             held = simple if truth else Not(simple)
             if self.roundings.keys().isdisjoint(involved):

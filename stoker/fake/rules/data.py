@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from stoker.fake.meta import Size, meta_of
+from stoker.fake.meta import Size, meta_of, surely_empty
 from stoker.fake.rule import IMPURE, overloads, rule
 from stoker.fake.rules.view import wrap
 from stoker.fake.tensor import FakeStorage, FakeTensor, data_dependent, make_fake
@@ -190,7 +190,8 @@ def index_by_mask(mode: Any, func: Any, x: FakeTensor, indices: Sequence[FakeTen
             )
         if not mask.dim():
             raise data_dependent("indexing with a mask")
-        count = fresh_size(mode, func)
+        most = 0 if any(map(surely_empty, mask.shape)) else LARGEST_SIZE
+        count = fresh_size(mode, func, maximum=most)
         places += [_fresh(mode, mask, (count,), torch.int64) for _ in mask.shape]
     return mode.propagate(func, (x, places), {})
 

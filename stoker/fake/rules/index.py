@@ -227,7 +227,7 @@ def index(x: FakeTensor, indices: Sequence[FakeTensor | None]) -> Meta:
     padded = [*indices, *([None] * (len(m.sizes) - len(indices)))]
     taken = [d for d, i in enumerate(padded) if i is not None]
     kept = [d for d, i in enumerate(padded) if i is None]
-    if any(surely_empty(m.sizes[d]) for d in taken) and not any(s == 0 for s in shape):
+    if any(surely_empty(m.sizes[d]) for d in taken) and not _is_needed(lambda: any(s == 0 for s in shape)):
         raise Decline
     adjacent = taken == list(range(taken[0], taken[-1] + 1))
     lead = [d for d in kept if d < taken[0]] if adjacent else []
@@ -240,6 +240,15 @@ def index(x: FakeTensor, indices: Sequence[FakeTensor | None]) -> Meta:
         strides = (*([0] * len(lead)), *_lead_zeros(i.meta.strides, shape), *([0] * len(tail)))
         operands.append((stretched, strides))
     return meta_of(m.dtype, sizes, iterator_strides(sizes, operands), m.device)
+
+
+def _is_needed(holds: Callable[[], bool]) -> bool:
+    """Does it hold? Eager refuses to run where not, which is noted if only data tells."""
+    try:
+        return holds()
+    except DataDependent as asked:
+        asked.needed = True
+        raise
 
 
 def _lead_ones(sizes: tuple[Size, ...], shape: tuple[Size, ...]) -> tuple[Size, ...]:
