@@ -62,14 +62,6 @@ def huber_loss(x: Tensor, target: Tensor, reduction: int = MEAN, delta: float = 
     return _reduced(loss, reduction)
 
 
-@decompose("binary_cross_entropy.default")
-@in_float
-def binary_cross_entropy(x: Tensor, target: Tensor, weight: Any = None, reduction: int = MEAN) -> Tensor:
-    floor = torch.full((), -100.0, dtype=x.dtype, device=x.device)
-    loss = (target - 1) * torch.maximum(torch.log1p(-x), floor) - target * torch.maximum(torch.log(x), floor)
-    return _reduced(loss if weight is None else loss * weight, reduction)
-
-
 @decompose("binary_cross_entropy_backward.default")
 @in_float
 def binary_cross_entropy_backward(

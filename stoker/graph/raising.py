@@ -15,7 +15,7 @@ from stoker import torch_private
 
 _BY_DATA = """
 index index_select gather scatter scatter_add scatter_reduce take take_along_dim put index_add index_copy index_fill index_put
-index_reduce embedding embedding_bag nll_loss nll_loss_forward nll_loss2d_forward cross_entropy multi_margin_loss
+index_reduce embedding embedding_bag nll_loss nll_loss_forward nll_loss2d_forward cross_entropy binary_cross_entropy multi_margin_loss
 multilabel_margin_loss one_hot bincount multinomial bernoulli normal poisson ctc_loss repeat_interleave masked_scatter
 histc max_unpool1d max_unpool2d max_unpool3d tensor_split cholesky cholesky_solve inverse solve solve_ex inv inv_ex lu_factor lu svd
 eigh eig eigvals eigvalsh lstsq ldl_factor pinv matrix_power linalg_cholesky linalg_cholesky_ex linalg_inv_ex linalg_solve_ex

@@ -13,6 +13,7 @@ from stoker.loop.handler import ops
 from stoker.loop.layout import Layout
 from stoker.loop.view import Computed, Index, Stored, Tensor
 from stoker.lower.builder import Builder
+from stoker.lower.index import counted_from_0
 from stoker.lower.operand import broadcast_index, is_tensor, number, require_supported
 from stoker.lower.registry import LeftToLibrary, Operand, Result, Size, lower
 from stoker.lower.view import dimension, slice_start
@@ -216,7 +217,8 @@ def scatter_value(builder: Builder, out: Result, x: Tensor, dim: int, places: Te
     require_supported(x.dtype)
 
     def element(i: Index) -> LoopValue:
-        chosen = ops.to_dtype(places.at((*i[:dim], constant(0), *i[dim + 1 :])), torch.int64)
+        given = places.at((*i[:dim], constant(0), *i[dim + 1 :]))
+        chosen = ops.index(counted_from_0(given, x.sizes[dim], "element"), torch.int64)
         return ops.where(ops.eq(chosen, ops.index(i[dim], torch.int64)), number(value, out.dtype), x.at(i))
 
     return builder.compute(out, element, [x, places], cost=3)

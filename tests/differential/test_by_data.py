@@ -242,3 +242,20 @@ def test_a_number_that_python_cannot_hold() -> None:
     assert compiled(XS[0])[1] == 2
     with pytest.raises(OverflowError, match="cannot convert float infinity to integer"):
         compiled(torch.tensor([1.0, 2.0, 3.0, math.inf]))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: x.new(x.shape).fill_(1.0),
+        lambda x: x.new(torch.Size([2, 3])).zero_(),
+        lambda x: x.new(4, 2).zero_(),
+        lambda x: x.new((4.0, 2.0)),
+        lambda x: x.new([1.5, 2.0]),
+        lambda x: x.new(),
+    ],
+)
+def test_new(program):
+    """Sizes make a tensor without content, other tuples are its content."""
+    x = torch.randn(3, 2)
+    torch.testing.assert_close(stoker.compile(program)(x), program(x))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -180,3 +181,28 @@ def test_inputs_that_meet_in_a_later_call(backend: str) -> None:
         except RuntimeError as error:
             found = str(error)
         assert _same((found, other, said), (wanted, memory, told)), (found, wanted)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda i: torch.nn.functional.one_hot(i, 5),
+        lambda i: torch.zeros(5).scatter(0, i, 2.0),
+        lambda i: torch.zeros(5, 5).scatter_(1, i[:, None], 2.0),
+        lambda i: torch.nn.functional.binary_cross_entropy(i.float() / 4, i.float() / 4),
+        lambda i: torch.nn.functional.binary_cross_entropy((i / 4).clamp(0, 1), i.float() / 4),
+    ],
+)
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_ranges(program: Callable[..., Any], dynamic: bool | None) -> None:
+    """What eager refuses by value is refused, with its words."""
+    compiled = stoker.compile(program, dynamic=dynamic)
+    for index in ([0, 3], [4, 0, 2], [5, 1], [-1, 2], [1]):
+        given = torch.tensor(index)
+        try:
+            expected = program(given)
+        except RuntimeError as error:
+            with pytest.raises(RuntimeError, match=re.escape(str(error).splitlines()[0])):
+                compiled(given)
+        else:
+            torch.testing.assert_close(compiled(given), expected)

@@ -88,6 +88,17 @@ def new_tensor(m: Machine, receiver: Any, *args: Value, **kwargs: Value) -> Valu
 
 TENSOR_METHODS["new_tensor"] = new_tensor
 
+
+def new(m: Machine, receiver: Any, *args: Value, **kwargs: Value) -> Value:
+    """With sizes, a tensor without content; a torch.Size is one, another tuple is data."""
+    sized = len(args) == 1 and isinstance(args[0], TupleValue) and args[0].cls is torch.Size
+    if not kwargs and (sized or all(v.python_type() is int for v in args)):
+        return m.record.method(receiver, "new_empty", list(args) or [Constant(0)], {})
+    return m.record.method(receiver, "new", list(args), kwargs)
+
+
+TENSOR_METHODS["new"] = new
+
 # What an int64 becomes without loss of what torch.tensor would have made of the int.
 MADE_OF_INTEGERS = (None, torch.int64, torch.float32, torch.float64)
 

@@ -52,8 +52,12 @@ def number(m: Machine, value: Value) -> Value:
 
 @handles(torch.nn.functional.one_hot)
 def one_hot(m: Machine, input: Value, num_classes: Value = Constant(-1)) -> Value:  # noqa: B008
-    counted = isinstance(num_classes, Constant) and num_classes.value == -1
-    if not counted or not isinstance(input, TensorValue) or input.fake.dtype is not torch.int64:
+    known = num_classes.value if isinstance(num_classes, Constant) else None
+    if not isinstance(known, int) or not isinstance(input, TensorValue) or input.fake.dtype is not torch.int64:
+        return m.record.call(torch.nn.functional.one_hot, [input, num_classes], {})
+    if known > 0:
+        return m.wrap.object(indexing.one_hot_of).call(m, [input, num_classes], {})
+    if known != -1:
         return m.record.call(torch.nn.functional.one_hot, [input, num_classes], {})
     return m.wrap.object(indexing.one_hot).call(m, [input], {})
 

@@ -75,6 +75,12 @@ def one_hot(tensor):
     return (tensor.unsqueeze(-1) == classes).to(torch.int64)
 
 
+def one_hot_of(tensor, num_classes):
+    """A number that is no class is an index out of range."""
+    nothing = torch.zeros((*tensor.shape, num_classes), dtype=torch.int64, device=tensor.device)
+    return nothing.scatter(-1, tensor.unsqueeze(-1), 1)
+
+
 def arange(start, end, step, options):
     ordered = start <= end if step > 0 else start >= end
     check(ordered, "RuntimeError", "upper bound and lower bound inconsistent with step sign")
