@@ -167,6 +167,8 @@ def _renamed(draft: Draft, names: Mapping[Symbol, Expr], outer: Dimensions, inne
 
 
 def _aligned(first: Draft, second: Draft) -> tuple[Draft, Draft] | None:
+    if any(d.size.value == 0 for draft in (first, second) for d in (*draft.outer, *draft.inner)):
+        return None  # loops that never run have no product that tells them apart
     if first.inner and second.inner:
         outer = _refined(first.outer, second.outer)
         inner = _refined(first.inner, second.inner)

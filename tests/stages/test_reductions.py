@@ -41,3 +41,15 @@ def test_lengths_that_change() -> None:
         x = torch.randn(7, length, generator=torch.Generator().manual_seed(length))
         for found, wanted in zip(compiled(x), (x.sum(1), x.amax(1), x.softmax(1))):
             torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("sizes", [(0, 3), (2, 0), (0,), (3, 0, 2)])
+def test_reductions_of_nothing(sizes):
+    """Beside loops that never run."""
+
+    def f(x):
+        return x.any(), x.relu() + 1, x.sum(-1), x.sum() * 2
+
+    x = torch.zeros(sizes)
+    for mine, eager in zip(stoker.compile(f)(x), f(x)):
+        torch.testing.assert_close(mine, eager)
