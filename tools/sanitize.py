@@ -26,6 +26,12 @@ SUPPRESSIONS = """
    Memcheck:Addr32
    fun:__memcpy_avx*
 }
+{
+   an int that CPython read from bytes (int.from_bytes, marshal): which of the small ones it is depends on a digit that was not set
+   Memcheck:Value8
+   ...
+   fun:PyLong_AsLongLong
+}
 """
 
 
