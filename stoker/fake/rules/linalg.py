@@ -125,17 +125,25 @@ def histogram_of_edges(x: FakeTensor, bins: FakeTensor, **options: Any) -> tuple
     )
 
 
+def _require_a_count_each(x: FakeTensor, bins: Sequence[Any]) -> None:
+    if not x.meta.sizes or x.meta.sizes[-1] != len(bins):
+        raise RuntimeError("histogramdd: The size of bins must be equal to the innermost dimension of the input.")
+
+
 @rule("_histogramdd_bin_edges.default")
 def histogramdd_edges(x: FakeTensor, bins: Sequence[int], **options: Any) -> list[Meta]:
     """The borders of bins, for each dimension."""
+    _require_a_count_each(x, bins)
     return [meta_of(x.meta.dtype, (count + 1,), None, x.meta.device) for count in bins]
 
 
 @rule("_histogramdd_from_bin_cts.default")
 def histogramdd(x: FakeTensor, bins: Sequence[int], **options: Any) -> Meta:
+    _require_a_count_each(x, bins)
     return meta_of(x.meta.dtype, tuple(bins), None, x.meta.device)
 
 
 @rule("_histogramdd_from_bin_tensors.default")
 def histogramdd_of_edges(x: FakeTensor, bins: Sequence[FakeTensor], **options: Any) -> Meta:
+    _require_a_count_each(x, bins)
     return meta_of(x.meta.dtype, tuple(edges.meta.sizes[0] - 1 for edges in bins), None, x.meta.device)
