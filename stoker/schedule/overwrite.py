@@ -144,7 +144,7 @@ def _sets(step: Step, kernels: Sequence[Kernel], homes: Mapping[str, str]) -> bo
     if not isinstance(step, Run):
         return False
     stores = [i for phase in kernels[step.kernel].phases for _, i in phase.lines if isinstance(i, Store)]
-    return all(i.combine == "set" and step.buffers[int(i.buffer[1:])] in homes for i in stores)
+    return bool(stores) and all(i.combine == "set" and step.buffers[int(i.buffer[1:])] in homes for i in stores)
 
 
 def _changes_nothing(step: Step, kernels: Sequence[Kernel]) -> bool:

@@ -180,7 +180,11 @@ def test_a_call_that_fails_leaves_it_as_it_was():
         buffer.add_(1)
         return y
 
-    for program in (f, late):
+    def unread(buffer, index):
+        buffer[index] += 1
+        torch.mul(torch.ones(4), 2.0, out=buffer)
+
+    for program in (f, late, unread):
         for wrong in (torch.tensor([99]),):
             eager, ours = torch.zeros(4), torch.zeros(4)
             with pytest.raises(IndexError):
