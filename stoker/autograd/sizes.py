@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from stoker.autograd.refusal import CannotTrace
 from stoker.shape.condition import written
 from stoker.shape.expr import Expr, FloorDiv, Max, Min, Mod, Symbol
 from stoker.shape.recipe import TO_INTEGER, Recipe, integer_of_truth
@@ -110,7 +111,7 @@ class SizeNodes:
         total: Any = expr.offset
         for atoms, coefficient in expr.terms:
             if atoms == (expr,):
-                raise LookupError(f"the size {expr} is no size of an input")
+                raise CannotTrace(f"the size {expr} is needed before anything tells it")
             product: Any = coefficient
             for atom in atoms:
                 product = self._call(env, operator.mul, product, self._of(env, atom))

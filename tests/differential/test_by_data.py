@@ -259,3 +259,24 @@ def test_new(program):
     """Sizes make a tensor without content, other tuples are its content."""
     x = torch.randn(3, 2)
     torch.testing.assert_close(stoker.compile(program)(x), program(x))
+
+
+def test_combinations_lie_as_eagers() -> None:
+    x = torch.arange(4.0)
+    for f in (lambda x: torch.combinations(x), lambda x: torch.combinations(x, 3, True)):
+        mine, eager = stoker.compile(f)(x), f(x)
+        torch.testing.assert_close(mine, eager)
+        assert mine.stride() == eager.stride()
+
+
+def test_ragged_rows() -> None:
+    """Sizes from a list of data, padded by torch's own Python."""
+
+    def f(x, lengths):
+        parts = x.split(lengths.tolist())
+        return [p.mean(0) for p in parts], torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
+
+    compiled = stoker.compile(f)
+    for lengths in ([1, 2], [2, 3], [4, 1], [1, 2, 3]):
+        x = torch.randn(sum(lengths), 2)
+        torch.testing.assert_close(compiled(x, torch.tensor(lengths)), f(x, torch.tensor(lengths)))

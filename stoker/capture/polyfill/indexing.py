@@ -123,7 +123,7 @@ def combinations(input, r, with_replacement):
     wanted = torch.ones_like(grids[0], dtype=torch.bool)
     for first, second in zip(grids, grids[1:]):
         wanted = wanted & (first <= second if with_replacement else first < second)
-    return input[wanted.nonzero()]
+    return input[wanted.nonzero()].contiguous()
 
 
 def each_scaled(operation, tensors, firsts, seconds, scalars):
