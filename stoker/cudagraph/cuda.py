@@ -61,7 +61,7 @@ class CudaDriver:
             except RuntimeError as error:
                 _end_failed(graph)
                 raise CannotRecord(str(error).splitlines()[0]) from error
-            except BaseException:
+            except BaseException:  # Ctrl-C, too: a stream that is left capturing takes no other work
                 _end_failed(graph)
                 raise
             graph.capture_end()
