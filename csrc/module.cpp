@@ -10,6 +10,7 @@
 #include "guard_program.h"
 #include "plan_executor.h"
 #include "replay.h"
+#include "stamp.h"
 #include "tensor_check.h"
 #include "training_call.h"
 
@@ -58,15 +59,22 @@ bool add_actions(PyObject* module) {
          PyModule_AddIntConstant(module, "FREEZE", static_cast<int>(Action::FREEZE)) == 0;
 }
 
+// What stoker/extension.py compares with what lies beside it.
+bool add_stamp(PyObject* module) {
+  return PyModule_AddStringConstant(module, "SOURCE_STAMP", STOKER_SOURCE_STAMP) == 0 &&
+         PyModule_AddStringConstant(module, "BUILT_FOR_TORCH", STOKER_BUILT_FOR_TORCH) == 0;
+}
+
 }  // namespace
 
 PyMODINIT_FUNC PyInit__C() {
   Ref module = Ref::steal(PyModule_Create(&definition));
   if (!module) return nullptr;
   using Addition = bool (*)(PyObject*);
-  const Addition additions[] = {add_actions,      add_tensor_types,   add_state_types,    add_guard_types, add_cache_types,
-                                add_resume_types, add_callable_types, add_training_types, add_plan_types,  add_frozen_types,
-                                add_replay_types, add_control_types};
+  const Addition additions[] = {add_stamp,         add_actions,      add_tensor_types,   add_state_types,
+                                add_guard_types,   add_cache_types,  add_resume_types,   add_callable_types,
+                                add_training_types, add_plan_types,  add_frozen_types,   add_replay_types,
+                                add_control_types};
   bool ready = prepare_frame_hook();
   for (const Addition add : additions) ready = ready && add(module.get());
   return ready ? module.release() : nullptr;

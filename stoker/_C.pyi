@@ -12,6 +12,9 @@ SKIP: Action  # run the original from now on; its callees stay hooked
 SKIP_DEEP: Action  # the same, with the hook off for everything below
 FREEZE: Action  # keep trying the entries there are, ask no more
 
+SOURCE_STAMP: str  # of csrc/, when this was built
+BUILT_FOR_TORCH: str
+
 ACCESSORS: dict[str, int]
 CHECKS: dict[str, int]
 SHAPE_OPS: dict[str, int]

@@ -6,6 +6,10 @@
 Reading order of the package: docs/layout.md follows a call through it.
 """
 
+from stoker import extension as _extension
+
+_extension.load()  # before the others, which would fail with it in more words
+
 from stoker.api import (
     allow_in_graph,
     aot,
