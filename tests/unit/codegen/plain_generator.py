@@ -116,7 +116,7 @@ def _line(out: Writer, kernel: Kernel, number: int, i: LoopInstruction) -> None:
     full = f"{expression(count(kernel.outer), {})}, {expression(count(kernel.inner), {})}"
     match i:
         case Load():
-            words = f"{i.buffer}[torch.as_tensor({expression(i.index, {})})].view({i.dtype})"
+            words = f"{i.buffer}[torch.as_tensor({expression(i.index, {})})].view({i.dtype}).clone()"  # one element would be a view
         case Store():
             where = f"torch.as_tensor({expression(i.index, {})})"
             rows = expression(count(kernel.outer), {})
