@@ -13,7 +13,6 @@ import sys
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from stoker.bytecode import Code, Handler, Instruction, build
 from stoker.bytecode.versions import HAS_PRECALL, HAS_TO_BOOL, LOOP_END, NULL_BEFORE_CALLABLE
@@ -62,41 +61,14 @@ def leave_by_return(e: Emitter, value: Value) -> None:
 
 
 def leave_by_raise(e: Emitter, error: ExceptionValue) -> None:
-    """Raise what the program raises, through frames that look like those it left."""
+    """Raise what the program raises, with the traceback of the frames it left. Raising adds this frame, and what a caller handles."""
+    complete = "__context__" in error.links or not error.trail
+    last = None if complete else error.trail.pop()
     e.effects()
     e.load(error)
-    *inlined, (_, positions) = error.trail
-    name = e.m.fresh("error")
-    e.code += build.store_fast(name)
-    thrown = build.load_fast(name)
-    if inlined:
-        thrown = build.call(build.load_const(_thrower(inlined)), *[thrown])
-    raising = [*thrown, Instruction("RAISE_VARARGS", 1)]
-    for instruction in raising:
-        instruction.positions = positions
-    e.code += raising
-
-
-def _raise(error: BaseException) -> None:
-    raise error
-
-
-def _pass_on(error: BaseException) -> None:
-    inner(error)  # type: ignore[name-defined]  # noqa: F821  # a global of each function made of this code
-
-
-def _thrower(frames: list[tuple[types.CodeType, Any]]) -> types.FunctionType:
-    """A function that raises its argument, through frames of these names and lines, innermost first."""
-    made = None
-    for code, positions in frames:
-        template = (_raise if made is None else _pass_on).__code__
-        line = positions.lineno if positions is not None else code.co_firstlineno
-        named = template.replace(
-            co_name=code.co_name, co_qualname=code.co_qualname, co_filename=code.co_filename, co_firstlineno=line - 1
-        )
-        made = types.FunctionType(named, {"inner": made})
-    assert made is not None
-    return made
+    e.code.append(
+        Instruction("RERAISE", 0) if last is None else Instruction("RAISE_VARARGS", 1, positions=last.positions)
+    )
 
 
 @dataclass
@@ -134,8 +106,7 @@ def leave_by_break(e: Emitter, m: Evaluator, instruction: Instruction) -> None:
     _place_locals(state)
     for exception in state.handled:
         e.load(exception)
-        known = exception.source is not None and getattr(exception, "positions", None) is None
-        e.code += enter_handler() if known else _raise_anew(state, exception)
+        e.code += enter_handler()
     for operand in operands:
         e.load(operand)
     if instruction.name in READS_LOCAL and instruction.value not in frame.locals:
@@ -176,17 +147,6 @@ def _with_dead_markers_replaced(frame: Frame) -> list[Value]:
                 value = value.previous or Constant(None)
         found.append(value)
     return found
-
-
-def _raise_anew(s: _Break, exception: Value) -> Code:
-    """With a rebuilt exception on the stack: raise it at the line where the program raised it, and handle it here.
-
-    So its traceback has that line, should the program raise it again."""
-    positions = getattr(exception, "positions", None)
-    depth = s.handled.index(exception)
-    landing = enter_handler()
-    landing[0].handler = None
-    return [Instruction("RAISE_VARARGS", 1, positions=positions, handler=Handler(landing[0], depth, False)), *landing]
 
 
 def _keep_cells(s: _Break) -> None:
@@ -276,9 +236,6 @@ def _native(s: _Break) -> tuple[Code, str]:
         before += [Instruction("PRECALL", i.value)] if HAS_PRECALL else []
         return [*before, _copy(i)], VALUE_MARK
     if i.name == "RERAISE":
-        error = s.operands[-1]
-        if error.source is None:
-            return [Instruction("RAISE_VARARGS", 1, positions=getattr(error, "positions", None))], ""
         return [Instruction("RERAISE", 0, positions=i.positions)], ""
     if i.name in READS_LOCAL:
         return [dataclasses.replace(_copy(i), value=s.places.get(i.value, i.value))], VALUE_MARK * results_count(

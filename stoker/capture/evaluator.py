@@ -30,13 +30,14 @@ from stoker.capture.opcodes import HANDLERS
 from stoker.capture.operators import Operators
 from stoker.capture.overrides import Overrides
 from stoker.capture.place import Place, calling_line, place_of
-from stoker.capture.policy import Policy
+from stoker.capture.policy import POLYFILL, Policy
 from stoker.capture.record import GraphRecorder
 from stoker.capture.sizes import History, Sizes
 from stoker.capture.text import Text
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import wrap_cell
 from stoker.capture.values.instance import ExceptionValue
+from stoker.capture.values.traceback import Passage
 from stoker.capture.values.value import Lazy, Value
 from stoker.capture.wrap import Wrapper
 from stoker.errors import Break, Raised, StepBreak
@@ -180,10 +181,10 @@ class Evaluator:
     def unwind(self, frame: Frame, instruction: Instruction, raised: Raised) -> None:
         """Go to the handler that covers the instruction, or raise on."""
         handler = instruction.handler
+        if isinstance(raised.value, ExceptionValue) and _adds_to_traceback(frame, instruction):
+            raised.value.passes(self, Passage(frame.code, frame.globals.real or {}, instruction.positions))
         if handler is None:
             raise raised
-        if frame is self.root and isinstance(raised.value, ExceptionValue) and raised.value.positions is None:
-            raised.value.positions = instruction.positions
         if isinstance(raised.value, ExceptionValue) and frame.handled and "__context__" not in raised.value.links:
             if frame.handled[-1] is not raised.value:
                 raised.value.link(self, "__context__", frame.handled[-1])
@@ -215,8 +216,17 @@ class Evaluator:
 
 
 def _is_raised_by_program(value: Value) -> bool:
-    """Did a `raise` statement make it leave, through frames that did not look at it? What C code raises is left to C code."""
-    return isinstance(value, ExceptionValue) and bool(value.trail) and not value.caught
+    """Did a `raise` statement make it? What C code raises is left to C code."""
+    return isinstance(value, ExceptionValue) and value.by_program
+
+
+def _adds_to_traceback(frame: Frame, instruction: Instruction) -> bool:
+    """CPython adds the frame when an exception is raised there, not when it goes on. Our own frames stand for functions of C."""
+    goes_on = instruction.name in ("RERAISE", "CLEANUP_THROW") or (instruction.name, instruction.value) == (
+        "RAISE_VARARGS",
+        0,
+    )
+    return not goes_on and not frame.code.co_filename.startswith(POLYFILL)
 
 
 def _line_of(code: types.CodeType, line: int) -> tuple[str, str]:

@@ -5,7 +5,7 @@
 
 Each parameter receives a tensor of shape (3, 4), or what `inputs` makes. Compared, for three calls (the second with equal
 inputs must hit the cache, the third has other values): the result, the arguments and the named globals afterwards, as one
-structure with its sharing; printed output; exception type, text and line; gradients; random state; grad mode.
+structure with its sharing; printed output; exception type, text and the lines of its traceback; gradients; random state; grad mode.
 
 `expect` is what capture is to achieve: ONE graph (fullgraph=True succeeds), a BREAK, or SKIP (the frame is left to CPython).
 `docs/coverage/python.md` is the list of these declarations.
@@ -189,9 +189,11 @@ def observe(call: Any, args: tuple, namespace: dict, names: tuple[str, ...], fun
 
 def described_error(error: BaseException, function: Any) -> tuple:
     file = inspect.getsourcefile(inspect.unwrap(function) if callable(function) else type(function))
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    lines = [
+        (frame.name, frame.lineno) for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file
+    ]
     links = tuple(type(link).__name__ for link in (error.__cause__, error.__context__))
-    return type(error).__name__, str(error), lines[-1:], links, error.__suppress_context__
+    return type(error).__name__, str(error), lines, links, error.__suppress_context__
 
 
 def gradients(result: Any, args: tuple) -> list[Any]:

@@ -19,14 +19,13 @@ LIFETIME = {
     "test_generator_reassigned",
     "test_finalizer",
 }
-
-# After a break inside a handler, an error that leaves it shows no line of the function in its traceback.
-TRACEBACK = {"test_raise_from"}
+# After a break, the frame in which an error is raised is that of replacement code, which has other variables.
+VARIABLES = {"test_variables"}
 
 
 def programs(name: str) -> list:
     found = vars(importlib.import_module(name)).items()
-    known = LIFETIME | TRACEBACK
+    known = LIFETIME | VARIABLES
     return [test.program for test_name, test in found if hasattr(test, "program") and test_name not in known]
 
 

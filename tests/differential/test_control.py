@@ -209,7 +209,7 @@ def test_escape_cause(x):
     return y + translates(4)
 
 
-@program("exception escapes after effects", BREAK, inputs=lambda: ([1], torch.ones(2)))
+@program("exception escapes after effects", inputs=lambda: ([1], torch.ones(2)))
 def test_escape_effects(xs, x):
     xs.append(x + 1)
     try:
@@ -432,7 +432,7 @@ def test_with_swallow(x):
     return x, log
 
 
-@program("context manager and an escaping exception", BREAK)
+@program("context manager and an escaping exception")
 def test_with_escape(x):
     y = x + 1
     log = []
@@ -539,7 +539,7 @@ def no_grad_function(x):
     return x * 2
 
 
-@program("exception inside no_grad", BREAK)
+@program("exception inside no_grad")
 def test_no_grad_exception(x):
     y = x + 1
     with torch.no_grad():

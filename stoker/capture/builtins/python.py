@@ -21,7 +21,7 @@ from stoker.capture.values.array import ArrayValue
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import EMPTY, BuiltinMethod, BuiltinValue, FunctionValue, MethodValue, PartialValue
-from stoker.capture.values.instance import ExceptionValue, InstanceValue, ObjectValue, TracebackValue
+from stoker.capture.values.instance import ExceptionValue, InstanceValue, ObjectValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.proxy import ProxyValue
 from stoker.capture.values.reference import IdentityValue, ThreadIdentity
@@ -197,6 +197,7 @@ def add_note(m: Machine, value: Value, note: Value) -> Value:
 
 @on_object(BaseException.with_traceback)
 def with_traceback(m: Machine, value: Value, trace: Value) -> Value:
+    value.set_attribute(m, "__traceback__", trace)
     return value
 
 
@@ -223,7 +224,7 @@ def exc_info(m: Machine) -> Value:
     error = m.exceptions.current()
     if error is None:
         return TupleValue([NONE, NONE, NONE])
-    return TupleValue([m.wrap.object(error.python_type()), error, TracebackValue()])
+    return TupleValue([m.wrap.object(error.python_type()), error, error.attribute(m, "__traceback__")])
 
 
 @handles(inspect.signature)

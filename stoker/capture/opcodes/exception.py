@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stoker.bytecode import Instruction
 from stoker.capture.frame import Frame
-from stoker.capture.policy import POLYFILL
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.instance import ExceptionValue, PreviousException, TracebackValue
+from stoker.capture.values.instance import ExceptionValue, PreviousException
 from stoker.capture.values.sequence import SequenceValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break, Raised
@@ -32,19 +31,8 @@ def RAISE_VARARGS(m: Machine, f: Frame, i: Instruction) -> None:
         handled = m.exceptions.current()
         if handled is not None and handled is not value and "__context__" not in value.links:
             value.link(m, "__context__", handled)
-        value.trail = _trail(f)
+        value.by_program = True
     raise Raised(value)
-
-
-def _trail(f: Frame) -> list[tuple[Any, Any]]:
-    """The frames that an exception leaves if nobody catches it. Our own stand for functions of C, which have none."""
-    found: list[tuple[Any, Any]] = []
-    frame: Frame | None = f
-    while frame is not None:
-        if not frame.code.co_filename.startswith(POLYFILL):
-            found.append((frame.code, frame.instructions[frame.position - 1].positions))
-        frame = frame.parent
-    return found
 
 
 def PUSH_EXC_INFO(m: Machine, f: Frame, i: Instruction) -> None:
@@ -52,8 +40,6 @@ def PUSH_EXC_INFO(m: Machine, f: Frame, i: Instruction) -> None:
     f.push(PreviousException(f.handled[-1] if f.handled else None))
     f.push(value)
     f.handled.append(value)
-    if isinstance(value, ExceptionValue):
-        value.caught = True
 
 
 def POP_EXCEPT(m: Machine, f: Frame, i: Instruction) -> None:
@@ -97,7 +83,7 @@ def WITH_EXCEPT_START(m: Machine, f: Frame, i: Instruction) -> None:
     """Stack: exit, lasti, previous, exception (3.11 to 3.13)."""
     error, leave = f.stack[-1], f.stack[-4]
     kind = m.wrap.object(error.python_type())
-    f.push(leave.call(m, [kind, error, TracebackValue()], {}))
+    f.push(leave.call(m, [kind, error, error.attribute(m, "__traceback__")], {}))
 
 
 def CLEANUP_THROW(m: Machine, f: Frame, i: Instruction) -> None:

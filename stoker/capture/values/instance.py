@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import TupleValue
-from stoker.capture.values.value import Arguments, Exhausted, IdentityKey, Keywords, Value
+from stoker.capture.values.traceback import Passage, TracebackValue
+from stoker.capture.values.value import Arguments, Exhausted, IdentityKey, Keywords, Lazy, Value
 from stoker.errors import Raised
 from stoker.guard.guard import Holds
 from stoker.guard.source import Attribute, InstanceDict, Slot, Source
@@ -265,11 +266,13 @@ class ExceptionValue(InstanceValue):
     def __init__(self, cls: type, args: list[Value], source: Source | None = None, real: Any = None) -> None:
         super().__init__(cls, real, source, storage=TupleValue(args))
         self.links: dict[str, Value] = {}
-        self.positions: Any = None  # of the instruction of the captured frame that raised it
-        self.trail: list[
-            tuple[types.CodeType, Any]
-        ] = []  # innermost first: the code and the place of each frame it left
-        self.caught = False  # did a handler see it, so that its traceback is no longer that of the trail?
+        self.trail: list[Passage] = []  # where it passed in captured code, innermost first
+        self.below: Value | None = None  # the traceback it was given, or had before the call
+        if real is not None and real.__traceback__ is not None:
+            assert source is not None
+            self.below = Lazy(real.__traceback__, Attribute(source, "__traceback__"))
+        self.by_program = False  # did a `raise` statement of captured code make it?
+        self._traceback: Value | None = None
 
     def emit_empty(self, e: Emitter) -> None:
         """Exceptions written in C take fields from their arguments in `__init__`."""
@@ -283,8 +286,13 @@ class ExceptionValue(InstanceValue):
 
     def fill(self, e: Emitter) -> None:
         super().fill(e)
+        self.write_links(e)
+
+    def write_links(self, e: Emitter) -> None:
         for name, link in self.links.items():
             e.store_attribute(self, name, link)
+        if self.trail or self.below is not None:
+            e.store_attribute(self, "__traceback__", self.traceback())
 
     def set_args(self, m: Machine, args: list[Value]) -> None:
         m.effects.will_mutate(self)
@@ -292,20 +300,35 @@ class ExceptionValue(InstanceValue):
 
     def link(self, m: Machine, name: str, value: Value) -> None:
         m.effects.will_mutate(self)
-        if not isinstance(value, TracebackValue):  # CPython gives an exception its traceback when it raises it
+        if name == "__traceback__":
+            self.trail, self.below, self._traceback = [], value, None
+        else:
             self.links[name] = value
+
+    def passes(self, m: Machine, passage: Passage) -> None:
+        """It leaves a frame, or goes to a handler there: its traceback grows."""
+        m.effects.will_mutate(self)
+        self.trail.append(passage)
+        self._traceback = None
+
+    def traceback(self) -> Value:
+        if self._traceback is None:
+            below = self.below or Constant(None)
+            self._traceback = TracebackValue(self.trail[::-1], below) if self.trail else below
+        return self._traceback
 
     def write_back(self, e: Emitter) -> None:
         super().write_back(e)
         assert self.storage is not None
         e.store_attribute(self, "args", self.storage)
-        for name, value in self.links.items():
-            e.store_attribute(self, name, value)
+        self.write_links(e)
 
     def own_attribute(self, m: Machine, name: str) -> Value | None:
         if name == "args":
             return self.storage
-        if name in ("__cause__", "__context__", "__traceback__", "__suppress_context__"):
+        if name == "__traceback__":
+            return m.wrap.force(self.traceback())
+        if name in ("__cause__", "__context__", "__suppress_context__"):
             return self.links.get(name) or self.real_link(m, name)
         if name in ("value", "code") and issubclass(self.cls, (StopIteration, SystemExit)):
             assert isinstance(self.storage, TupleValue)
@@ -314,10 +337,8 @@ class ExceptionValue(InstanceValue):
         return super().own_attribute(m, name)
 
     def real_link(self, m: Machine, name: str) -> Value:
-        if self.real is not None and self.source is not None and name != "__traceback__":
+        if self.real is not None and self.source is not None:
             return m.wrap.at(getattr(self.real, name), Attribute(self.source, name))
-        if name == "__traceback__":
-            self.unsupported("the traceback")
         return Constant(False if name == "__suppress_context__" else None)
 
     def describe(self) -> str:
@@ -375,10 +396,3 @@ class GetItemIterator(Value):
 class _Indexable:
     def __getitem__(self, index: int) -> int:
         raise IndexError(index)
-
-
-class TracebackValue(Value):
-    """The traceback of an exception that the captured code handles: it exists only once the code runs."""
-
-    def python_type(self) -> type:
-        return types.TracebackType
