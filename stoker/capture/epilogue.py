@@ -124,6 +124,8 @@ def _refuse_frame_readers(instruction: Instruction, operands: list[Value]) -> No
         return
     for value in operands:
         real = getattr(value, "real", None)
+        if real in (eval, exec) and instruction.name == "CALL" and instruction.value > 1:
+            continue  # it is given a namespace
         for reader in FRAME_READERS:
             if real is reader:
                 raise SkipFrame(f"{reader.__name__}() looks at the frame of the function that calls it")

@@ -60,6 +60,7 @@ class Frame:
     position: int = 0
     keyword_names: tuple[str, ...] = ()
     yielded: Value | None = None
+    names: DictValue | None = None  # where code that is no function's has its variables
     handled: list[Value] = field(default_factory=list)
 
     @property

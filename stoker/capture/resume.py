@@ -166,6 +166,9 @@ OPERANDS = {
     "JUMP_IF_TRUE_OR_POP": lambda i: 1,
     "JUMP_IF_FALSE_OR_POP": lambda i: 1,
     "CHECK_EXC_MATCH": lambda i: 2,
+    "CHECK_EG_MATCH": lambda i: 2,
+    "PREP_RERAISE_STAR": lambda i: 2,
+    "CALL_INTRINSIC_2": lambda i: 2,
     "LOAD_DEREF": lambda i: 0,
     "DELETE_DEREF": lambda i: 0,
 }

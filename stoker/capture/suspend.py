@@ -50,7 +50,7 @@ def _finished() -> Any:
 def _function(e: Emitter, frame: Frame, code: types.CodeType, names: tuple[str, ...]) -> Code:
     """The code that makes a function of `code` in the frame's globals, with the frame's cells under these names."""
     cells = TupleValue([cell_of(frame, name) for name in names]) if names else Constant(None)
-    parts = [Constant(code), Constant(frame.globals.real), Constant(code.co_name), Constant(None), cells]
+    parts = [Constant(code), frame.globals, Constant(code.co_name), Constant(None), cells]
     return build.call(build.load_const(types.FunctionType), *(e.detached(part) for part in parts))
 
 

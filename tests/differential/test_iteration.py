@@ -8,7 +8,7 @@ import itertools
 import math
 
 import torch
-from harness import BREAK, SKIP, program
+from harness import BREAK, program
 
 
 class Node:
@@ -185,12 +185,6 @@ def test_int_error(x):
     except ValueError as error:
         n = len(str(error))
     return x * n
-
-
-@program("eval and exec", SKIP)
-def test_eval(x):
-    y = x + 1
-    return y * eval("1 + 1") + y
 
 
 @program("input-like external call", BREAK)

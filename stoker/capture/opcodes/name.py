@@ -11,6 +11,7 @@ from stoker.bytecode import Instruction
 from stoker.capture.frame import Frame
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import CellValue, unbound_cell
+from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.value import NULL, Lazy, Null, Value
 from stoker.errors import Break
 from stoker.guard.source import Fixed
@@ -118,6 +119,27 @@ def DELETE_GLOBAL(m: Machine, f: Frame, i: Instruction) -> None:
     if f.globals.lookup(m, Constant(i.value)) is None:
         m.exceptions.raise_(NameError, f"name '{i.value}' is not defined")
     f.globals.remove(m, Constant(i.value))
+
+
+def _names(f: Frame, i: Instruction) -> DictValue:
+    if f.names is None:
+        raise Break(f"instruction {i.name}", "class bodies and module code are not captured")
+    return f.names
+
+
+def LOAD_NAME(m: Machine, f: Frame, i: Instruction) -> None:
+    found = _names(f, i).lookup(m, Constant(i.value))
+    f.push(found if found is not None else global_value(m, f, i.value))
+
+
+def STORE_NAME(m: Machine, f: Frame, i: Instruction) -> None:
+    _names(f, i).store(m, Constant(i.value), f.pop())
+
+
+def DELETE_NAME(m: Machine, f: Frame, i: Instruction) -> None:
+    if _names(f, i).lookup(m, Constant(i.value)) is None:
+        m.exceptions.raise_(NameError, f"name '{i.value}' is not defined")
+    _names(f, i).remove(m, Constant(i.value))
 
 
 def LOAD_ATTR(m: Machine, f: Frame, i: Instruction) -> None:

@@ -10,7 +10,7 @@ from stoker.errors import Break
 REFUSED = {
     "async code is not captured": ("GET_AITER GET_ANEXT BEFORE_ASYNC_WITH END_ASYNC_FOR ASYNC_GEN_WRAP GET_AWAITABLE"),
     "class bodies and module code are not captured": (
-        "LOAD_NAME STORE_NAME DELETE_NAME LOAD_CLASSDEREF LOAD_LOCALS LOAD_FROM_DICT_OR_DEREF "
+        "LOAD_CLASSDEREF LOAD_LOCALS LOAD_FROM_DICT_OR_DEREF "
         "LOAD_FROM_DICT_OR_GLOBALS SETUP_ANNOTATIONS IMPORT_STAR PRINT_EXPR"
     ),
     "it exists only in code that is being traced or specialised by CPython": (

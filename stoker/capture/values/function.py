@@ -235,12 +235,18 @@ class FunctionValue(ObjectValue):
 
     def emit(self, e: Emitter) -> None:
         """A function that the captured code defined, with its cells."""
+        if self.globals.source is None:
+            e.load(self.globals)
+            e.pop()
+            if id(self) in e.names:  # it is one of its own globals
+                e.load(self)
+                return
         closure = TupleValue(list(self._closure)) if self.code.co_freevars else Constant(None)
         e.call_function(
             types.FunctionType,
             [
                 Constant(self.code),
-                Constant(self.globals.real),
+                self.globals,
                 Constant(self.name),
                 TupleValue(list(self._defaults)) if self._defaults else Constant(None),
                 closure,
