@@ -11,8 +11,7 @@ over by the result that becomes its content after the call, its home (`Program.h
 Requirements, held by tests/unit/schedule/test_overwrite.py and tests/fuzz/test_memory.py:
   1. No element is read after it was written over.
   2. Constants, outputs, results that a library call made to share memory, and inputs that are not homes are never written over.
-  3. An input is written over when everything that may raise has run, but for what sets elements of it: a call that fails leaves it
-     as it was, or as eager does.
+  3. An input is written over when everything that may raise has run: a call that fails leaves it as it was.
 """
 
 from __future__ import annotations
@@ -64,8 +63,7 @@ def overwrite(
     able = [overwritable(kernel) for kernel in kernels]
     shared: dict[int, set[int]] = {}
     over: dict[str, str] = {}
-    failing = [n for n, step in enumerate(steps) if may_raise(step, kernels) and not _sets(step, kernels, homes or {})]
-    sure = 1 + max(failing, default=-1)
+    sure = 1 + max((n for n, step in enumerate(steps) if may_raise(step, kernels)), default=-1)
     for position, step in enumerate(steps):
         if not isinstance(step, Run):
             continue
@@ -133,18 +131,10 @@ def may_raise(step: Step, kernels: Sequence[Kernel]) -> bool:
         case Run():
             kernel = kernels[step.kernel]
             checks = any(isinstance(i, Indirect) for phase in kernel.phases for _, i in phase.lines)
-            return checks and kernel.device.type == "cpu"  # a device tells later
+            return checks and not step.vetted and kernel.device.type == "cpu"  # a device tells later
         case Library():
             return operator_raises(step.operator)
     return False
-
-
-def _sets(step: Step, kernels: Sequence[Kernel], homes: Mapping[str, str]) -> bool:
-    """Does a step only set elements of what has a home? Eager, too, has set some of them when it meets an index out of range."""
-    if not isinstance(step, Run):
-        return False
-    stores = [i for phase in kernels[step.kernel].phases for _, i in phase.lines if isinstance(i, Store)]
-    return bool(stores) and all(i.combine == "set" and step.buffers[int(i.buffer[1:])] in homes for i in stores)
 
 
 def _changes_nothing(step: Step, kernels: Sequence[Kernel]) -> bool:

@@ -23,6 +23,7 @@ from stoker.schedule.memory import Arena, made_by_library, place
 from stoker.schedule.order import order
 from stoker.schedule.score import Groups, estimate_bytes, group
 from stoker.schedule.step import Library, Run, Step, step_text
+from stoker.schedule.vet import vet
 from stoker.shape.expr import Symbol
 
 
@@ -75,7 +76,10 @@ def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False, 
             origins.append(call.origins)
         steps.append(Run(kernels[call.kernel], call.buffers, call.sizes))
     outside = inputs | set(program.constants)
-    placed = place(steps, tuple(kernels), program.layouts, targets, outside, outputs, owned, homes)
+    called = list(kernels)
+    steps = vet(steps, called, homes)
+    origins += [("check of indices",)] * (len(called) - len(kernels))
+    placed = place(steps, called, program.layouts, targets, outside, outputs, owned, homes)
     over = dict(placed.over)
     used = sorted({step.kernel for step in placed.steps if isinstance(step, Run)})
     return Plan(

@@ -25,6 +25,8 @@ class Run:
     kernel: int
     buffers: tuple[str, ...]
     sizes: tuple[Symbol, ...]
+    vetted: bool = False
+    """Were the places that it computes found to be in range by an earlier step (`stoker.schedule.vet`)?"""
 
 
 @dataclass(frozen=True, slots=True)

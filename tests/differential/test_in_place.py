@@ -170,28 +170,105 @@ def test_views_of_the_buffer_see_it():
     assert torch.equal(view, buffer[3:7])
 
 
-def test_a_call_that_fails_leaves_it_as_it_was():
-    def f(buffer, index):
-        buffer.add_(1)
-        return buffer[index]
+def added_then_read(buffer, other, index):
+    buffer.add_(1)
+    return buffer[index]
 
-    def late(buffer, index):
-        y = buffer[index]
-        buffer.add_(1)
-        return y
 
-    def unread(buffer, index):
-        buffer[index] += 1
-        torch.mul(torch.ones(4), 2.0, out=buffer)
+def read_then_added(buffer, other, index):
+    y = buffer[index]
+    buffer.add_(1)
+    return y
 
-    for program in (f, late, unread):
-        for wrong in (torch.tensor([99]),):
-            eager, ours = torch.zeros(4), torch.zeros(4)
-            with pytest.raises(IndexError):
-                program(eager, wrong)
-            with pytest.raises(IndexError):
-                stoker.compile(program)(ours, wrong)
-            assert torch.equal(eager, ours)
+
+def never_read(buffer, other, index):
+    buffer[index] += 1
+    torch.mul(torch.ones(4), 2.0, out=buffer)
+
+
+def added_in_places(buffer, other, index):
+    buffer[buffer < 0] = 3
+    buffer[index] += 0.5
+
+
+def set_in_places(buffer, other, index):
+    other.mul_(2)
+    buffer[index] = 7.0
+    other.add_(buffer)
+
+
+def set_before_another(buffer, other, index):
+    buffer[index] += 3
+    other[0] = 3
+
+
+def set_after_another(buffer, other, index):
+    other[1:] = 5
+    buffer.index_fill_(0, index, 2.0)
+
+
+def copied_in_places(buffer, other, index):
+    buffer.index_copy_(0, index, other[:2])
+    other.index_copy_(0, index - 1, buffer[:2])
+
+
+def accumulated_in_places(buffer, other, index):
+    buffer.index_add_(0, index, other[:2])
+    other.index_put_((index,), buffer[:2], accumulate=True)
+
+
+def scattered_in_places(buffer, other, index):
+    buffer.scatter_(0, index, other)
+    other.scatter_add_(0, index, buffer)
+
+
+def set_in_computed_places(buffer, other, index):
+    other.add_(1)
+    buffer[index.cumsum(0) - index[0]] = 1.5
+    return other.sum()
+
+
+def set_where_found(buffer, other, index):
+    """What was set decides where the next is set."""
+    buffer[index] = 1.0
+    buffer[buffer.long() + index] = 2.0
+
+
+def caught(buffer, other, index):
+    try:
+        buffer[index] += 3
+        other.add_(1)
+    except (IndexError, RuntimeError):
+        other.sub_(1)
+    return (buffer + other).sin()
+
+
+FAILING = [
+    added_then_read, read_then_added, never_read, added_in_places, set_in_places, set_before_another, set_after_another,
+    copied_in_places, accumulated_in_places, scattered_in_places, set_in_computed_places, set_where_found, caught,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("program", FAILING, ids=lambda p: p.__name__)
+def test_a_call_that_fails_leaves_inputs_as_eager_does(program, dynamic):
+    def tried(f, index):
+        torch.manual_seed(0)
+        buffer, other = torch.randn(4), torch.randn(4)
+        try:
+            result = f(buffer, other, torch.tensor(index))
+        except (IndexError, RuntimeError) as error:
+            result = type(error).__name__
+        return result, buffer, other
+
+    compiled = stoker.compile(program, dynamic=dynamic)
+    for index in ([0, 2], [1, 99], [2, 1], [77, 0], [4, 4], [-9, 3], [3, 0]):
+        expected, found = tried(program, index), tried(compiled, index)
+        torch.testing.assert_close(found[1:], expected[1:], msg=lambda words: f"{index}: {words}")  # noqa: B023
+        if isinstance(expected[0], torch.Tensor):
+            torch.testing.assert_close(found[0], expected[0])
+        else:
+            assert found[0] == expected[0], index
 
 
 def test_a_tensor_given_twice():
