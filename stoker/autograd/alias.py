@@ -133,6 +133,7 @@ class AliasTable:
 
     def write(self, fake: FakeTensor, node: Node) -> None:
         """The tensor holds `node` from here on, and so does every other name of its memory."""
+        fake.memory.forget()
         self._fill_gaps(self.alias(fake).storage)
         chain: list[tuple[Alias, Node]] = []
         alias, value = self._past_repetition(self.alias(fake), node)

@@ -4,8 +4,8 @@ In:  a Joint, and a memory budget from 0 (keep as little as possible) to 1 (comp
 Out: the nodes to keep.
 
 Values are vertices; keeping one costs its bytes; the backward's reads are the sink. Inputs are at the source, and so
-is every operator that must not run again: random ones always, expensive ones while the budget allows. The cheapest cut
-is the answer. A cost is a preference, except `UNLIMITED`, which no solution crosses.
+is every operator that must not run again: random ones and those that decide a size always, expensive ones while the budget
+allows. The cheapest cut is the answer. A cost is a preference, except `UNLIMITED`, which no solution crosses.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from stoker.autograd.joint import Joint
 from stoker.autograd.mincut import UNLIMITED, Network, minimum_cut
 from stoker.autograd.order import peak_bytes
 from stoker.autograd.segment import relaxed
+from stoker.graph.untold import tells
 from stoker.graph.walk import ancestors, descendants, is_random, is_view, size_bytes
 
 _RISKY = 1 << 48
@@ -100,6 +101,9 @@ class _Problem:
         written = {joint.inputs[w.index] for w in joint.writes}
         returned = {r for r in joint.results if r not in self.read}
         self.risky = written | returned
+        operands = (n for node in joint.graph.nodes if tells(node) for n in node.all_input_nodes)
+        self.deciding = {n for n in operands if isinstance(n.meta["val"], torch.Tensor)}
+        """What a size was found in: computed again it might differ in the last bit, and with it the size."""
         unsaved = (n for i, n in enumerate(joint.inputs) if i not in joint.saved and not self._is_read(n))
         self.unsaved = frozenset(() if recompute else unsaved)
         """Inputs that the user may write to before the backward, as eager keeps nothing of them. Who asks for less memory lets the
@@ -110,14 +114,14 @@ class _Problem:
         return node in self.read or any(is_view(user) and self._is_read(user) for user in node.users)
 
     def solve(self, once: frozenset[Node]) -> list[Node]:
-        """The nodes to keep when those of `once`, and random ones, must not run again."""
+        """The nodes to keep when those of `once`, random ones, and what decides a size must not run again."""
         network = Network()
         source, sink = network.vertex(), network.vertex()
         entry = {n: network.vertex() for n in self.candidates}
         leave = {n: network.vertex() for n in self.candidates}
         for node in self.candidates:
             network.edge(entry[node], leave[node], self._cost(node))
-            if node.op == "placeholder" or node in once or is_random(node):
+            if node.op == "placeholder" or node in once or is_random(node) or node in self.deciding:
                 network.edge(source, entry[node], UNLIMITED)
             if node in self.read:
                 network.edge(leave[node], sink, UNLIMITED)

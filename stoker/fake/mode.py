@@ -26,6 +26,10 @@ class FakeMode(torch_private.TorchDispatchMode):
         super().__init__()
         self.shape_env = shape_env
         self.memo: dict[Any, Any] = {}
+        self.contents: dict[Any, int] = {}
+        """The number of what an operator makes of contents (`FakeStorage.content`)."""
+        self.told_by_data = 0
+        """How many sizes and numbers operators were given that only data tells."""
         self._matmuls: list[SymbolicMatmul | None] = []
         self._fakes: dict[int, tuple[weakref.ref[torch.Tensor], FakeTensor]] = {}
         self._memories: dict[int, tuple[weakref.ref[torch.Tensor], FakeStorage]] = {}

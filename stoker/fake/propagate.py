@@ -70,13 +70,33 @@ def propagate(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
             memo[frozen] = recipe
     if type(recipe) is _Writing and write_meets(tensors, recipe.written):
         eager_refuses(func, *_only_fakes(mode, args, kwargs))
-    return recipe(mode, func, tensors)
+    made = recipe(mode, func, tensors)
+    if mode.shape_env is not None and _is_function(func):
+        _number_contents(mode, recipe, tensors, made)
+    return made
+
+
+@functools.cache
+def _is_function(func: Any) -> bool:
+    """Does it compute the same of the same? Of a library of the user's nothing is known."""
+    seeded = torch.Tag.nondeterministic_seeded in func.tags
+    schema = torch_private.schema_of(func)
+    return func.namespace == "aten" and not seeded and not schema.is_mutable and "empty" not in schema.name
+
+
+def _number_contents(mode: Any, recipe: Recipe, tensors: list[FakeTensor], made: Any) -> None:
+    """Say what new memory holds: what the same call made of the same contents before. (A call has one recipe in the memo.)"""
+    contents = [t.memory.content for t in tensors]
+    for place, result in enumerate(made if isinstance(made, (list, tuple)) else (made,)):
+        if type(result) is FakeTensor and result.memory.content not in contents:
+            memory = result.memory
+            memory.content = mode.contents.setdefault((recipe, place, *contents), memory.content)
 
 
 def _symbols_made(mode: Any) -> int:
-    """A result with new symbols is another at the next call."""
+    """A result with sizes that only data tells is another at the next call."""
     env = mode.shape_env
-    return 0 if env is None else len(env.symbols) + len(env.float_origins)
+    return 0 if env is None else len(env.symbols) + len(env.float_origins) + mode.told_by_data
 
 
 def _describe(mode: Any, values: Any, key: list[Any], tensors: list[FakeTensor]) -> bool:

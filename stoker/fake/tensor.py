@@ -10,6 +10,7 @@ after `x.data = y` and after operators that change metadata in place.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,11 +25,14 @@ if TYPE_CHECKING:
 
 _make = torch_private.make_wrapper_subclass
 
+CONTENTS = itertools.count()
+"""Numbers for what memory holds."""
+
 
 class FakeStorage:
     """The memory that fake tensors share: views of one another hold the same FakeStorage."""
 
-    __slots__ = ("__weakref__", "bounds", "constant", "mode", "written")
+    __slots__ = ("__weakref__", "bounds", "constant", "content", "mode", "written")
 
     def __init__(self, mode: FakeMode, constant: torch.Tensor | None = None) -> None:
         self.mode = mode
@@ -36,12 +40,15 @@ class FakeStorage:
         """A real tensor of one element while the content is known."""
         self.bounds: tuple[float, float] | None = None
         """Where known: every element is in [low, high)."""
+        self.content: Any = next(CONTENTS)
+        """Where it is equal, memory holds the same (`stoker.fake.propagate`)."""
         self.written = False
         """Has an operator written to it, or given a tensor on it other sizes?"""
 
     def forget(self) -> None:
         """It is written, through whichever alias: what was known of the content is so no longer."""
         self.constant = self.bounds = None
+        self.content = next(CONTENTS)
         self.written = True
 
 

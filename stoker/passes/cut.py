@@ -20,10 +20,10 @@ from torch.fx import Graph, GraphModule, Node
 from stoker import torch_private
 from stoker.fake import FakeTensor
 from stoker.fake.rules.check import CHECKS
+from stoker.graph.untold import symbols_in, tells, untold
 from stoker.graph.walk import has_effect
-from stoker.nest import leaves
-from stoker.shape.expr import Symbol, free_symbols
-from stoker.shape.symnode import expr_of, size_of
+from stoker.shape.expr import Symbol
+from stoker.shape.symnode import expr_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,46 +83,14 @@ def _hosted(nodes: Sequence[Node]) -> set[Node]:
     found: set[Node] = set()
     for node in nodes:
         value, operands = node.meta.get("val"), node.all_input_nodes
-        untold = _untold(value)
-        fresh = untold - frozenset().union(*(_untold(n.meta.get("val")) for n in operands))
         condition = isinstance(value, torch.SymBool) or node.target in CHECKS
         part = any(n in found and isinstance(n.meta.get("val"), (list, tuple)) for n in operands)
         made = [n for n in operands if n.op != "placeholder"]
-        size = bool(untold) and isinstance(value, torch.SymInt) and found.issuperset(made)
+        size = isinstance(value, torch.SymInt) and bool(untold(value)) and found.issuperset(made)
         by_truth = any(isinstance(n.meta.get("val"), torch.SymBool) for n in operands)
-        if fresh or condition or part or size or by_truth:
+        if tells(node) or condition or part or size or by_truth:
             found.add(node)
     return found
-
-
-def _symbols(value: Any) -> frozenset[Any]:
-    """The symbols in a value, as it was traced and with what is known since: a promise may have fixed a size that is yet to be
-    checked."""
-    numbers: list[Any] = []
-    for leaf in leaves(value):
-        if isinstance(leaf, FakeTensor):
-            numbers += (*leaf.meta.sizes, *leaf.meta.strides) if leaf.meta.symbolic else ()
-        else:
-            numbers.append(leaf)
-    found: set[Any] = set()
-    for number in numbers:
-        if isinstance(number, torch.SymInt):
-            found |= free_symbols(expr_of(number)) | free_symbols(size_of(number))
-        elif isinstance(number, torch.SymFloat):
-            found |= number.node.recipe.symbols
-    return frozenset(found)
-
-
-def _untold(value: Any) -> frozenset[Any]:
-    """The symbols in a value that have no hint."""
-    env = next((e for leaf in leaves(value) if (e := _environment(leaf)) is not None), None)
-    return frozenset() if env is None else frozenset(s for s in _symbols(value) if not env.knows(s))
-
-
-def _environment(leaf: Any) -> Any:
-    if isinstance(leaf, FakeTensor) and leaf.meta.symbolic:
-        return leaf.memory.mode.shape_env
-    return leaf.node.shape_env if isinstance(leaf, (torch.SymInt, torch.SymFloat)) else None
 
 
 def _levels(nodes: Sequence[Node], hosted: set[Node]) -> dict[Node, int]:
@@ -158,7 +126,7 @@ def _reads(graph: Graph, inside: list[Node], tellers: Mapping[Any, Node]) -> lis
     """What a group of nodes needs from outside: operands, and values that tell the symbols of its sizes."""
     members = set(inside)
     needed = {n for node in inside for n in node.all_input_nodes if n not in members and n.op != "get_attr"}
-    symbols = frozenset().union(*(_symbols(n.meta.get("val")) for n in (*inside, *needed))) if tellers else ()
+    symbols = frozenset().union(*(symbols_in(n.meta.get("val")) for n in (*inside, *needed))) if tellers else ()
     told = {symbol for node in needed for symbol in _told(node.meta.get("val"))}
     needed |= {tellers[s] for s in symbols if s not in told and s in tellers and tellers[s] not in members}
     return [n for n in graph.nodes if n in needed]

@@ -104,6 +104,17 @@ def arange(m: Machine, *bounds: Value, **options: Value) -> Value:
     return m.wrap.object(indexing.arange).call(m, [start, end, step, named], {})
 
 
+@handles(torch.masked_select)
+@tensor_special("masked_select")
+def masked_select(m: Machine, input: Value, mask: Value, **options: Value) -> Value:
+    """Its gradient is written in terms of plain sizes; that of an index is not."""
+    tensors = [value for value in (input, mask) if isinstance(value, TensorValue) and value.fake.dim()]
+    symbolic = any(isinstance(size, torch.SymInt) for tensor in tensors for size in tensor.fake.shape)
+    if options or len(tensors) != 2 or tensors[1].fake.dtype is not torch.bool or not symbolic:
+        return m.record.call(torch.masked_select, [input, mask], options)
+    return m.wrap.object(indexing.masked_select).call(m, [input, mask], {})
+
+
 @handles(torch.narrow)
 @tensor_special("narrow")
 def narrow(m: Machine, input: Value, dim: Value, start: Value, length: Value) -> Value:

@@ -87,6 +87,12 @@ def arange(start, end, step, options):
     return torch.ops.aten.arange.start_step(start, end, step, **options)
 
 
+def masked_select(input: Any, mask: Any) -> Any:
+    if input.shape != mask.shape:
+        input, mask = torch.broadcast_tensors(input, mask)
+    return input[mask]
+
+
 def narrow(input, dim, start, length):
     size = input.shape[dim]
     first = start + size * (start < 0)

@@ -1,7 +1,7 @@
 """Operators whose results only data determines: sizes and numbers without hints, new at each call.
 
-A size is a fresh symbol of which no more is known than that it is not negative. Where there is no shape environment to make
-symbols in, and for a truth value, the operator is refused.
+A size is a symbol of which no more is known than that it is not negative, and that it is the same wherever it is asked of memory
+that holds the same. Where there is no shape environment to make symbols in, and for a truth value, the operator is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from stoker.fake.meta import Size, meta_of, surely_empty
+from stoker.fake.meta import Size, is_dense, meta_of, product, surely_empty
 from stoker.fake.rule import IMPURE, overloads, rule
 from stoker.fake.rules.view import wrap
 from stoker.fake.tensor import FakeStorage, FakeTensor, data_dependent, make_fake
@@ -19,13 +19,26 @@ from stoker.shape.env import LARGEST_SIZE
 from stoker.shape.symnode import size_of, symfloat, symint
 
 _MASKS = (torch.bool, torch.uint8)
+_CHOSEN, _DIFFERENT = "elements that are not zero", "different elements"
 
 
-def fresh_size(mode: Any, func: Any, minimum: int = 0, maximum: int = LARGEST_SIZE) -> Any:
-    """A size that only running the program tells."""
+def size_told_by(
+    mode: Any, func: Any, what: str, x: FakeTensor, *more: Any, minimum: int = 0, maximum: int = LARGEST_SIZE
+) -> Any:
+    """The size that only running the program tells: `what` is counted in the elements of x."""
     if mode.shape_env is None:
         raise data_dependent(str(func))
-    return symint(mode.shape_env, mode.shape_env.new_unbacked(minimum=minimum, maximum=maximum))
+    mode.told_by_data += 1
+    key = (what, *_elements(x), *more)
+    return symint(mode.shape_env, mode.shape_env.derived(key, minimum=minimum, maximum=maximum))
+
+
+def _elements(x: FakeTensor) -> tuple[Any, ...]:
+    """What tells the elements of a tensor, in whichever order, from those of others."""
+    m = x.meta
+    if m.symbolic or not is_dense(m.sizes, m.strides):
+        return x.memory.content, m
+    return x.memory.content, m.dtype, m.offset, product(m.sizes)
 
 
 def _fresh(
@@ -46,26 +59,25 @@ def local_scalar(mode: Any, func: Any, x: torch.Tensor) -> Any:
         raise data_dependent("Tensor.item")
     if x.meta.dtype.is_floating_point:
         return symfloat(mode.shape_env, mode.shape_env.new_float(None))
-    return fresh_size(mode, func, *_limits(x.meta.dtype))
-
-
-def _limits(dtype: torch.dtype) -> tuple[int, int]:
-    info = torch.iinfo(dtype)
-    return info.min, info.max
+    info = torch.iinfo(x.meta.dtype)
+    return size_told_by(mode, func, "the number", x, minimum=info.min, maximum=info.max)
 
 
 @rule("nonzero", table=IMPURE)
 def nonzero(mode: Any, func: Any, x: FakeTensor) -> Any:
     """The places of elements, one coordinate after the other in memory."""
     x = mode.as_fake(x)
-    count = fresh_size(mode, func)
+    count = size_told_by(mode, func, _CHOSEN, x)
     return _fresh(mode, x, (count, len(x.meta.sizes)), torch.int64, (1, count))
 
 
 @rule("masked_select", table=IMPURE)
 def masked_select(mode: Any, func: Any, x: FakeTensor, mask: FakeTensor) -> Any:
     """The chosen elements in a row."""
-    return _fresh(mode, mode.as_fake(x), (fresh_size(mode, func),))
+    x, mask = mode.as_fake(x), mode.as_fake(mask)
+    sizes, shape = (tuple(map(size_of, t.meta.sizes)) for t in (x, mask))
+    stretched = () if sizes == shape else (sizes, shape)
+    return _fresh(mode, x, (size_told_by(mode, func, _CHOSEN, mask, *stretched),))
 
 
 @rule("_unique2", "unique_consecutive", table=IMPURE)
@@ -77,7 +89,8 @@ def unique(mode: Any, func: Any, x: FakeTensor, *given: Any, **named: Any) -> An
     asked = dict(zip(names, given)) | named
     if asked.get("dim") is not None:
         return unique_rows(mode, func, x, asked["dim"], asked)
-    count = fresh_size(mode, func)
+    order = (x.meta,) if first else ()
+    count = size_told_by(mode, func, "different in a row" if first else _DIFFERENT, x, *order)
     inverse = x.meta.sizes if asked.get("return_inverse") else (0,)
     counts = (count,) if asked.get("return_counts") else (0,)
     return (
@@ -92,17 +105,28 @@ def unique_and_inverse(mode: Any, func: Any, x: FakeTensor, sorted: bool = True,
     """The same, without how often."""
     x = mode.as_fake(x)
     inverse = x.meta.sizes if return_inverse else (0,)
-    return _fresh(mode, x, (fresh_size(mode, func),)), _fresh(mode, x, inverse, torch.int64)
+    count = size_told_by(mode, func, _DIFFERENT, x)
+    return _fresh(mode, x, (count,)), _fresh(mode, x, inverse, torch.int64)
 
 
 @rule("_ctc_loss.Tensor", table=IMPURE)
-def ctc_loss(mode: Any, func: Any, log_probs: FakeTensor, targets: FakeTensor, *lengths: Any, **named: Any) -> Any:
+def ctc_loss(
+    mode: Any,
+    func: Any,
+    log_probs: FakeTensor,
+    targets: Any,
+    input_lengths: Any,
+    target_lengths: Any,
+    *more: Any,
+    **named: Any,
+) -> Any:
     """A loss for each sequence, and probabilities of prefixes, as many as the longest target asks for."""
     x = mode.as_fake(log_probs)
     if len(x.meta.sizes) != 3:
         raise data_dependent(str(func))
     time, batch, _ = x.meta.sizes
-    return _fresh(mode, x, (batch,)), _fresh(mode, x, (batch, time, fresh_size(mode, func, 1)))
+    longest = size_told_by(mode, func, "the longest prefix", mode.as_fake(target_lengths), minimum=1)
+    return _fresh(mode, x, (batch,)), _fresh(mode, x, (batch, time, longest))
 
 
 @rule("unique_dim", "unique_dim_consecutive", table=IMPURE)
@@ -121,7 +145,8 @@ def unique_rows(mode: Any, func: Any, x: FakeTensor, dim: int, asked: dict[str, 
     if not sizes or any(isinstance(size, torch.SymInt) and not size.node.has_hint() or size == 0 for size in sizes):
         raise data_dependent(str(func))
     dim = wrap(dim, len(sizes))
-    count = fresh_size(mode, func, 1, sizes[dim] if isinstance(sizes[dim], int) else LARGEST_SIZE)
+    most = sizes[dim] if isinstance(sizes[dim], int) else LARGEST_SIZE
+    count = size_told_by(mode, func, str(func), x, x.meta, dim, minimum=1, maximum=most)
     lengths = [sizes[dim] if asked.get("return_inverse") else 0, count if asked.get("return_counts") else 0]
     return (
         _fresh(mode, x, (*sizes[:dim], count, *sizes[dim + 1 :])),
@@ -162,14 +187,17 @@ def bincount(mode: Any, func: Any, x: FakeTensor, weights: FakeTensor | None = N
     if weights is not None:
         counted = torch.float32 if weights.dtype is torch.float32 else torch.float64
     least = minlength if type(minlength) is int else 0
-    return _fresh(mode, mode.as_fake(x), (fresh_size(mode, func, least),), counted)
+    x = mode.as_fake(x)
+    more = size_of(minlength) if isinstance(minlength, torch.SymInt) else minlength
+    return _fresh(mode, x, (size_told_by(mode, func, "the largest", x, more, minimum=least),), counted)
 
 
 @rule("repeat_interleave.Tensor", table=IMPURE)
 def repeat_interleave(mode: Any, func: Any, repeats: FakeTensor, *, output_size: Size | None = None) -> Any:
     """Its length is a sum of data, unless given."""
-    size = fresh_size(mode, func) if output_size is None else output_size
-    return _fresh(mode, mode.as_fake(repeats), (size,))
+    repeats = mode.as_fake(repeats)
+    size = size_told_by(mode, func, "the sum", repeats) if output_size is None else output_size
+    return _fresh(mode, repeats, (size,))
 
 
 @rule("index.Tensor", table=IMPURE)
@@ -191,7 +219,7 @@ def index_by_mask(mode: Any, func: Any, x: FakeTensor, indices: Sequence[FakeTen
         if not mask.dim():
             raise data_dependent("indexing with a mask")
         most = 0 if any(map(surely_empty, mask.shape)) else LARGEST_SIZE
-        count = fresh_size(mode, func, maximum=most)
+        count = size_told_by(mode, func, _CHOSEN, mask, maximum=most)
         places += [_fresh(mode, mask, (count,), torch.int64) for _ in mask.shape]
     return mode.propagate(func, (x, places), {})
 

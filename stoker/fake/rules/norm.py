@@ -19,8 +19,8 @@ from stoker.fake.meta import (
     same,
     suggests_channels_last,
 )
-from stoker.fake.rule import Decline, rule
-from stoker.fake.tensor import FakeTensor
+from stoker.fake.rule import IMPURE, Decline, rule
+from stoker.fake.tensor import CONTENTS, FakeTensor
 
 _HALF = (torch.float16, torch.bfloat16)
 
@@ -137,6 +137,15 @@ def _batch_norm(
     dtype = statistics_dtype(x, weight if weight is not None else running)
     saved = meta_of(dtype, (channels,) if training else (0,), None, m.device)
     return _batch_norm_result(x), saved, saved
+
+
+@rule("native_batch_norm.default", table=IMPURE)
+def running_statistics(mode: Any, func: Any, *args: Any) -> Any:
+    """It writes to them without saying so."""
+    for statistics in args[3:5]:
+        if isinstance(statistics, FakeTensor):
+            statistics.memory.content = next(CONTENTS)
+    return NotImplemented
 
 
 @rule("native_batch_norm", "_native_batch_norm_legit.default")
