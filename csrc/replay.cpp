@@ -67,10 +67,10 @@ struct Changing {
   at::Tensor place;  // bytes: where the graph reads it unless patched
   char* now{};       // where the graph reads it at present
   std::vector<Word> words;
-  bool patches{};
+  bool patches{}, written{};
 
   void each(const auto& field) {
-    field("input", input), field("place", place), field("words", words), field("patches", patches);
+    field("input", input), field("place", place), field("words", words), field("patches", patches), field("written", written);
   }
 };
 
@@ -230,6 +230,16 @@ bool bring(ReplayObject* self, PyObject* const* inputs) {
   return true;
 }
 
+// What the graph wrote to places goes to the inputs that were copied there.
+void take_back(const Recording& recording, PyObject* const* inputs) {
+  for (const Changing& changing : recording.changing) {
+    const at::Tensor& input = tensor_in(inputs, changing.input);
+    if (!changing.written || changing.now != changing.place.const_data_ptr() || !input.numel()) continue;
+    const at::Tensor& place = changing.place;
+    input.copy_(tensor_over(place.storage(), place.is_cpu(), input.scalar_type(), input.sizes(), input.strides(), 0));
+  }
+}
+
 PyObject* result_of(const Recording& recording, const Result& result, PyObject* const* inputs) {
   if (result.kind == Result::Kind::OBJECT) return Py_NewRef(result.value.get());
   if (result.kind == Result::Kind::ITSELF) return Py_NewRef(inputs[result.index]);
@@ -271,6 +281,7 @@ PyObject* run_replay(PyObject* object, PyObject* const* inputs, size_t flagged, 
   }
   const Ref launched = Ref::steal(PyObject_CallNoArgs(recording.launch.get()));
   if (!launched) throw python_error();
+  take_back(recording, inputs);
   ++self->replays;
   Ref tuple = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(recording.results.size())));
   for (size_t i = 0; i < recording.results.size(); ++i) {

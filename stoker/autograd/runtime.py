@@ -144,14 +144,17 @@ def finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[Any
     def finish(inputs: Sequence[Any], results: Sequence[Any]) -> tuple[Any, ...]:
         if joint.spent:
             results = [_Spent.apply(_anchor, r) if p in joint.spent else r for p, r in enumerate(results)]
+        counted: list[torch.Tensor] = []
         with torch.no_grad():
             for write in plain:
                 target, written = inputs[write.index], results[write.position]
                 if written is target:  # the graph itself has written there
-                    torch.autograd.graph.increment_version([target] * write.versions)
+                    counted += [target] * write.versions
                     continue
                 (target if write.versions else target.data).copy_(written)
                 _count(write, target)
+        if counted:
+            torch.autograd.graph.increment_version(counted)
         for index in joint.detached:
             inputs[index].detach_()
         for index, position in joint.rebound:

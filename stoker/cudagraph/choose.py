@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from stoker.cudagraph.contents import Contents
 from stoker.cudagraph.driver import Driver
 from stoker.cudagraph.recording import PlanRecording, World, placed
 
@@ -43,25 +44,24 @@ class Choice:
         return f"{self.way} ({times})"
 
 
-def choose(world: World, recording: PlanRecording, inputs: Sequence[Any]) -> Choice:
-    """Try the ways, set the recording to the best."""
+def choose(world: World, recording: PlanRecording, inputs: Sequence[Any], contents: Contents) -> Choice:
+    """Try the ways, set the recording to the best. Inputs that the plan writes are left with any content."""
     refused = dict(recording.refused)
     others = {i: torch.empty_like(p).copy_(p) for i, p in recording.places.items()}
     given = [list(inputs), placed(inputs, others)]
     ways: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {PLAIN: (world.run, ())}
-    with world.driver.random_state_kept():
-        expected = world.run(*inputs)
-    if _agrees(world.driver, recording, inputs, (), expected):
+    trial = _Trial(world, recording, inputs, contents)
+    if trial.agrees(()):
         ways[COPIED] = (recording.replay, ())
     followed = recording.patchable
     if followed:
         for place in recording.places.values():
             place.zero_()  # what is read from here would be told by its value; 0 is an index in range
-        if _agrees(world.driver, recording, inputs, followed, expected):
+        if trial.agrees(followed):
             ways[FOLLOWED] = (recording.replay, followed)
         else:
             refused |= dict.fromkeys(followed, "a replay with it followed gave another result")
-    del expected
+    del trial
     with world.driver.random_state_kept():
         times = _measured(world.driver, recording, ways, given)
     best = min(times, key=times.__getitem__)
@@ -72,13 +72,24 @@ def choose(world: World, recording: PlanRecording, inputs: Sequence[Any]) -> Cho
     return Choice(best, micro, ways[best][1], recording.kernels, refused, len(recording.places))
 
 
-def _agrees(
-    driver: Driver, recording: PlanRecording, inputs: Sequence[Any], followed: tuple[int, ...], expected: Sequence[Any]
-) -> bool:
-    recording.replay.patch(followed)
-    with driver.random_state_kept():
-        found = recording.replay(*inputs)
-    return found is not NotImplemented and all(same(a, b) for a, b in zip(found, expected))
+class _Trial:
+    """A call whose results are known."""
+
+    def __init__(self, world: World, recording: PlanRecording, inputs: Sequence[Any], contents: Contents) -> None:
+        self.driver, self.recording, self.inputs, self.contents = world.driver, recording, inputs, contents
+        contents.put_back()
+        with self.driver.random_state_kept():
+            found = world.run(*inputs)
+        written = [inputs[number] for number in world.written]
+        self.expected = [r.clone() if any(r is w for w in written) else r for r in found]
+
+    def agrees(self, followed: tuple[int, ...]) -> bool:
+        """Does a replay with these inputs followed give them?"""
+        self.recording.replay.patch(followed)
+        self.contents.put_back()
+        with self.driver.random_state_kept():
+            found = self.recording.replay(*self.inputs)
+        return found is not NotImplemented and all(same(a, b) for a, b in zip(found, self.expected))
 
 
 def same(found: Any, expected: Any) -> bool:

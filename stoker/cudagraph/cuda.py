@@ -31,6 +31,7 @@ class _Kernel(ctypes.Structure):
 
 _RECORD_BYTES = 256  # enough for CUDA_MEMCPY3D and CUDA_MEMSET_NODE_PARAMS
 _KINDS = {0: "kernel", 1: "copy", 2: "fill", 5: "empty"}
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 _BUFFER, _SIZE = 1, 2  # CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE
 
 
@@ -53,8 +54,7 @@ class CudaDriver:
     def capture(self, run: Callable[[], tuple[Any, ...]]) -> tuple[Instantiated, tuple[Any, ...]]:
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         torch.cuda.synchronize(self.device)
-        side = torch.cuda.Stream(self.device)
-        with torch.cuda.stream(side):
+        with torch.cuda.stream(_side_stream(self.device, self.stream())):
             graph.capture_begin(capture_error_mode="thread_local")
             try:
                 results = run()
@@ -89,6 +89,17 @@ class CudaDriver:
             yield
         finally:
             torch.cuda.set_rng_state(state, self.device)
+
+
+@functools.cache
+def _side_stream(device: int, stream: int) -> torch.cuda.Stream:
+    """Where recordings are made that are replayed on a stream. Libraries have workspaces for each stream, which recordings go on using:
+    one stream's recordings, which follow each other, may share them; with torch's own streams, which it hands out in turn, they may not.
+    """
+    made = _Pointer()
+    with torch.cuda.device(device):
+        _check(_library().cuStreamCreate(ctypes.byref(made), _NON_BLOCKING), "making a stream")
+    return torch.cuda.ExternalStream(made.value or 0, device=device)
 
 
 def _end_failed(graph: torch.cuda.CUDAGraph) -> None:

@@ -27,9 +27,15 @@ def recorded(
         source = arena.source(driver.stream(), keeps)
         return lambda *inputs: call.run_in(source, *inputs)
 
-    world = World(call, kept, driver, device, tuple(value for _, value in plan.constants))
+    world = World(call, kept, driver, device, tuple(value for _, value in plan.constants), written_inputs(plan))
     sources = [source for _, source in plan.symbols]
     return PlanRecorder(world, lambda inputs: numbers_of(sources, inputs), location, on_defect)
+
+
+def written_inputs(plan: Plan) -> frozenset[int]:
+    """The inputs that a plan writes: results lie over them."""
+    below = {name for _, name in plan.over}
+    return frozenset(number for number, name in enumerate(plan.inputs) if name in below)
 
 
 def numbers_of(sources: Sequence[SymbolSource], inputs: Sequence[Any]) -> tuple[Held, ...]:

@@ -17,6 +17,7 @@ import torch
 
 from stoker import log
 from stoker.cudagraph.choose import PLAIN, Choice, choose
+from stoker.cudagraph.contents import Contents
 from stoker.cudagraph.driver import CannotRecord
 from stoker.cudagraph.recording import Held, PlanRecording, World, record
 from stoker.strict import strict
@@ -118,13 +119,14 @@ class PlanRecorder:
             return None
         fixed = frozenset(case.addresses.keys() - case.moved)
         try:
-            recording = record(self.world, inputs, fixed, held)
-            case.made += 1
-            if case.choice is None or case.choice.way == PLAIN:
-                case.choice = choose(self.world, recording, inputs)
-                self._tell(str(case.choice), case.choice)
-            else:
-                recording.replay.patch(case.choice.followed)
+            with Contents(inputs, self.world.written) as contents:
+                recording = record(self.world, inputs, fixed, held)
+                case.made += 1
+                if case.choice is None or case.choice.way == PLAIN:
+                    case.choice = choose(self.world, recording, inputs, contents)
+                    self._tell(str(case.choice), case.choice)
+                else:
+                    recording.replay.patch(case.choice.followed)
         except (CannotRecord, torch.OutOfMemoryError) as error:
             case.off = str(error).splitlines()[0]
             self._tell(f"not recorded: {case.off}", None)

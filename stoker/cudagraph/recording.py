@@ -4,7 +4,7 @@ In:  a plan, inputs, and which of them stay where they are.
 Out: a `PlanRecording`, whose `replay` (csrc/replay.cpp) is a function of the plan's inputs.
 
 Inputs that may move are read from places of the recording's own, which nothing else uses: a replay copies them there, or changes the
-words that hold their address.
+words that hold their address. What the plan writes to such an input is copied back.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ class Changing:
     place: torch.Tensor
     words: tuple[Word, ...]
     patches: bool
+    written: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +90,12 @@ class World:
     driver: Driver
     device: int
     constants: tuple[torch.Tensor, ...] = ()
+    written: frozenset[int] = frozenset()
+    """Inputs that the plan writes."""
 
 
 def record(world: World, inputs: Sequence[Any], fixed: frozenset[int], held: tuple[Held, ...]) -> PlanRecording:
-    """Record a plan on inputs, of which those in `fixed` are expected to stay where they are."""
+    """Record a plan on inputs, of which those in `fixed` are expected to stay where they are. Inputs that it writes are changed."""
     moving = [i for i, v in enumerate(inputs) if isinstance(v, torch.Tensor) and v.numel() and i not in fixed]
     places = {i: place_of(inputs[i]) for i in moving}
     keeps: list[Any] = []
@@ -104,7 +107,8 @@ def record(world: World, inputs: Sequence[Any], fixed: frozenset[int], held: tup
     used = {word.node: None for words in found.words.values() for word in words}
     numbers = {position: number for number, position in enumerate(used)}
     changing = tuple(
-        Changing(i, places[i], _renumbered(found.words.get(i, ()), numbers), i not in found.refused) for i in moving
+        Changing(i, places[i], _renumbered(found.words.get(i, ()), numbers), i not in found.refused, i in world.written)
+        for i in moving
     )
     homes, lasting, described = _results(world, results, inputs, places)
     description = Description(

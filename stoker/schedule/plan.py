@@ -50,14 +50,13 @@ class Plan:
     """Are the inputs given in one list, which the plan empties, so that it alone holds them?"""
 
 
-def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False, in_place: bool = True) -> Plan:
-    """Group, order, and write down the steps. A plan that owns its inputs frees each after its last use. One that works in place may
-    write to inputs that the program says are homes of results."""
+def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False) -> Plan:
+    """Group, order, and write down the steps. A plan that owns its inputs frees each after its last use."""
     groups = group(program, targets)
     inputs = {n for n in program.inputs if n}
     outputs = {t.buffer for t in tensors_in(program.outputs)}
     owned = frozenset(inputs - outputs) if owns_inputs else frozenset()
-    homes = program.homes if in_place else {}
+    homes = program.homes
     ordered = order(groups, outputs | made_by_library(program.nodes), owned, homes)
     wanted = _needed_later(program, groups)
     steps: list[Step] = []

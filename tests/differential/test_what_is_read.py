@@ -6,6 +6,7 @@ import abc
 import collections.abc
 import enum
 import functools
+import inspect
 import sys
 import types
 import typing
@@ -285,3 +286,50 @@ def test_nothing_is_asked_of_users_objects(hold: Callable[[Any], Any]) -> None:
     assert torch.equal(stoker.compile(lambda x: x * hold(holder.o).scale(), backend="eager")(X), X * 2)  # type: ignore[attr-defined]
     assert torch.equal(stoker.compile(lambda x, p: (x * hold(p).scale(), p), backend="eager")(X, o)[0], X * 2)
     assert Permissive.asked == []
+
+
+def _renamed(x: Any, other: Any) -> None: ...
+
+
+def _with_attribute(name: str, value: Any) -> Callable[[Any], None]:
+    return lambda function: setattr(function, name, value)
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["itself", "wrapped"])
+@pytest.mark.parametrize("method", [False, True], ids=["function", "method"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        _with_attribute("__defaults__", (7,)),
+        _with_attribute("__defaults__", None),
+        _with_attribute("__kwdefaults__", {"key": 9}),
+        lambda function: function.__kwdefaults__.update(key=5),
+        lambda function: function.__annotations__.update(scale=int),
+        _with_attribute("__code__", _renamed.__code__),
+        _with_attribute("__signature__", inspect.signature(_renamed)),
+        _with_attribute("__wrapped__", _renamed),
+    ],
+    ids="defaults no_defaults kwdefaults in_kwdefaults annotations code signature another".split(),
+)
+def test_signatures(change: Callable[[Any], None], method: bool, wrapped: bool) -> None:
+    def asked(x, scale: float = 2.0, *, key=3): ...
+
+    holder = type("Holder", (), {})
+    given: Any = asked
+    if wrapped:
+
+        @functools.wraps(asked)
+        def given(*args, **kwargs): ...
+
+    holder.asked = given
+    place = holder() if method else types.SimpleNamespace(asked=given)
+
+    def program(x):
+        names = list(inspect.signature(place.asked).parameters.values())
+        return x * len(names), str(names[-1]) if names else "", [p.default is p.empty for p in names]
+
+    compiled = stoker.compile(program, backend="eager")
+    for _ in range(2):
+        found, expected = compiled(X), program(X)
+        assert torch.equal(found[0], expected[0]) and found[1:] == expected[1:]
+        change(asked)

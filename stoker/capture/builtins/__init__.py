@@ -25,6 +25,7 @@ from stoker.capture.builtins import (
     override,
     python,
     resize,
+    signature,
     torchlib,
 )
 
@@ -53,5 +54,6 @@ __all__ = [
     "override",
     "python",
     "resize",
+    "signature",
     "torchlib",
 ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import _thread
 import collections
 import functools
-import inspect
 import operator
 import sys
 import types
@@ -33,7 +32,6 @@ from stoker.capture.values.value import Value
 from stoker.capture.values.varying import symbolic
 from stoker.errors import Break, Raised
 from stoker.guard.guard import Holds
-from stoker.guard.source import Fixed
 from stoker.shape.recipe import float_max, float_min
 
 if TYPE_CHECKING:
@@ -225,18 +223,6 @@ def exc_info(m: Machine) -> Value:
     if error is None:
         return TupleValue([NONE, NONE, NONE])
     return TupleValue([m.wrap.object(error.python_type()), error, error.attribute(m, "__traceback__")])
-
-
-@handles(inspect.signature)
-def signature(m: Machine, function: Value) -> Value:
-    """The signature of a function that existed before is a fact about it."""
-    real = m.operators.real_callable(function)
-    if real is None:
-        raise Break("inspect.signature()", f"{function.describe()} was made by the captured code")
-    found = m.concrete.run(inspect.signature, real)
-    place = function.source if function.source is not None else Fixed(real, "the function")
-    m.guards.ask(place, real, lambda now: str(inspect.signature(now)), "has the same signature")
-    return m.wrap.at(found, Fixed(found, "signature", snapshot=True))
 
 
 @handles(types.MappingProxyType)

@@ -25,19 +25,40 @@ def two_steps(device: StandIn, *, extra: bool = False) -> Callable[..., tuple[An
     return run
 
 
-def world_of(device: StandIn, run: Callable[..., tuple[Any, ...]], constants: Sequence[torch.Tensor] = ()) -> World:
-    return World(run, lambda keeps: run, device, 0, tuple(constants))
+def running_total(device: StandIn) -> Callable[..., tuple[Any, ...]]:
+    """total += x, in place; and twice the total."""
+
+    def run(x: torch.Tensor, total: torch.Tensor) -> tuple[Any, ...]:
+        n = x.numel()
+        result = torch.empty(n)
+        device.kernel(add, x.data_ptr(), total.data_ptr(), total.data_ptr(), n)
+        device.kernel(double, total.data_ptr(), result.data_ptr(), n)
+        return total, result
+
+    return run
+
+
+def world_of(
+    device: StandIn,
+    run: Callable[..., tuple[Any, ...]],
+    constants: Sequence[torch.Tensor] = (),
+    written: frozenset[int] = frozenset(),
+) -> World:
+    return World(run, lambda keeps: run, device, 0, tuple(constants), written)
 
 
 def recorder_of(
-    device: StandIn, run: Callable[..., tuple[Any, ...]], constants: Sequence[torch.Tensor] = ()
+    device: StandIn,
+    run: Callable[..., tuple[Any, ...]],
+    constants: Sequence[torch.Tensor] = (),
+    written: frozenset[int] = frozenset(),
 ) -> PlanRecorder:
     """Every tensor's first size is a number that recordings hold for."""
 
     def held(inputs: Sequence[Any]) -> tuple[Held, ...]:
         return tuple((i, 0, v.shape[0]) for i, v in enumerate(inputs) if isinstance(v, torch.Tensor))
 
-    return PlanRecorder(world_of(device, run, constants), held, "here", defects.append)
+    return PlanRecorder(world_of(device, run, constants, written), held, "here", defects.append)
 
 
 defects: list[Exception] = []

@@ -12,7 +12,7 @@ import torch
 from stoker import log
 from stoker.cudagraph import recorder as policy
 from stoker.cudagraph.choose import COPIED, FOLLOWED, PLAIN, same
-from tests.unit.cudagraph.programs import defects, recorder_of, two_steps
+from tests.unit.cudagraph.programs import defects, recorder_of, running_total, two_steps
 from tests.unit.cudagraph.stand_in import StandIn, double
 
 
@@ -244,3 +244,43 @@ def test_threads(device: StandIn) -> None:
 )
 def test_same(found: Any, expected: Any, equal: bool) -> None:
     assert same(found, expected) is equal
+
+
+@pytest.mark.parametrize("states", [1, 2, 5])
+@pytest.mark.parametrize("follow", [True, False], ids=["followed", "copied"])
+def test_inputs_that_the_plan_writes(device: StandIn, states: int, follow: bool) -> None:
+    """To record and to measure leaves no trace in them; a state that moves is written where it lies."""
+    defects.clear()
+    compiled = recorder_of(device, running_total(device), written=frozenset({1}))
+    totals = [torch.randn(8) for _ in range(states)]
+    expected = [total.clone() for total in totals]
+    for number in range(20):
+        x, which = torch.randn(8), number % states
+        for replay in compiled.replays:
+            replay.patch((0, 1) if follow else ())
+        version = totals[which]._version
+        total, result = compiled(x, totals[which])
+        expected[which] += x
+        assert total is totals[which] and torch.equal(total, expected[which])
+        assert torch.equal(result, 2 * expected[which])
+        assert totals[which]._version == version
+    assert not defects and compiled.replays
+
+
+def test_what_a_way_writes_is_compared(device: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recording that leaves another content in an input is not used."""
+    run = running_total(device)
+    compiled = recorder_of(device, run, written=frozenset({1}))
+
+    def forgetful(x: torch.Tensor, total: torch.Tensor) -> tuple[Any, ...]:
+        device.kernel(double, total.data_ptr(), total.data_ptr(), 8)
+        return run(x, total)
+
+    monkeypatch.setattr(
+        compiled, "world", policy.World(run, lambda keeps: forgetful, device, 0, (), compiled.world.written)
+    )
+    x, total = torch.ones(8), torch.zeros(8) + 1
+    for number in range(6):
+        compiled(x, total)
+        assert torch.equal(total, torch.full((8,), 2.0 + number))
+    assert case_of(compiled).choice.way == PLAIN
