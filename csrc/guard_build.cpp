@@ -45,6 +45,7 @@ bool may_run_python(const Node& node) {
     case Accessor::SLOT:
     case Accessor::SIZE:
     case Accessor::DICT_KEY:
+    case Accessor::ASKED:
       return true;
     case Accessor::DICT_ITEM:
       return !is_plain_constant(node.argument);
@@ -163,6 +164,8 @@ bool read_argument(Node& node) {
       return PyUnicode_Check(node.argument) || invalid("ATTR takes a name");
     case Accessor::SLOT:
       return Py_TYPE(node.argument)->tp_descr_get || invalid("SLOT takes a descriptor");
+    case Accessor::ASKED:
+      return PyCallable_Check(node.argument) || invalid("ASKED takes a function");
     default:
       return true;
   }
@@ -189,7 +192,7 @@ bool read_node(GuardProgram* program, PyObject* description, bool is_root, std::
   if (!PyArg_ParseTuple(description, "iOOOi;a node is (accessor, argument, checks, children, slot)", &accessor, &argument,
                         &checks, &children, &slot))
     return false;
-  if (accessor < 0 || accessor > static_cast<int>(Accessor::SLOT)) return invalid("unknown accessor");
+  if (accessor < 0 || accessor > static_cast<int>(Accessor::ASKED)) return invalid("unknown accessor");
   const bool starts = accessor <= static_cast<int>(Accessor::CONST);
   if (is_root && !starts) return invalid("a root is one of LOCAL, GLOBALS, GLOBAL, CLOSURE, CONST");
   if (slot >= program->slot_count || (slot >= 0 && filled[slot])) return invalid("a slot is out of range or filled twice");

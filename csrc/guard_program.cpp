@@ -139,6 +139,8 @@ PyObject* fetch(Node& node, PyObject* parent, const Context& context, Ref& owned
       descrgetfunc get = Py_TYPE(node.argument)->tp_descr_get;
       return keep(owned, get(node.argument, parent, reinterpret_cast<PyObject*>(Py_TYPE(parent))));
     }
+    case Accessor::ASKED:
+      return keep(owned, PyObject_CallOneArg(node.argument, parent));
   }
   Py_UNREACHABLE();
 }

@@ -29,7 +29,7 @@ inline constexpr int NO_GUARD = -1;
 #define STOKER_ACCESSORS(X)                                                                                      \
   X(LOCAL) X(GLOBALS) X(GLOBAL) X(CLOSURE) X(CONST) X(ATTR) X(DICT) X(DICT_ITEM) X(LIST_ITEM) X(TUPLE_ITEM) X(ITEM) \
   X(TYPE) X(CELL) X(FUNC_CODE) X(FUNC_DEFAULTS) X(FUNC_KWDEFAULTS) X(FUNC_CLOSURE) X(FUNC_GLOBALS) X(METHOD_SELF)  \
-  X(METHOD_FUNC) X(WEAKREF) X(DICT_KEY) X(SIZE) X(SLOT)
+  X(METHOD_FUNC) X(WEAKREF) X(DICT_KEY) X(SIZE) X(SLOT) X(ASKED)
 
 #define STOKER_CHECKS(X)                                                                                      \
   X(TYPE_IS) X(IS) X(IS_NOT) X(EQUALS) X(LENGTH) X(DICT_KEYS) X(HAS_KEY) X(LACKS_KEY) X(TENSOR) X(SAME_AS)     \

@@ -171,7 +171,7 @@ class Emitter:
 
     def effects(self) -> None:
         """Write back what changed, then make the deferred calls in order."""
-        for value in self.m.effects.mutated.values():
+        for value in sorted(self.m.effects.mutated.values(), key=lambda value: value.written_last):
             value.write_back(self)
         for function, args, kwargs in self.m.effects.deferred:
             self.code += build.call(

@@ -33,7 +33,8 @@ from stoker.capture.resume import (
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import cell_contents, cell_of, empty_cell
 from stoker.capture.values.instance import ExceptionValue, PreviousException
-from stoker.capture.values.iterator import GeneratorValue, RunningIterator
+from stoker.capture.values.iterator import GeneratorValue
+from stoker.capture.values.running import RunningIterator
 from stoker.capture.values.value import Lazy, Null, Value
 from stoker.errors import SkipFrame
 from stoker.guard.source import Local

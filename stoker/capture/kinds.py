@@ -11,6 +11,7 @@ import enum
 import functools
 import gc
 import inspect
+import itertools
 import operator
 import threading
 import types
@@ -35,12 +36,13 @@ from stoker.capture.values.function import (
 )
 from stoker.capture.values.getter import GetterValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
-from stoker.capture.values.iterator import RunningIterator
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.module import ModuleValue, PythonModule
 from stoker.capture.values.opaque import OpaqueValue
+from stoker.capture.values.pending import pending_generator
 from stoker.capture.values.proxy import ProxyValue
 from stoker.capture.values.reference import ReferenceValue
+from stoker.capture.values.running import RunningIterator, is_kept_by_a_break, known_iterator
 from stoker.capture.values.sequence import ListValue, TupleValue, is_plain_tuple
 from stoker.capture.values.sets import SetValue
 from stoker.capture.values.size import SymbolicValue
@@ -74,7 +76,7 @@ if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 DICTS = (dict, collections.OrderedDict, collections.defaultdict)
-_EMPTY: tuple[Any, ...] = ([], (), {}, {}.keys(), {}.values(), {}.items(), set(), "", b"", range(0), range(2**70))
+_EMPTY: tuple[Any, ...] = ([], (), {}, {}.keys(), {}.values(), {}.items(), set(), "", "é", b"", range(0), range(2**70))
 ITERATORS = (
     types.GeneratorType,
     types.CoroutineType,
@@ -85,6 +87,9 @@ ITERATORS = (
     filter,
     enumerate,
     reversed,
+    type(iter(collections.deque())),
+    type(iter(int, 1)),
+    *(kind for kind in vars(itertools).values() if isinstance(kind, type)),
 )
 INT64 = 2**63
 BUILTIN_CALLABLES = (
@@ -287,7 +292,9 @@ def wrap_python_module(m: Machine, real: types.ModuleType, source: Source) -> Va
 
 def wrap_iterator(m: Machine, real: Any, source: Source) -> Value:
     m.guards.add_unless_fixed(source, TypeIs(type(real)))
-    return RunningIterator(real, source)
+    known = pending_generator if isinstance(real, types.GeneratorType) else known_iterator
+    found: Value | None = known(m, real, source) if not is_kept_by_a_break(source) else None
+    return found if found is not None else RunningIterator(real, source)
 
 
 def wrap_nn_module(m: Machine, real: torch.nn.Module, source: Source) -> Value:

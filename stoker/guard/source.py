@@ -10,6 +10,7 @@ Requirements:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import CellType, FunctionType
 from typing import Any, ClassVar
@@ -393,6 +394,24 @@ class Slot(Source):
         return self.descriptor
 
 
+@_hash_by("base", "question")
+@dataclass(frozen=True, eq=False, repr=False)
+class Asked(Source):
+    """What an object answers to a question of ours, which no other source can express. The question runs no code of the user's."""
+
+    base: Source
+    question: Callable[[Any], Any]
+    accessor = "ASKED"
+
+    @property
+    def text(self) -> str:
+        return f"{self.question.__name__.strip('_').replace('_', ' ')} of {self.base.text}"
+
+    @property
+    def argument(self) -> Any:
+        return self.question
+
+
 @dataclass(frozen=True)
 class CallPoint:
     """What sources are followed from: the bound slots and the called function."""
@@ -454,6 +473,8 @@ def _follow(source: Source, at: CallPoint) -> Any:
             return found.stride(dimension)
         case Slot(descriptor=descriptor):
             return descriptor.__get__(found)
+        case Asked(question=question):
+            return question(found)
     raise AssertionError(source)
 
 

@@ -1,4 +1,4 @@
-"""Iterators of the built-in kinds, generators (a suspended symbolic frame), and iterators that already were running."""
+"""Iterators of the built-in kinds, and generators (a suspended symbolic frame)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from stoker.capture.suspend import emit_generator
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Exhausted, Value
-from stoker.errors import Break, Raised
-from stoker.guard.source import Source
+from stoker.errors import Raised
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
@@ -298,32 +297,6 @@ class GeneratorValue(IteratorValue):
 
     def emit(self, e: Emitter) -> None:
         emit_generator(e, self)
-
-
-class RunningIterator(Value):
-    """An iterator that existed before the call: advancing it is done by CPython, at a graph break."""
-
-    def __init__(self, real: Any, source: Source) -> None:
-        self.real, self.source = real, source
-
-    def python_type(self) -> type:
-        return type(self.real)
-
-    def iterator(self, m: Machine) -> Value:
-        return self
-
-    def truth(self, m: Machine) -> bool:
-        return True
-
-    def next(self, m: Machine) -> Value:
-        raise Break(
-            "an iterator from outside",
-            f"{self.describe()} is a running {type(self.real).__name__}; its next element is known only when it runs",
-            "pass a list, or create the iterator inside the compiled function",
-        )
-
-    def attribute(self, m: Machine, name: str) -> Value:
-        return m.attributes.builtin(self, name)
 
 
 def _is_none(value: Value) -> bool:

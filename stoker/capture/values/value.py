@@ -43,6 +43,7 @@ class Value:
     source: Source | None = None
     root_name: str | None = None  # of a cell that is a variable of the captured frame itself
     has_identity = True  # may a program tell two equal ones apart, so that rebuilding must keep sharing?
+    written_last = False  # is what captured code changed of it written when all else is?
     era = 0  # how many subgraphs were being captured when it was made
 
     def __new__(cls, /, *args: Any, **kwargs: Any) -> Self:
@@ -115,7 +116,16 @@ class Value:
         self.unsupported("item deletion")
 
     def contains(self, m: Machine, item: Value) -> Value:
-        self.unsupported("the `in` operator")
+        """An iterator is advanced up to the element that is looked for."""
+        if not hasattr(self.python_type(), "__next__"):
+            self.unsupported("the `in` operator")
+        while True:
+            try:
+                element = self.next(m)
+            except Exhausted:
+                return m.wrap.constant(False)
+            if element is item or m.operators.equal(element, item):
+                return m.wrap.constant(True)
 
     def iterator(self, m: Machine) -> Value:
         self.require(m, "__iter__", "'{name}' object is not iterable")

@@ -122,6 +122,7 @@ def _present():
         "DICT_KEY": ({"a": 1, "b": 2}, 1, "b"),
         "DICT_KEY subclass": (collections.OrderedDict(a=1, b=2), 1, "b"),
         "SLOT": (slotted, Slotted.field, 7),
+        "ASKED": ([1, 2], len, 2),
     }
 
 
@@ -155,6 +156,7 @@ ABSENT = {
     "SIZE no tensor": (3, 0),
     "SLOT": (Slotted(), Slotted.field),
     "SLOT wrong type": (3, Slotted.field),
+    "ASKED": (3, len),
 }
 
 

@@ -15,6 +15,7 @@ from stoker.guard import source as sources
 from stoker.guard.guard import Guard, Holds
 from stoker.guard.program import compile_guards
 from stoker.guard.source import (
+    Asked,
     Attribute,
     CallPoint,
     CellContents,
@@ -96,6 +97,7 @@ FOUND: dict[Source, tuple[str, Any]] = {
     Size(DictItem(InstanceDict(thing), "weight"), 1): ("thing.weight.shape[1]", 5),
     Stride(DictItem(InstanceDict(thing), "weight"), 0): ("thing.weight.stride(0)", 5),
     Slot(DictItem(InstanceDict(thing), "slotted"), Slotted.field): ("thing.slotted.field", 7),
+    Asked(table, len): ("len of table", 2),
 }
 
 
