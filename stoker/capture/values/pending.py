@@ -72,7 +72,7 @@ def pending_generator(m: Machine, real: types.GeneratorType, source: Source) -> 
     m.guards.add(Attribute(source, "gi_code"), Is(real.gi_code))
     frame = Frame(program_of(real.gi_code), m.wrap.globals(function.__globals__))
     free = real.gi_code.co_freevars
-    for name, value in real.gi_frame.f_locals.items():
+    for name, value in _locals(real).items():
         if name not in free:
             frame.locals[name] = Lazy(value, Asked(source, _local(name)))
     for index, name in enumerate(free):
@@ -90,10 +90,15 @@ def _function(generator: types.GeneratorType) -> types.FunctionType | None:
     return makers[0] if len(makers) == 1 else None
 
 
+def _locals(generator: types.GeneratorType) -> dict[str, Any]:
+    frame = generator.gi_frame
+    return frame.f_locals if frame is not None else {}
+
+
 @functools.cache
 def _local(name: str) -> Callable[[types.GeneratorType], Any]:
     def local(generator: types.GeneratorType) -> Any:
-        return generator.gi_frame.f_locals[name]
+        return _locals(generator)[name]
 
     local.__name__ = f"local_{name}"
     return local

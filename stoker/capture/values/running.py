@@ -190,8 +190,9 @@ def _inner(m: Machine, real: Any, source: Source, index: int) -> Value | None:
     return model
 
 
+_SEQUENCES: tuple[Any, ...] = ([], (), "", "\u00e9", b"", range(0), range(2**70))
 MODELS: dict[type, Callable[[Machine, Any, Source], Value | None]] = {
-    **{type(iter(made)): _sequence for made in ([], (), "", "\u00e9", b"", range(0), range(2**70))},
+    **{type(iter(made)): _sequence for made in _SEQUENCES},
     type(reversed([])): _sequence,
     enumerate: _enumerate,
     zip: _zip,
