@@ -31,7 +31,7 @@ struct PlanObject {
   char takes_list;
   bool calls_python;
   PlanRecord plan;
-  Ref otherwise;  // what to call where a number of the plan has no 64-bit value; may be empty
+  Ref otherwise;  // what to call with inputs that the plan is not for; may be empty
 };
 
 // Memory for temporaries, kept between calls and shared by all plans, because fresh memory costs page faults. There are as
@@ -124,8 +124,9 @@ at::Tensor empty_on(c10::Device device, c10::IntArrayRef sizes, c10::IntArrayRef
                                            c10::DispatchKeySet(c10::DispatchKey::CUDA), dtype);
 }
 
-// A number that the plan computes does not fit, or is a division by zero: Python's integers know what comes of it.
-struct NoSuchSize {};
+// The plan is not for these inputs. A number that it computes does not fit, or is a division by zero: Python's integers know what comes
+// of it. Or an input lies where eager's kernels would draw other random numbers.
+struct NotForThese {};
 
 // One call of a plan.
 class Execution {
@@ -134,7 +135,7 @@ class Execution {
   Execution(const PlanRecord& plan, PyObject* const* inputs, PyObject* arena_source)
       : plan_(plan), numbers_(plan.numbers), arena_source_(arena_source) {
     slots_.resize(plan.slot_count);
-    if (!read_inputs(inputs) || !evaluate()) throw NoSuchSize();
+    if (!read_inputs(inputs) || !evaluate()) throw NotForThese();
     if (plan.device) {
       if (plan.flags) raise_noted(*plan.flags);
       const auto device = static_cast<int>(*plan.device);
@@ -166,6 +167,8 @@ class Execution {
   bool read_inputs(PyObject* const* inputs) {
     for (size_t i = 0; i < plan_.inputs.size(); ++i)
       if (plan_.inputs[i]) hold(*plan_.inputs[i], resolved(THPVariable_Unpack(inputs[i])));
+    for (const int64_t input : plan_.aligned)
+      if (reinterpret_cast<uintptr_t>(slots_[*plan_.inputs[input]].pointer) % ALIGNMENT) return false;
     for (const PlanConstant& constant : plan_.constants) hold(constant.slot, constant.value);
     for (const SymbolRead& symbol : plan_.symbols) {
       if (symbol.dimension) {
@@ -430,9 +433,9 @@ PyObject* run_in(PyObject* self, PyObject* const* inputs, size_t flagged, PyObje
       execution.run();
     }
     return execution.result();
-  } catch (const NoSuchSize&) {
+  } catch (const NotForThese&) {
     if (object->otherwise) return PyObject_Vectorcall(object->otherwise.get(), inputs, count, nullptr);
-    PyErr_SetString(PyExc_OverflowError, "a size of the plan has no 64-bit value");
+    PyErr_SetString(PyExc_OverflowError, "a size of the plan has no 64-bit value, or an input is not aligned");
     return nullptr;
   }
   END_HANDLE_TH_ERRORS

@@ -122,16 +122,18 @@ struct Recording {
   std::vector<Memory> lasting;  // of results that no replay writes
   std::vector<Result> results;
   std::vector<Held> held;
+  std::vector<size_t> aligned;  // inputs that the plan is for only where they are aligned
 
   void each(const auto& field) {
     field("launch", launch), field("executable", executable), field("stream", stream), field("device", device);
     field("input_count", input_count), field("nodes", nodes), field("fixed", fixed), field("changing", changing);
     field("homes", homes), field("lasting", lasting), field("results", results), field("held", held);
+    field("aligned", aligned);
   }
 };
 
 // Why a call could not be replayed, told by `reason`.
-enum class Reason : int { NONE, MOVED, OTHER_SIZE, RESULTS_IN_USE, OTHER_STREAM, RUNNING, REFUSED, LAZY };
+enum class Reason : int { NONE, MOVED, OTHER_SIZE, RESULTS_IN_USE, OTHER_STREAM, RUNNING, REFUSED, LAZY, UNALIGNED };
 
 struct ReplayObject {
   PyObject_HEAD
@@ -166,6 +168,8 @@ Reason obstacle(ReplayObject* self, PyObject* const* inputs) {
     }
   for (const Changing& changing : recording.changing)
     if (is_lazy(tensor_in(inputs, changing.input))) return Reason::LAZY;
+  for (const size_t input : recording.aligned)
+    if (reinterpret_cast<uintptr_t>(tensor_in(inputs, input).const_data_ptr()) % ALIGNMENT) return Reason::UNALIGNED;
   for (const Memory& home : recording.homes)
     if (home.bytes.storage().use_count() > 1) return Reason::RESULTS_IN_USE;
   return current_stream(static_cast<int>(recording.device)) == recording.stream ? Reason::NONE : Reason::OTHER_STREAM;

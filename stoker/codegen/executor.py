@@ -37,10 +37,11 @@ def executor(
 ) -> _C.Plan:
     """A callable that runs without Python: of the plan's inputs, or of a list of them if its `_boxed_call` is true.
 
-    `otherwise`, of the inputs, is called where a size or number, which the plan computes with 64 bits, does not fit.
+    `otherwise`, of the inputs, is called where a size or number, which the plan computes with 64 bits, does not fit, or where an input
+    that must be aligned is not.
     """
     encoded, objects = encode(plan, layouts, kernels)
-    return _C.Plan(record.plain(encoded), objects, otherwise if plan.symbols else None)
+    return _C.Plan(record.plain(encoded), objects, otherwise if plan.symbols or plan.aligned else None)
 
 
 def encode(
@@ -62,7 +63,7 @@ def encode(
     flags = record.IndexFlags(coding.hold(index_flags().data_ptr())) if watched else None
     encoded = record.PlanRecord(
         len(coding.slots), inputs, constants, tuple(coding.numbers.values), symbols, tuple(coding.numbers.steps), arenas, steps,
-        outputs, plan.takes_list, _device(plan, kernels), flags,
+        outputs, plan.takes_list, _device(plan, kernels), flags, plan.aligned,
     )  # fmt: skip
     return encoded, tuple(coding.objects)
 

@@ -260,6 +260,8 @@ class PlanRecord:
     device: int | None
     """The CUDA device that kernels are launched on."""
     flags: IndexFlags | None
+    aligned: tuple[int, ...]
+    """Inputs that the plan is for only where they begin at a multiple of 16 bytes."""
 
 
 RECORDS: tuple[type, ...] = (

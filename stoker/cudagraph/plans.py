@@ -27,7 +27,8 @@ def recorded(
         source = arena.source(driver.stream(), keeps)
         return lambda *inputs: call.run_in(source, *inputs)
 
-    world = World(call, kept, driver, device, tuple(value for _, value in plan.constants), written_inputs(plan))
+    constants = tuple(value for _, value in plan.constants)
+    world = World(call, kept, driver, device, constants, written_inputs(plan), plan.aligned)
     sources = [source for _, source in plan.symbols]
     return PlanRecorder(world, lambda inputs: numbers_of(sources, inputs), location, on_defect)
 

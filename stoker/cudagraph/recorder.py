@@ -47,6 +47,7 @@ class Reason(IntEnum):
     RUNNING = 5
     REFUSED = 6
     LAZY = 7
+    UNALIGNED = 8
 
 
 @dataclass(slots=True)
@@ -157,7 +158,7 @@ class PlanRecorder:
             case.off = case.off or "it had to be recorded too often"
         if case.off or Reason.MOVED in reasons:
             self._refresh()
-        if case.off is not None or reasons & {Reason.RUNNING, Reason.LAZY, Reason.OTHER_STREAM}:
+        if case.off is not None or reasons & {Reason.RUNNING, Reason.LAZY, Reason.UNALIGNED, Reason.OTHER_STREAM}:
             return False
         return len(case.recordings) < MOST_AT_ONCE
 

@@ -63,6 +63,7 @@ class Description:
     lasting: tuple[torch.Tensor, ...]
     results: tuple[ReplayResult, ...]
     held: tuple[Held, ...]
+    aligned: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -92,6 +93,8 @@ class World:
     constants: tuple[torch.Tensor, ...] = ()
     written: frozenset[int] = frozenset()
     """Inputs that the plan writes."""
+    aligned: tuple[int, ...] = ()
+    """Inputs that the plan is for only where they are aligned."""
 
 
 def record(world: World, inputs: Sequence[Any], fixed: frozenset[int], held: tuple[Held, ...]) -> PlanRecording:
@@ -124,6 +127,7 @@ def record(world: World, inputs: Sequence[Any], fixed: frozenset[int], held: tup
         tuple(lasting),
         described,
         held,
+        world.aligned,
     )
     made = _C.Replay(description)
     kernels = sum(node.kind == "kernel" for node in captured.nodes)

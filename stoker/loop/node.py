@@ -85,6 +85,8 @@ class Program:
     homes: dict[str, str] = field(default_factory=dict)
     """Results, and the inputs that they become the content of when the program has run."""
     symbols: dict[Symbol, SymbolSource] = field(default_factory=dict)
+    aligned: set[str] = field(default_factory=set)
+    """Inputs that must begin at a multiple of 16 bytes for the program to do what eager does."""
     lowered: list[str] = field(default_factory=list)
     """Operators that became loops or views, one entry for each node of the graph."""
     declined: list[tuple[str, str]] = field(default_factory=list)

@@ -16,6 +16,8 @@ from typing import Any
 
 import torch
 
+from stoker.loop.philox import philox
+
 
 class ResultType(Enum):
     """The type of a result."""
@@ -114,6 +116,10 @@ _FUNCTIONS: dict[str, Elementwise] = {
     "normal_tail": Elementwise(
         1, _normal_tail, cost=24
     ),  # the normal distribution below -|x|, to an absolute error of 3e-7
+    "quick_sin": Elementwise(
+        1, torch.sin, cost=8
+    ),  # as eager's kernels of a device draw it: by its fastest instruction
+    "philox": Elementwise(5, philox, cost=40),  # of (seed, offset, block, lane, word): `stoker.loop.philox`
 }
 
 _LOGIC: dict[str, Elementwise] = {

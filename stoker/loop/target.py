@@ -79,6 +79,9 @@ class Target:
     """Rows of a product begin at multiples of this, if nobody outside sees it; others are slow."""
     image_dtypes: frozenset[torch.dtype] = frozenset({torch.float32})
     """Types of images that convolutions want with channels fastest."""
+    drawing_threads: Callable[[], int] = lambda: 0
+    """The most threads that eager deals random numbers to as `stoker.loop.philox` says; 0 where it does otherwise, and the library
+    draws them."""
 
 
 Targets = Mapping[str, Target]

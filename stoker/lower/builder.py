@@ -49,6 +49,8 @@ class Builder:
         self.padded: dict[Tensor, Stored] = {}
         """Operands of products that were written again with padded rows."""
         self._stored: dict[int, tuple[Computed, Stored]] = {}
+        self._drawn: tuple[int, Stored] | None = None
+        """The node that asked for words of a generator last, and these."""
         self._count = 0
 
     def target(self, device: torch.device) -> Target:
@@ -225,6 +227,21 @@ class Builder:
         )
         return made if several else made[0]
 
+    def draw(self, device: torch.device, increment: int) -> tuple[Stored, int]:
+        """Words of a device's generator, and how far past their offset the numbers begin that are drawn now. Those who draw one after
+        another, no library call between them, share the words."""
+        nodes, drawn = self.program.nodes, self._drawn
+        last = next((p for p in reversed(range(len(nodes))) if _is_random(nodes[p])), None)
+        if drawn is None or drawn[0] != last or drawn[1].device != device:
+            words = self.call(torch.ops.stoker.draw.default, (device, increment), {}, _words_on(device))
+            self._drawn = (len(nodes) - 1, words)
+            return words, 0
+        node = nodes[drawn[0]]
+        assert isinstance(node, Extern)
+        before: int = node.arguments[1]
+        nodes[drawn[0]] = replace(node, arguments=(device, before + increment))
+        return drawn[1], before
+
     def _result(self, result: Any) -> Any:
         if not isinstance(result, Result):
             return None
@@ -232,6 +249,15 @@ class Builder:
 
     def _in_memory(self, value: Any) -> Any:
         return map_leaves(lambda leaf: self.store(leaf) if isinstance(leaf, Computed) else leaf, value)
+
+
+def _is_random(node: Loops | Extern) -> bool:
+    return isinstance(node, Extern) and node.random
+
+
+def _words_on(device: torch.device) -> Result:
+    """Seed and offset of a generator."""
+    return Result(torch.int64, device, (constant(2),), (constant(1),))
 
 
 def _may_draw(operator: Any) -> bool:

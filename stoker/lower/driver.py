@@ -30,6 +30,7 @@ from stoker.lower import (  # noqa: F401  (they fill the table)
     activation,
     compound,
     conv,
+    draw,
     extern,
     index,
     loss,
@@ -94,6 +95,8 @@ class _Lowering:
         self.memory: dict[str, Any] = {}
         """For inputs, constants and outputs so far: the memory that eager has them in."""
         self.values: dict[GraphNode, Any] = {}
+        self.given: list[Any] = []
+        """The memory of inputs and constants."""
 
     def visit(self, node: GraphNode) -> None:
         match node.op:
@@ -144,6 +147,7 @@ class _Lowering:
         """A tensor that comes from outside the program: its pointer is at its first element."""
         result = result_of(value, self.targets)
         self.memory[name] = value.memory
+        self.given.append(value.memory)
         self.builder.program.layouts[name] = Layout(result.dtype, result.device, result.sizes, result.strides, False)
         return Stored(name, result.dtype, result.device, result.sizes, result.strides)
 
@@ -179,6 +183,7 @@ class _Lowering:
             all(u.target in LOWERINGS and u.target not in CALLS for u in node.users),
             _is_returned(node),
             frozenset(range(len(out))) - read if isinstance(out, list) else frozenset(),
+            frozenset(n for n, given in enumerate(node.args) if self._is_outside(given)),
         )
         origin = builder.usage.origin
         function = LOWERINGS.get(target)
@@ -201,6 +206,11 @@ class _Lowering:
             arguments = [self._laid_out(a, n) for a, n in zip(arguments, node.args)]
         shares = any(r.alias_info is not None for r in torch_private.schema_of(target).returns)
         return builder.call(target, arguments, keywords, out, aliases=shares)
+
+    def _is_outside(self, given: Any) -> bool:
+        """Does an argument lie in memory that the program does not make?"""
+        value = given.meta.get("val") if isinstance(given, GraphNode) else None
+        return isinstance(value, FakeTensor) and any(value.memory is memory for memory in self.given)
 
     def _laid_out(self, value: Any, given: Any) -> Any:
         """An argument with eager's own strides, for an operator whose kernels refuse others."""

@@ -63,6 +63,8 @@ class Usage:
     """Does the graph give back the operator's result, or a view of it?"""
     unread: frozenset[int] = frozenset()
     """Which of the operator's results nobody reads, if it has several."""
+    outside: frozenset[int] = frozenset()
+    """Which of the operator's arguments lie in memory of an input or a constant, in eager."""
 
     @property
     def origin(self) -> str:

@@ -48,6 +48,8 @@ class Plan:
     """The order chosen, the bytes it is estimated to need at its peak, and those of the program's own order."""
     takes_list: bool = False
     """Are the inputs given in one list, which the plan empties, so that it alone holds them?"""
+    aligned: tuple[int, ...] = ()
+    """Inputs, by their numbers, that must begin at a multiple of 16 bytes: on others the plan does not do what eager does."""
 
 
 def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False) -> Plan:
@@ -94,6 +96,7 @@ def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False) 
         placed.over,
         (ordered.name, ordered.peak_bytes, ordered.program_peak_bytes),
         owns_inputs and _worth_freeing(program, owned),
+        tuple(number for number, name in enumerate(program.inputs) if name in program.aligned),
     )
 
 

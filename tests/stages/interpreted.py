@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -19,6 +20,7 @@ from stoker.lower.driver import lower_graph
 from stoker.pipeline import build_kernels, improve
 from stoker.schedule.kernel import Kernel
 from stoker.schedule.plan import make_plan
+from stoker.schedule.step import Library, Step
 
 PROCESSORS = 132
 
@@ -26,7 +28,7 @@ PROCESSORS = 132
 class Libdevice:
     """The device's mathematics library, by torch's functions."""
 
-    NAMES: ClassVar[dict[str, Callable[..., Any]]] = {"rint": torch.round}
+    NAMES: ClassVar[dict[str, Callable[..., Any]]] = {"rint": torch.round, "fast_sinf": torch.sin}
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         function = self.NAMES.get(name) or getattr(torch, name)
@@ -47,15 +49,29 @@ class Libdevice:
 LIBDEVICE = Libdevice()
 
 
+class Generator:
+    """A CUDA device's generator, in place of the operator that asks one."""
+
+    def __init__(self, threads: int, seed: int, offset: int = 0) -> None:
+        self.threads, self.seed, self.offset = threads, seed, offset
+
+    def draw(self, device: torch.device, increment: int) -> torch.Tensor:
+        words = torch.tensor([self.seed, self.offset])
+        self.offset += increment
+        return words
+
+
 class Interpreted:
     """A back end whose target is a GPU in everything but where its memory is."""
 
-    def __init__(self) -> None:
+    def __init__(self, generator: Generator | None = None) -> None:
         self.units: list[Unit] = []
+        self.generator = generator
 
     @property
     def target(self) -> Target:
-        return cuda_target(90, PROCESSORS, device="cpu")
+        threads = self.generator.threads if self.generator else 0
+        return cuda_target(90, PROCESSORS, device="cpu", drawing_threads=lambda: threads)
 
     def start(self) -> None:
         pass
@@ -75,4 +91,12 @@ def compile_interpreted(
     improve(module)
     program = lower_graph(module, targets)
     plan = make_plan(program, targets)
+    if backend is not None and backend.generator is not None:
+        plan = replace(plan, steps=tuple(_drawing(step, backend.generator) for step in plan.steps))
     return host_program(plan, [b.call for b in build_kernels(plan, program.layouts, backends)])
+
+
+def _drawing(step: Step, generator: Generator) -> Step:
+    if isinstance(step, Library) and step.operator is torch.ops.stoker.draw.default:
+        return replace(step, operator=generator.draw)
+    return step

@@ -15,7 +15,7 @@ from tools.plan_records import TARGET, header
 
 EMPTY = PlanRecord(
     slot_count=1, inputs=(BufferSlot(0),), constants=(), numbers=(3, 1, 0), symbols=(), arithmetic=(), arenas=(), steps=(),
-    outputs=(), takes_list=False, device=None, flags=None,
+    outputs=(), takes_list=False, device=None, flags=None, aligned=(),
 )  # fmt: skip
 SHAPE = (Number(0),), (Number(1),)
 WHOLE = record.TensorView(BufferSlot(0), record.Dtype("float32"), *SHAPE, Number(2), True)
@@ -115,7 +115,18 @@ def test_a_mistake_is_told_by_the_names_of_record_and_field(case: str) -> None:
 
 def test_fields_too_few_and_too_many() -> None:
     described = plain(EMPTY)
-    with pytest.raises(ValueError, match=r"PlanRecord\.flags: it is missing"):
+    with pytest.raises(ValueError, match=r"PlanRecord\.aligned: it is missing"):
         _C.Plan(described[:-1], ())
     with pytest.raises(ValueError, match="PlanRecord: it has more fields than are known"):
         _C.Plan((*described, None), ())
+
+
+def test_a_plan_that_is_not_for_an_input_calls_what_is() -> None:
+    """Where an input must begin at a multiple of 16 bytes and does not."""
+    encoded = plain(dataclasses.replace(EMPTY, outputs=(WHOLE,), aligned=(0,)))
+    plan = _C.Plan(encoded, (), lambda *inputs: "otherwise")
+    memory = torch.empty(64)
+    first = -memory.data_ptr() % 16 // 4
+    aligned, other = memory[first : first + 3], memory[first + 1 : first + 4]
+    (found,) = plan(aligned)
+    assert found.data_ptr() == aligned.data_ptr() and plan(other) == "otherwise"

@@ -147,6 +147,22 @@ inline T sign_of(T x) {
   else return static_cast<T>((x > T(0)) - (x < T(0)));
 }
 
+// A word of Philox4x32-10, as stoker/loop/philox.py has it.
+inline int64_t philox_of(int64_t seed, int64_t offset, int64_t block, int64_t lane, int64_t word) {
+  const uint64_t counter = (static_cast<uint64_t>(offset) >> 2) + block;
+  uint32_t keys[2] = {static_cast<uint32_t>(seed), static_cast<uint32_t>(static_cast<uint64_t>(seed) >> 32)};
+  uint32_t c[4] = {static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32), static_cast<uint32_t>(lane),
+                   static_cast<uint32_t>(static_cast<uint64_t>(lane) >> 32)};
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t a = uint64_t(c[0]) * 0xD2511F53u, b = uint64_t(c[2]) * 0xCD9E8D57u;
+    const uint32_t first = static_cast<uint32_t>(b >> 32) ^ c[1] ^ keys[0];
+    const uint32_t third = static_cast<uint32_t>(a >> 32) ^ c[3] ^ keys[1];
+    c[0] = first, c[1] = static_cast<uint32_t>(b), c[2] = third, c[3] = static_cast<uint32_t>(a);
+    keys[0] += 0x9E3779B9u, keys[1] += 0xBB67AE85u;
+  }
+  return c[word];
+}
+
 // Shifts by less than nothing or by all bits and more leave nothing, or the sign.
 template <class T>
 inline T left_shift(T a, T b) {

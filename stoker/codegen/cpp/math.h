@@ -362,6 +362,7 @@ inline double exp_of(double x) { return std::exp(x); }
 inline double expm1_of(double x) { return std::expm1(x); }
 #endif
 inline double decay_of(double x) { return exp_of(x); }
+template <class T> inline T quick_sin_of(T x) { return sin_of(x); }
 
 template <class T>
 inline T asin_of(T x) {

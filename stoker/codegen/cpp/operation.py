@@ -64,9 +64,10 @@ _OPERATIONS: dict[str, str] = {
 }
 _CALLED = """
 exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma sigmoid
-decay normal_tail
+decay normal_tail quick_sin
 """
 OPERATIONS: dict[str, str] = _OPERATIONS | {name: name + "_of({0})" for name in _CALLED.split()}
+OPERATIONS["philox"] = "philox_of({0}, {1}, {2}, {3}, {4})"
 
 _FOR_TYPE: dict[tuple[str, torch.dtype], str] = {
     ("bitwise_not", torch.bool): "!{0}",

@@ -11,6 +11,7 @@ from stoker import _C
 from stoker.codegen.backend import Built, Launch, Site
 from stoker.codegen.triton.choose import can_choose, fastest
 from stoker.codegen.triton.host import host_kernel
+from stoker.codegen.triton.stream import drawing_threads
 from stoker.codegen.triton.target import cuda_target
 from stoker.codegen.triton.tiling import Tiling, alternatives, tiling_of
 from stoker.codegen.triton.unit import Unit, unit_of
@@ -28,7 +29,7 @@ class TritonBackend:
 
     def __init__(self, architecture: int, processors: int) -> None:
         self.architecture = architecture
-        self._target = cuda_target(architecture, processors)
+        self._target = cuda_target(architecture, processors, drawing_threads=drawing_threads)
 
     @property
     def target(self) -> Target:

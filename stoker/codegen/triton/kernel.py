@@ -11,7 +11,7 @@ Requirements, held by tests/stages/test_triton.py under Triton's interpreter:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -20,11 +20,12 @@ from stoker.codegen.triton.operation import TYPES, converted, literal, operation
 from stoker.codegen.triton.reduction import SCANS, Form, form_of
 from stoker.codegen.triton.tiling import Tiling
 from stoker.codegen.writer import Writer
-from stoker.loop.index import Dimensions, count, ranges_of
+from stoker.loop.index import Dimension, Dimensions, count, ranges_of
 from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopInstruction, Number, Reduce, Scan, Store
 from stoker.loop.op import OUTSIDE
+from stoker.loop.philox import WORDS
 from stoker.schedule.kernel import Kernel, Phase
-from stoker.shape.expr import Expr, Symbol, constant, free_symbols, text
+from stoker.shape.expr import Expr, Symbol, constant, free_symbols, substitute, symbol, text
 from stoker.shape.prove import Interval, bounds
 
 Axes = frozenset[str]
@@ -58,6 +59,7 @@ class _Emitter:
         self.out = Writer("    ")
         self.ranges = _ranges(kernel)
         self.lines = [line for phase in kernel.phases for line in phase.lines]
+        self.made = dict(self.lines)
         self.types = {n: i.dtype for n, i in self.lines}
         self.watches = any(isinstance(i, Indirect) for _, i in self.lines)
         self.wide = not self.fits_32_bits()
@@ -267,6 +269,8 @@ class _Emitter:
                 words = f"({self.expr(i.expr)} + tl.zeros({self.shape(NONE)}, tl.int64)).to({TYPES[i.dtype]})"
             case Convert():
                 words = converted(arguments[0], self.types[i.arguments[0]], i.dtype)
+            case Apply() if i.operation == "philox" and (fours := self.fours(i)) is not None:
+                along, words = fours
             case Apply():
                 words = operation(i.operation, i.dtype, self.types[i.arguments[0]], arguments)
             case Reduce():
@@ -275,6 +279,62 @@ class _Emitter:
                 assert_never(i)
         self.out.line(f"v{n} = {words}")
         self.axes[n] = along
+
+    def fours(self, i: Apply) -> tuple[Axes, str] | None:
+        """Random words where four neighbours along an axis share a call of the generator: each call is made once."""
+        seed, offset, block, lane, word = i.arguments
+        last = self.made[word]
+        for axis, loops in self.loops_of_axes().items():
+            four = loops[-1].symbol % WORDS if loops else None
+            if not isinstance(last, Index) or last.expr is not four or self.sizes[axis] < WORDS:
+                continue
+            along = self.axes[block] | self.axes[lane]
+            if (len(loops) > 1 and (loops[-1].size % WORDS).value != 0) or not self.is_last(axis, along):
+                continue
+            fourth = {d.symbol: symbol(f"{text(d.symbol)}_four") for d in loops}
+            self.ranges |= {name: self.ranges[old] for old, name in fourth.items()}
+            self.out.line(f"{axis}_four = {self.first_of_fours(axis)}")
+            self.unravel(f"{axis}_four", tuple(Dimension(fourth[d.symbol], d.size) for d in loops))
+            places = [self.renamed_index(n, fourth) for n in (block, lane)]
+            parts = ", ".join(f"v{word}_{k}" for k in range(WORDS))
+            self.out.line(f"{parts} = philox_words(v{seed}, v{offset}, {', '.join(places)})")
+            return along, f"four_by_four({parts}, {self.shape(along)})"
+        return None
+
+    def loops_of_axes(self) -> dict[str, Dimensions]:
+        """The loops that an axis walks, the innermost last."""
+        outer, y = self.kernel.outer, self.tiling.y
+        if y is not None:
+            return {"y": (y,), "x": outer[-1:]}
+        return {"x": outer, "r": self.kernel.inner}
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {"x": self.tiling.x_block, "y": self.tiling.y_block, "r": self.tiling.r_block}
+
+    def is_last(self, axis: str, along: Axes) -> bool:
+        """Is an axis the last of a tile that varies along some?"""
+        order = "yx" if self.tiling.y is not None else "xr"
+        return axis in along and not any(a in along for a in order[order.index(axis) + 1 :])
+
+    def first_of_fours(self, axis: str) -> str:
+        """Every fourth place along an axis of this program's tile."""
+        size, two = self.sizes[axis], bool(self.kernel.inner) or self.tiling.y is not None
+        across = axis == "r" or (axis == "x" and self.tiling.y is not None)
+        shape = "" if not two else "[None, :]" if across else "[:, None]"
+        start = {"x": f"program * {size}", "y": f"down * {size}", "r": "0" if self.tiling.persistent else "r_start"}[
+            axis
+        ]
+        if axis == "x" and self.tiling.y is not None:
+            start = f"across * {size}"
+        return f"{start} + tl.arange(0, {size // WORDS}){shape} * {WORDS}"
+
+    def renamed_index(self, n: int, names: Mapping[Symbol, Symbol]) -> str:
+        """A whole number that depends on loops, where these have other names."""
+        i = self.made[n]
+        if not isinstance(i, Index):
+            return f"v{n}"
+        return f"({self.expr(substitute(i.expr, dict(names)))} + tl.zeros({self.shape(NONE)}, tl.int64))"
 
     def varies(self, expr: Expr) -> Axes:
         return frozenset().union(*(self.axes_of.get(s, NONE) for s in free_symbols(expr)))

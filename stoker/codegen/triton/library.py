@@ -125,6 +125,26 @@ def normal_tail(x):
 
 
 @triton.jit
+def philox_words(seed, offset, block, lane):
+    """Four words of the generator, as stoker/loop/philox.py has it."""
+    counter = (offset >> 2) + block
+    low, high = counter.to(tl.uint32), (counter >> 32).to(tl.uint32)
+    return tl.philox(seed, low + lane.to(tl.uint32) * 0, high + low * 0, lane.to(tl.uint32), (lane >> 32).to(tl.uint32))
+
+
+@triton.jit
+def philox_word(seed, offset, block, lane, word):
+    a, b, c, d = philox_words(seed, offset, block, lane)
+    return tl.where(word < 2, tl.where(word == 0, a, b), tl.where(word == 2, c, d)).to(tl.int64)
+
+
+@triton.jit
+def four_by_four(a, b, c, d, shape: tl.constexpr):
+    """a, b, c, d of the first, then of the second, and so on, in a tile four times as long."""
+    return tl.join(tl.join(a, c), tl.join(b, d)).reshape(shape).to(tl.int64)
+
+
+@triton.jit
 def add_up(a, b):
     return a + b
 

@@ -68,6 +68,8 @@ OPERATIONS: dict[str, str] = {
     "atan2": "libdevice.atan2({0}, {1})",
     "decay": "tl.exp({0})",
     "normal_tail": "normal_tail({0})",
+    "quick_sin": "libdevice.fast_sinf({0})",
+    "philox": "philox_word({0}, {1}, {2}, {3}, {4})",
     "eq": "{0} == {1}",
     "ne": "{0} != {1}",
     "lt": "{0} < {1}",

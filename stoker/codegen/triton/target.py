@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -17,7 +17,9 @@ def _in_registers(outer: Dimensions, inner: Dimensions, across: Sequence[LoopIns
     return persistent(outer, inner, across)
 
 
-def cuda_target(architecture: int, processors: int, device: str = "cuda") -> Target:
+def cuda_target(
+    architecture: int, processors: int, device: str = "cuda", drawing_threads: Callable[[], int] = lambda: 0
+) -> Target:
     """The target of compute capability `architecture` (90 for 9.0)."""
     return Target(
         device=device,
@@ -43,4 +45,5 @@ def cuda_target(architecture: int, processors: int, device: str = "cuda") -> Tar
         split=functools.partial(pieces, processors=processors),
         matmul_alignment_bytes=16,
         image_dtypes=frozenset({torch.float16, torch.bfloat16, torch.float32}),
+        drawing_threads=drawing_threads,
     )

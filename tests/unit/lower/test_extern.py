@@ -17,7 +17,7 @@ aten = torch.ops.aten
     ("operator", "words"),
     [
         (aten.bmm.default, "matrix product"),
-        (aten.bernoulli.p, "random numbers"),
+        (aten.bernoulli.Tensor, "random numbers"),
         (aten.nonzero.default, "depends on data"),
         (aten.sort.stable, "a sort"),
         (aten.linalg_qr.default, "linear algebra"),
