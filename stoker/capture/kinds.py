@@ -7,6 +7,7 @@ Out: its Value; `KINDS` tells by which function. A kind without an entry is an i
 from __future__ import annotations
 
 import collections
+import contextvars
 import enum
 import functools
 import gc
@@ -22,6 +23,7 @@ import numpy
 import torch
 
 from stoker import _C, torch_private
+from stoker.capture.values.ambient import ThreadLocalValue, VariableValue
 from stoker.capture.values.array import DTYPES, ArrayValue
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant, is_numpy_scalar, is_plain
@@ -358,7 +360,13 @@ def wrap_getter(m: Machine, real: Any, source: Source) -> Value:
 
 
 def wrap_thread_local(m: Machine, real: Any, source: Source) -> Value:
-    return wrap_opaque(m, real, source, "a threading.local", "has other attributes in each thread")
+    m.guards.add_unless_fixed(source, TypeIs(type(real)))
+    return ThreadLocalValue(type(real), real, source)
+
+
+def wrap_context_variable(m: Machine, real: contextvars.ContextVar, source: Source) -> Value:
+    m.guards.add_unless_fixed(source, Is(real))
+    return VariableValue(m, real, source)
 
 
 # The number or text that an instance of a subclass holds, whatever its class makes of it.
@@ -447,5 +455,6 @@ KINDS: list[tuple[Any, Any]] = [
     (torch.nn.Module, wrap_nn_module),
     (BaseException, wrap_exception),
     (threading.local, wrap_thread_local),
+    (contextvars.ContextVar, wrap_context_variable),
 ]
 OPEN = {type, types.ModuleType, BUILTIN_CALLABLES, ITERATORS, torch.nn.Module, BaseException, threading.local}

@@ -1,0 +1,161 @@
+"""What belongs to the thread or the context: threading.local and contextvars."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+
+import torch
+from harness import BREAK, program
+
+import stoker
+from stoker import log
+
+LOCAL = threading.local()
+LOCAL.scale = 3
+
+
+class Counted(threading.local):
+    limit = 9
+
+    def __init__(self):
+        self.count = 0
+
+    def more(self):
+        self.count += 1
+        return self.count
+
+
+SCALE = contextvars.ContextVar("scale", default=2)
+UNSET = contextvars.ContextVar("unset")
+
+
+@program("threading.local: read, written, deleted", default=True)
+def test_local(x):
+    LOCAL.rows = x.shape[0]
+    y = x * LOCAL.scale + LOCAL.rows
+    del LOCAL.rows
+    return y, hasattr(LOCAL, "rows"), getattr(LOCAL, "other", 5), sorted(vars(LOCAL))
+
+
+@program("a subclass of threading.local", inputs=lambda: (torch.ones(2), Counted()))
+def test_local_class(x, counted):
+    return x * counted.more() + counted.more(), counted.count, counted.limit
+
+
+@program("a threading.local that holds a tensor", inputs=lambda: (torch.ones(2), Counted()))
+def test_local_tensor(x, held):
+    held.last = x * 2
+    return held.last + 1
+
+
+@program("a threading.local changed before a break", BREAK, inputs=lambda: (torch.ones(2), Counted()))
+def test_local_break(x, counted):
+    y = x * counted.more()
+    print(y)
+    return y * counted.more(), counted.count
+
+
+@program("a threading.local made inside", BREAK)
+def test_local_made(x):
+    made = threading.local()
+    made.a = x * 2
+    return made.a + 1
+
+
+def test_each_thread_has_its_own() -> None:
+    held = threading.local()
+
+    def scaled(x):
+        return x * held.scale
+
+    compiled, x, found = stoker.compile(scaled, backend="eager", fullgraph=True), torch.ones(2), {}
+
+    def run(scale: float) -> None:
+        held.scale = scale
+        found[scale] = compiled(x)
+
+    for scale in (2.0, 3.0, 4.0):
+        thread = threading.Thread(target=run, args=(scale,))
+        thread.start()
+        thread.join()
+    assert {scale: value.tolist() for scale, value in found.items()} == {s: [s, s] for s in (2.0, 3.0, 4.0)}
+
+
+@program("ContextVar.get, its default, and its name", default=True)
+def test_get(x):
+    return x * SCALE.get(), SCALE.get(7), UNSET.get(5), SCALE.name
+
+
+@program("ContextVar.get without a value")
+def test_get_nothing(x):
+    try:
+        UNSET.get()
+    except LookupError as error:
+        return x * 2, error.args[0] is UNSET
+
+
+@program("set and reset")
+def test_set(x):
+    token = SCALE.set(7)
+    inner = SCALE.set(8)
+    y = x * SCALE.get()
+    SCALE.reset(inner)
+    y = y + SCALE.get()
+    SCALE.reset(token)
+    return y, SCALE.get(), token.old_value is contextvars.Token.MISSING, inner.old_value, token.var is SCALE
+
+
+@program("a variable that holds a tensor for a while")
+def test_set_tensor(x):
+    token = UNSET.set(x * 2)
+    try:
+        return UNSET.get() + 1
+    finally:
+        UNSET.reset(token)
+
+
+@program("a break while a variable is set", BREAK)
+def test_break(x):
+    token = SCALE.set(5)
+    y = x * SCALE.get()
+    print(y)
+    SCALE.reset(token)
+    return y * SCALE.get()
+
+
+@program("a token that is returned", BREAK)
+def test_token(x):
+    token = SCALE.set(5)
+    y = x * SCALE.get()
+    found = y, type(token).__name__
+    kept = [token]
+    SCALE.reset(kept.pop())
+    print(token is None, y)
+    return found
+
+
+@program("contexts", BREAK)
+def test_contexts(x):
+    context = contextvars.copy_context()
+
+    def scaled():
+        SCALE.set(9)
+        return x * SCALE.get()
+
+    return context.run(scaled), SCALE.get(), context[SCALE]
+
+
+def test_what_is_set_stays_set() -> None:
+    """And another value outside is another number, not another graph each time."""
+    variable = contextvars.ContextVar("variable", default=1)
+
+    def more(x):
+        variable.set(variable.get() + 1)
+        return x * variable.get()
+
+    compiled, x = stoker.compile(more, backend="eager", fullgraph=True), torch.ones(2)
+    log.clear()
+    found = [compiled(x)[0].item() for _ in range(6)]
+    assert found == [2, 3, 4, 5, 6, 7] and variable.get() == 7
+    assert len(log.events("captured")) <= 3
