@@ -23,6 +23,7 @@ linalg_lu_factor_ex linalg_eig linalg_eigh linalg_svd assert assert_async
 """
 BY_DATA = frozenset(_BY_DATA.split())
 """Functions, and methods without their underscore. Operators that users registered are taken for such, too."""
+TORCHS_OWN = ("aten", "prims", "mkl", "mkldnn")
 INDEXING = frozenset({"getitem", "setitem"})
 DIVISIONS = frozenset({"div", "divide", "floordiv", "ifloordiv", "floor_divide", "mod", "imod", "remainder", "fmod"})
 
@@ -56,7 +57,7 @@ def raises_by_data(node: Node) -> bool:
     """May a call raise an error that its arguments' metadata does not foretell?"""
     if node.op not in ("call_function", "call_method"):
         return False
-    if isinstance(node.target, torch_private.OpOverload) and node.target.namespace not in ("aten", "prims"):
+    if isinstance(node.target, torch_private.OpOverload) and node.target.namespace not in TORCHS_OWN:
         return True
     name = _name(node.target)
     if name in INDEXING:  # by tensors, that is
@@ -69,7 +70,7 @@ def raises_by_data(node: Node) -> bool:
 
 def operator_raises(operator: Any) -> bool:
     """May a library operator raise by its data, whatever its types?"""
-    if not isinstance(operator, torch_private.OpOverload) or operator.namespace not in ("aten", "prims"):
+    if not isinstance(operator, torch_private.OpOverload) or operator.namespace not in TORCHS_OWN:
         return True
     return _name(operator) in BY_DATA | DIVISIONS
 

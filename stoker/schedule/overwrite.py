@@ -138,11 +138,21 @@ def may_raise(step: Step, kernels: Sequence[Kernel]) -> bool:
 
 
 def _changes_nothing(step: Step, kernels: Sequence[Kernel]) -> bool:
-    """Does a step copy a buffer to itself?"""
-    if not isinstance(step, Run) or len(step.buffers) != 2 or step.buffers[0] != step.buffers[1]:
+    """Does a step only copy buffers to themselves?"""
+    if not isinstance(step, Run):
         return False
-    lines = [i for phase in kernels[step.kernel].phases for _, i in phase.lines]
-    return all(isinstance(i, (Load, Store)) for i in lines) and len(lines) == 2
+    lines = [line for phase in kernels[step.kernel].phases for line in phase.lines]
+    loads = {number: i for number, i in lines if isinstance(i, Load) and not i.arguments}
+    stores = [i for _, i in lines if isinstance(i, Store)]
+    if len(loads) + len(stores) < len(lines):
+        return False
+
+    def stays(store: Store) -> bool:
+        load = loads[store.arguments[0]]
+        names = [step.buffers[int(i.buffer[1:])] for i in (load, store)]
+        return names[0] == names[1] and load.index == store.index and not store.combine
+
+    return all(map(stays, stores))
 
 
 def _alike(x: Layout, y: Layout) -> bool:

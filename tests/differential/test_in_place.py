@@ -292,6 +292,25 @@ def test_a_cache_of_keys():
         assert torch.equal(eager, ours)
 
 
+def test_caches_and_a_layer():
+    """Copies of caches, which nothing needs, are not made; a layer whose weights are packed cannot fail."""
+    layer = torch.nn.Linear(4, 64, bias=False)
+
+    def decode(keys, values, place, key):
+        keys.index_copy_(1, place, key)
+        values.index_copy_(1, place, 2 * key)
+        return layer(torch.softmax(keys @ key.mT, 1).mT @ values)
+
+    ours, eager = ([torch.zeros(2, 16, 4) for _ in range(2)] for _ in range(2))
+    for number in range(3):
+        key, place = torch.randn(2, 1, 4), torch.tensor([number])
+        with torch.no_grad():
+            written, found = written_over(decode, *ours, place, key)
+            torch.testing.assert_close(found, decode(*eager, place, key))
+        assert written == 2
+        assert all(map(torch.equal, ours, eager))
+
+
 def test_averages_of_weights():
     """Two modules' weights, one written with the other's."""
     torch.manual_seed(0)
