@@ -34,6 +34,7 @@ struct Driver {
   Result (*error_words)(Result, const char**);
   Result (*launch_kernel)(DeviceFunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                           DeviceStream, void**, void**);
+  Result (*launch_graph)(void*, DeviceStream);
 };
 
 template <typename Function>
@@ -56,6 +57,7 @@ const Driver& driver() {
     find(library, "cuFuncSetAttribute", made.set_attribute);
     find(library, "cuGetErrorString", made.error_words);
     find(library, "cuLaunchKernel", made.launch_kernel);
+    find(library, "cuGraphLaunch", made.launch_graph);
     return made;
   }();
   return found;
@@ -101,6 +103,10 @@ void launch(const Launch& kernel, uint32_t programs, DeviceStream stream, void**
   check(driver().launch_kernel(kernel.function, programs, 1, 1, kernel.threads, 1, 1, kernel.shared_bytes, stream,
                                parameters, nullptr),
         "launching a kernel");
+}
+
+void launch_graph(void* executable, DeviceStream stream) {
+  check(driver().launch_graph(executable, stream), "launching a graph");
 }
 
 PyObject* load_kernel(PyObject*, PyObject* arguments) {

@@ -26,6 +26,9 @@ DeviceStream current_stream(int device);
 // Starts `programs` programs; throws with the driver's words.
 void launch(const Launch& kernel, uint32_t programs, DeviceStream stream, void** parameters);
 
+// Starts a graph; throws with the driver's words.
+void launch_graph(void* executable, DeviceStream stream);
+
 // load_kernel(device, binary, name, shared_bytes): the address of a kernel, for plans.
 PyObject* load_kernel(PyObject*, PyObject* arguments);
 

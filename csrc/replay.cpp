@@ -110,7 +110,8 @@ struct Memory {
 };
 
 struct Recording {
-  Ref launch;
+  Ref launch;  // None: the driver launches the graph
+  Ref owner;   // of the graph, and of what it works in
   void* executable{};
   DeviceStream stream{};
   int64_t device{};
@@ -125,7 +126,8 @@ struct Recording {
   std::vector<size_t> aligned;  // inputs that the plan is for only where they are aligned
 
   void each(const auto& field) {
-    field("launch", launch), field("executable", executable), field("stream", stream), field("device", device);
+    field("launch", launch), field("owner", owner), field("executable", executable), field("stream", stream);
+    field("device", device);
     field("input_count", input_count), field("nodes", nodes), field("fixed", fixed), field("changing", changing);
     field("homes", homes), field("lasting", lasting), field("results", results), field("held", held);
     field("aligned", aligned);
@@ -234,6 +236,17 @@ bool bring(ReplayObject* self, PyObject* const* inputs) {
   return true;
 }
 
+void start(const Recording& recording) {
+  if (recording.launch.get() == Py_None) {
+    enter_device(static_cast<int>(recording.device));
+    const pybind11::gil_scoped_release others;  // a full queue lets the launch wait
+    launch_graph(recording.executable, recording.stream);
+  } else {
+    const Ref launched = Ref::steal(PyObject_CallNoArgs(recording.launch.get()));
+    if (!launched) throw python_error();
+  }
+}
+
 // What the graph wrote to places goes to the inputs that were copied there.
 void take_back(const Recording& recording, PyObject* const* inputs) {
   for (const Changing& changing : recording.changing) {
@@ -283,8 +296,7 @@ PyObject* run_replay(PyObject* object, PyObject* const* inputs, size_t flagged, 
     self->reason = static_cast<int>(Reason::REFUSED);
     return Py_NewRef(Py_NotImplemented);
   }
-  const Ref launched = Ref::steal(PyObject_CallNoArgs(recording.launch.get()));
-  if (!launched) throw python_error();
+  start(recording);
   take_back(recording, inputs);
   ++self->replays;
   Ref tuple = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(recording.results.size())));

@@ -51,7 +51,7 @@ from stoker.passes.mask import settle_masks
 from stoker.passes.pack import PACKS, pack
 from stoker.passes.place import place
 from stoker.passes.precompute import precompute
-from stoker.passes.recordable import obstacle
+from stoker.passes.recordable import draws_numbers, obstacle
 from stoker.passes.simplify import simplify
 from stoker.runtime.build import NoCompiler
 from stoker.runtime.tune import choose_join, choose_linear, give_back
@@ -243,7 +243,8 @@ def _compiled(
     if not records:
         return call
     on_defect = functools.partial(tell, "a graph is not recorded", graph_module, options=options)
-    return recorded(call, plan, _cuda_device(graph_module), _location(graph_module), on_defect)
+    draws = any(map(draws_numbers, graph_module.graph.nodes))
+    return recorded(call, plan, _cuda_device(graph_module), _location(graph_module), on_defect, draws=draws)
 
 
 def _is_recorded(module: GraphModule, options: Options) -> bool:

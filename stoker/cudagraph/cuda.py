@@ -32,6 +32,7 @@ class _Kernel(ctypes.Structure):
 _RECORD_BYTES = 256  # enough for CUDA_MEMCPY3D and CUDA_MEMSET_NODE_PARAMS
 _KINDS = {0: "kernel", 1: "copy", 2: "fill", 5: "empty"}
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+_THREAD_LOCAL = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 _BUFFER, _SIZE = 1, 2  # CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE
 
 
@@ -48,10 +49,32 @@ def _check(result: int, what: str) -> None:
 class CudaDriver:
     """A CUDA device."""
 
-    def __init__(self, device: int) -> None:
-        self.device = device
+    def __init__(self, device: int, *, draws: bool) -> None:
+        """`draws`: do plans draw from torch's generator? It does so in recordings that torch makes; while one is made, others that draw
+        from it, in eager code of other threads as well, fail. So torch makes only those."""
+        self.device, self.draws = device, draws
 
     def capture(self, run: Callable[[], tuple[Any, ...]]) -> tuple[Instantiated, tuple[Any, ...]]:
+        return self._capture_drawing(run) if self.draws else self._capture(run)
+
+    def _capture(self, run: Callable[[], tuple[Any, ...]]) -> tuple[Instantiated, tuple[Any, ...]]:
+        library, pool, graph = _library(), torch.cuda.MemPool(), _Pointer()
+        torch.cuda.synchronize(self.device)
+        side = _side_stream(self.device, self.stream())
+        with torch.cuda.stream(side), torch.cuda.use_mem_pool(pool, self.device):
+            stream = _Pointer(side.cuda_stream)
+            _check(library.cuStreamBeginCapture_v2(stream, _THREAD_LOCAL), "beginning to record")
+            try:
+                results = run()
+            except RuntimeError as error:
+                raise CannotRecord(str(error).splitlines()[0]) from error
+            finally:  # a stream that is left capturing takes no other work
+                ended = library.cuStreamEndCapture(stream, ctypes.byref(graph))
+        _check(ended, "recording")
+        owner = _OwnedGraph(graph, pool)
+        return Instantiated(None, owner.executable, _nodes(graph.value or 0), owner), results
+
+    def _capture_drawing(self, run: Callable[[], tuple[Any, ...]]) -> tuple[Instantiated, tuple[Any, ...]]:
         graph = torch.cuda.CUDAGraph(keep_graph=True)
         torch.cuda.synchronize(self.device)
         with torch.cuda.stream(_side_stream(self.device, self.stream())):
@@ -70,7 +93,7 @@ class CudaDriver:
         except RuntimeError as error:
             raise CannotRecord(str(error).splitlines()[0]) from error
         nodes = _nodes(graph.raw_cuda_graph())
-        return Instantiated(graph.replay, int(graph.raw_cuda_graph_exec()), nodes), results
+        return Instantiated(graph.replay, int(graph.raw_cuda_graph_exec()), nodes, graph), results
 
     def stream(self) -> int:
         assert torch_private.current_raw_stream is not None
@@ -84,11 +107,31 @@ class CudaDriver:
 
     @contextmanager
     def random_state_kept(self) -> Iterator[None]:
+        if not self.draws:
+            yield
+            return
         state = torch.cuda.get_rng_state(self.device)
         try:
             yield
         finally:
             torch.cuda.set_rng_state(state, self.device)
+
+
+class _OwnedGraph:
+    """A recorded graph, instantiated; and the memory that was allocated while it was recorded."""
+
+    def __init__(self, graph: _Pointer, pool: torch.cuda.MemPool) -> None:
+        self.graph, self.pool = graph, pool
+        made = _Pointer()
+        _check(
+            _library().cuGraphInstantiateWithFlags(ctypes.byref(made), graph, ctypes.c_ulonglong(0)), "making a graph"
+        )
+        self.executable = made.value or 0
+
+    def __del__(self) -> None:
+        if hasattr(self, "executable"):
+            _library().cuGraphExecDestroy(_Pointer(self.executable))
+        _library().cuGraphDestroy(self.graph)
 
 
 @functools.cache

@@ -32,10 +32,12 @@ class GraphNode:
 class Instantiated:
     """A graph, instantiated."""
 
-    launch: Callable[[], object]
-    """Starts it on the current stream, random numbers advanced as by its operators."""
+    launch: Callable[[], object] | None
+    """Starts it on the current stream, random numbers advanced as by its operators. None: the driver may start it as it is."""
     executable: int
     nodes: tuple[GraphNode, ...]
+    owner: object = None
+    """Frees it."""
 
 
 class CannotRecord(Exception):

@@ -18,10 +18,10 @@ FIRST_STRIDE = -2
 
 
 def recorded(
-    call: _C.Plan, plan: Plan, device: int, location: str, on_defect: Callable[[Exception], None]
+    call: _C.Plan, plan: Plan, device: int, location: str, on_defect: Callable[[Exception], None], *, draws: bool
 ) -> Callable[..., tuple[Any, ...]]:
-    """A plan all of whose steps are on one CUDA device, replayed where that is faster."""
-    driver = CudaDriver(device)
+    """A plan all of whose steps are on one CUDA device, replayed where that is faster. `draws`: random numbers, from torch's generator?"""
+    driver = CudaDriver(device, draws=draws)
 
     def kept(keeps: list[Any]) -> Run:
         source = arena.source(driver.stream(), keeps)

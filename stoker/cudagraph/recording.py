@@ -51,7 +51,8 @@ class ReplayResult:
 class Description:
     """What `_C.Replay` reads, field by field."""
 
-    launch: Callable[[], object]
+    launch: Callable[[], object] | None
+    owner: object
     executable: int
     stream: int
     device: int
@@ -78,7 +79,6 @@ class PlanRecording:
     kernels: int
     places: Mapping[int, torch.Tensor]
     """Where it reads inputs that may move, if they are copied."""
-    keeps: Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +116,7 @@ def record(world: World, inputs: Sequence[Any], fixed: frozenset[int], held: tup
     homes, lasting, described = _results(world, results, inputs, places)
     description = Description(
         captured.launch,
+        (captured.owner, keeps),
         captured.executable,
         world.driver.stream(),
         world.device,
@@ -131,9 +132,7 @@ def record(world: World, inputs: Sequence[Any], fixed: frozenset[int], held: tup
     )
     made = _C.Replay(description)
     kernels = sum(node.kind == "kernel" for node in captured.nodes)
-    return PlanRecording(
-        made, tuple(i for i in moving if i not in found.refused), found.refused, kernels, places, keeps
-    )
+    return PlanRecording(made, tuple(i for i in moving if i not in found.refused), found.refused, kernels, places)
 
 
 def place_of(tensor: torch.Tensor) -> torch.Tensor:

@@ -9,6 +9,7 @@ from torch.fx import Node
 
 from stoker import torch_private
 from stoker.fake import FakeTensor
+from stoker.graph.walk import is_random
 from stoker.nest import leaves
 
 WAITS = (
@@ -33,3 +34,14 @@ def obstacle(node: Node) -> str | None:
         if any(fnmatch(name, pattern) for pattern in WAITS):
             return "it waits for the device"
     return None
+
+
+def draws_numbers(node: Node) -> bool:
+    """Does an operator draw from torch's generator? Attention that drops nothing does not, though it may."""
+    if not is_random(node):
+        return False
+    if not isinstance(node.target, torch_private.OpOverload):
+        return True
+    names = [argument.name for argument in torch_private.schema_of(node.target).arguments]
+    given = dict(zip(names, node.args)) | node.kwargs
+    return "dropout_p" not in names or bool(given.get("dropout_p", 0.0) != 0.0)

@@ -7,7 +7,7 @@ import operator
 import torch
 
 from stoker.passes.cut import cut
-from stoker.passes.recordable import obstacle
+from stoker.passes.recordable import draws_numbers, obstacle
 from tests.unit.passes.devices import CPU, GPU, Written
 
 aten = torch.ops.aten
@@ -27,6 +27,19 @@ def test_reasons() -> None:
     assert "waits" in str(obstacle(w.call(aten.linalg_cholesky_ex.default, x)))
     drawn = w.call(aten.rand.generator, [4], generator=torch.Generator(), device=GPU)
     assert "generator" in str(obstacle(drawn))
+
+
+def test_who_draws() -> None:
+    w = Written()
+    x = w.input(2, 4, 8, 16, dtype=torch.float16)
+    attention = aten._scaled_dot_product_flash_attention.default
+    assert draws_numbers(w.call(aten.rand_like.default, x))
+    assert draws_numbers(w.call(aten.native_dropout.default, x, 0.5, True))
+    assert draws_numbers(w.graph.call_function(attention, (x, x, x, 0.1)))
+    assert not draws_numbers(w.graph.call_function(attention, (x, x, x, 0.0, True)))
+    assert not draws_numbers(w.graph.call_function(attention, (x, x, x)))
+    assert not draws_numbers(w.graph.call_function(attention, (x, x, x), {"scale": 0.5}))
+    assert not draws_numbers(w.call(aten.sin.default, x))
 
 
 def test_inputs_are_brought_before_the_rest() -> None:
