@@ -11,6 +11,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
@@ -145,12 +146,15 @@ PyObject* run_loop(PyObject* object, PyObject* const* inputs, size_t flagged, Py
 struct Rows {
   at::Tensor all;
 
+  void prepare(int64_t count, const at::Tensor& row) {
+    if (all.defined()) return;
+    std::vector<int64_t> sizes{count};
+    sizes.insert(sizes.end(), row.sizes().begin(), row.sizes().end());
+    all = at::empty(sizes, row.options());
+  }
+
   void set(int64_t index, int64_t count, const at::Tensor& row) {
-    if (!all.defined()) {
-      std::vector<int64_t> sizes{count};
-      sizes.insert(sizes.end(), row.sizes().begin(), row.sizes().end());
-      all = at::empty(sizes, row.options());
-    }
+    prepare(count, row);
     all.select(0, index).copy_(row);
   }
 };
@@ -177,6 +181,16 @@ PyObject* run_scan(PyObject* object, PyObject* const* inputs, size_t flagged, Py
     found.resize(self->carried);
     carried = std::move(found);
     let_interrupt();
+  }
+  if (length == 0) {
+    // No step says what its rows look like: one is run on zeros. And results are no one's memory but their own.
+    Values given = carried;
+    for (const at::Tensor& sequence : sequences) given.push_back(wrapped(at::zeros(sequence.sizes().slice(1), sequence.options())));
+    append(given, rest);
+    const Values found = called(self->step, given);
+    rows.resize(found.size() - self->carried);
+    for (size_t i = 0; i < rows.size(); ++i) rows[i].prepare(0, tensor_of(found[self->carried + i]));
+    for (Ref& value : carried) value = wrapped(tensor_of(value).clone());
   }
   for (const Rows& row : rows) carried.push_back(wrapped(row.all));
   return as_tuple(carried);

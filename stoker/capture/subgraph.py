@@ -33,7 +33,6 @@ from stoker.fake.meta import meta_of
 from stoker.fake.tensor import make_fake
 from stoker.graph.nested import Inside, UnderModes
 from stoker.graph.walk import draws
-from stoker.nest import leaves
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -63,7 +62,7 @@ def capture_branch(m: Machine, what: str, function: Value, args: Sequence[Value]
     """Evaluate a function; its nodes stand at the end of the graph until `close` takes them out."""
     known = set(m.record.graph.nodes)
     versions = [(fake, fake._version) for fake, _ in m.record.tensor_of_fake.values()]
-    with _inside():
+    with _inside(m):
         try:
             returned = m.wrap.force(function.call(m, list(args), {}))
         except Raised as raised:
@@ -75,9 +74,8 @@ def capture_branch(m: Machine, what: str, function: Value, args: Sequence[Value]
     if any(fake._version != version for fake, version in versions):
         raise Break(what, "a function that it was given writes to a tensor from outside", "return a new tensor instead")
     nodes = tuple(n for n in m.record.graph.nodes if n not in known and n.op != "placeholder")
-    inside = needing(nodes)
-    _refuse_untold(what, inside)
-    return Branch(inside, returned, tuple(found))
+    _refuse_untold(what, found)
+    return Branch(needing(nodes), returned, tuple(found))
 
 
 def stand_in(m: Machine, value: TensorValue, *, element: bool = False) -> TensorValue:
@@ -167,12 +165,15 @@ def replaced(m: Machine, what: str, value: Value, new: Callable[[TensorValue], V
 
 
 @contextmanager
-def _inside() -> Iterator[None]:
+def _inside(m: Machine) -> Iterator[None]:
+    mode = m.record.fake_mode
+    around, mode.scope = mode.scope, object()
     Era.now += 1
     try:
         yield
     finally:
         Era.now -= 1
+        mode.scope = around
 
 
 def _met(m: Machine, known: set[Node]) -> list[torch.Tensor]:
@@ -214,17 +215,14 @@ def needing(nodes: Sequence[Node]) -> tuple[Node, ...]:
     inside: dict[Node, None] = {}
     for node in nodes:
         is_size = isinstance(node.meta.get("example_value"), SYMBOLIC)
-        if not is_size or any(source in inside for source in node.all_input_nodes):
+        if not is_size or any(source in inside or source.target is stand_in for source in node.all_input_nodes):
             inside[node] = None
     return tuple(inside)
 
 
-def _refuse_untold(what: str, nodes: Sequence[Node]) -> None:
-    for node in nodes:
-        for leaf in leaves(node.meta.get("example_value")):
-            sizes = leaf.shape if isinstance(leaf, torch.Tensor) else (leaf,)
-            if any(isinstance(s, SYMBOLIC) and not s.node.has_hint() for s in sizes):
-                raise Break(what, "a function that it was given makes a size or number that only data tells")
+def _refuse_untold(what: str, results: Sequence[TensorValue]) -> None:
+    if any(isinstance(s, SYMBOLIC) and not s.node.has_hint() for result in results for s in result.fake.shape):
+        raise Break(what, "a function that it was given returns a tensor of a size that only data tells")
 
 
 def _graph(m: Machine, branch: Branch, given: Sequence[Node]) -> GraphModule:

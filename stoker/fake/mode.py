@@ -28,6 +28,8 @@ class FakeMode(torch_private.TorchDispatchMode):
         self.memo: dict[Any, Any] = {}
         self.contents: dict[Any, int] = {}
         """The number of what an operator makes of contents (`FakeStorage.content`)."""
+        self.scope: Any = None
+        """Sizes that only data tells are the same only within one scope: what holds of them in a branch need not hold outside."""
         self.told_by_data = 0
         """How many sizes and numbers operators were given that only data tells."""
         self._matmuls: list[SymbolicMatmul | None] = []

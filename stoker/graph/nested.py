@@ -28,8 +28,9 @@ from stoker import _C, torch_private
 from stoker.fake import FakeStorage, FakeTensor
 from stoker.fake.meta import Meta, meta_of
 from stoker.fake.rule import IMPURE
-from stoker.fake.tensor import make_fake
+from stoker.fake.tensor import data_dependent, make_fake
 from stoker.graph.modes import read_modes, set_modes
+from stoker.shape.symnode import symint
 
 Tensors = Sequence[torch.Tensor]
 Inside = Callable[..., Sequence[torch.Tensor]]
@@ -38,6 +39,7 @@ _library = torch.library.Library("stoker", "FRAGMENT")
 _SCHEMAS = {
     "cond": "Tensor predicate, Tensor[] operands, SymInt[] sizes, str key",
     "loop": "Tensor[] carried, Tensor[] operands, SymInt[] sizes, str key",
+    "loop_keeping": "Tensor[] carried, Tensor[] operands, SymInt[] sizes, str key",
     "scan": "Tensor[] carried, Tensor[] sequences, Tensor[] operands, SymInt[] sizes, bool backwards, str key",
 }
 for _name, _schema in _SCHEMAS.items():
@@ -148,7 +150,10 @@ class Loop(_Operator):
 
     def __call__(self, carried: Tensors, operands: Tensors, sizes: Sequence[int]) -> tuple[torch.Tensor, ...]:
         if any(isinstance(t, FakeTensor) for t in carried):
-            return tuple(_operator("loop", self.key)(carried, operands, sizes, self.key))
+            tensors = (*carried, *operands)
+            step = Key.of(self.key.graphs[1].graph)
+            how = _Scanned(step, len(carried), 0, tuple(sizes), False, _is_differentiated(tensors))
+            return how.apply(_Loop, self.key, *tensors)
         condition, body = (nested.graph for nested in self.key.graphs)
         return tuple(_looped(condition, body, carried, (*operands, *sizes)))
 
@@ -162,8 +167,10 @@ class ScanLoop(_Operator):
         self, carried: Tensors, sequences: Tensors, operands: Tensors, sizes: Sequence[int], backwards: bool
     ) -> tuple[torch.Tensor, ...]:
         if any(isinstance(t, FakeTensor) for t in sequences):
-            how = _Scanned(self.key, len(carried), len(sequences), tuple(sizes), backwards)
-            return tuple(_Scan.apply(how, *carried, *sequences, *operands))
+            tensors = (*carried, *sequences, *operands)
+            differentiated = _is_differentiated(tensors)
+            how = _Scanned(self.key, len(carried), len(sequences), tuple(sizes), backwards, differentiated)
+            return how.apply(_Scan, *tensors)
         step = self.key.graphs[0].graph
         return tuple(_scanned(step, carried, sequences, (*operands, *sizes), backwards))
 
@@ -190,6 +197,18 @@ def _loop(carried: Tensors, operands: Tensors, sizes: Sequence[int], key: str) -
     return _looped(condition, body, carried, (*operands, *sizes))
 
 
+def _loop_keeping(carried: Tensors, operands: Tensors, sizes: Sequence[int], key: str) -> list[torch.Tensor]:
+    """A loop, and what was carried into each of its steps."""
+    condition, body = _ALIVE[key]
+    found, rest = carried, (*operands, *sizes)
+    steps: list[Tensors] = []
+    while condition(*found, *rest)[0]:
+        steps.append(found)
+        found = body(*found, *rest)
+    kept = [torch.stack(rows) for rows in zip(*steps)] if steps else [t.new_empty((0, *t.shape)) for t in carried]
+    return [*(found if steps else (t.clone() for t in found)), *kept]
+
+
 def _looped(condition: Callable[..., Any], body: Callable[..., Any], carried: Tensors, rest: Any) -> list[torch.Tensor]:
     found = carried
     while condition(*found, *rest)[0]:
@@ -211,10 +230,13 @@ def _scanned(
     for index in reversed(range(count)) if backwards else range(count):
         results = step(*carried, *(s[index] for s in sequences), *rest)
         carried, found[index] = results[: len(carried)], results[len(carried) :]
+    if not count:
+        shapes = step(*carried, *(s.new_zeros(s.shape[1:]) for s in sequences), *rest)[len(carried) :]
+        return [*(t.clone() for t in carried), *(row.new_empty((0, *row.shape)) for row in shapes)]
     return [*carried, *(torch.stack(parts) for parts in zip(*found))]
 
 
-for _name, _kernel in (("cond", _cond), ("loop", _loop), ("scan", _scan)):
+for _name, _kernel in (("cond", _cond), ("loop", _loop), ("loop_keeping", _loop_keeping), ("scan", _scan)):
     for _suffix in ("", "_drawing"):
         _library.impl(_name + _suffix, _kernel, "CompositeExplicitAutograd")
 
@@ -239,7 +261,7 @@ def inputs_of(operator: Any, args: Sequence[Any]) -> list[list[Any]]:
     if operator in _CONDS:
         _, operands, sizes, key = args
         given = [*operands, *sizes]
-    elif operator in _LOOPS:
+    elif operator in _LOOPS or operator in _KEEPING:
         carried, operands, sizes, key = args
         given = [*_dense(carried), *operands, *sizes]
     else:
@@ -265,6 +287,15 @@ def _loop_rule(mode: Any, func: Any, carried: Any, operands: Any, sizes: Any, ke
     return _fresh(mode, [mode.as_fake(t).meta for t in carried])
 
 
+def _keeping_rule(mode: Any, func: Any, carried: Any, operands: Any, sizes: Any, key: str) -> list[FakeTensor]:
+    if mode.shape_env is None:
+        raise data_dependent(str(func))
+    mode.told_by_data += 1
+    count = symint(mode.shape_env, mode.shape_env.new_unbacked())
+    metas = [mode.as_fake(t).meta for t in carried]
+    return _fresh(mode, [*metas, *(meta_of(m.dtype, (count, *m.sizes), None, m.device) for m in metas)])
+
+
 def _scan_rule(
     mode: Any, func: Any, carried: Any, sequences: Any, operands: Any, sizes: Any, backwards: bool, key: str
 ) -> list[FakeTensor]:
@@ -275,10 +306,12 @@ def _scan_rule(
 
 _CONDS = (torch.ops.stoker.cond.default, torch.ops.stoker.cond_drawing.default)
 _LOOPS = (torch.ops.stoker.loop.default, torch.ops.stoker.loop_drawing.default)
+_KEEPING = (torch.ops.stoker.loop_keeping.default, torch.ops.stoker.loop_keeping_drawing.default)
 _SCANS = (torch.ops.stoker.scan.default, torch.ops.stoker.scan_drawing.default)
-OPERATORS = frozenset((*_CONDS, *_LOOPS, *_SCANS))
+OPERATORS = frozenset((*_CONDS, *_LOOPS, *_KEEPING, *_SCANS))
 IMPURE.update(dict.fromkeys(_CONDS, _cond_rule))
 IMPURE.update(dict.fromkeys(_LOOPS, _loop_rule))
+IMPURE.update(dict.fromkeys(_KEEPING, _keeping_rule))
 IMPURE.update(dict.fromkeys(_SCANS, _scan_rule))
 
 
@@ -290,6 +323,8 @@ def runner(operator: Any, args: Sequence[Any]) -> Callable[..., Any]:
         return _C.Branch(first, others[0])
     if operator in _LOOPS:
         return _C.Loop(first, others[0], len(args[0]))
+    if operator in _KEEPING:  # its results have sizes that only data tells: it is never a step of a plan
+        raise TypeError(f"{operator} runs by itself")
     return _C.Scan(first, len(args[0]), len(args[1]), args[4])
 
 
@@ -372,59 +407,96 @@ class _Scanned:
     sequences: int
     sizes: tuple[int, ...]
     backwards: bool
+    differentiated: bool
+    """Then each step gives back what was carried into it, too, as further results."""
+
+    @property
+    def step(self) -> Callable[..., Any]:
+        graph = self.key.graphs[0].graph
+        return _Keeping(graph, self.carried) if self.differentiated else graph
+
+    def apply(self, function: Any, *given: Any) -> tuple[torch.Tensor, ...]:
+        """The results of a function of autograd, without what it keeps."""
+        results = tuple(function.apply(self, *given))
+        return results[: len(results) - self.carried] if self.differentiated else results
 
     def split(self, tensors: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Sequence[Any]]:
         first, second = self.carried, self.carried + self.sequences
         return tensors[:first], tensors[first:second], tensors[second:]
 
 
+def _is_differentiated(tensors: Tensors) -> bool:
+    return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+
+
 class _Scan(torch.autograd.Function):
-    """A scan. For its gradient it also keeps what was carried into each step."""
+    """A scan. For its gradient it keeps what was carried into each step; among its results, so that gradients of gradients pass."""
 
     @staticmethod
     def forward(ctx: Any, how: _Scanned, *tensors: torch.Tensor) -> Any:
         carried, sequences, operands = how.split(tensors)
-        ctx.how, needed = how, any(ctx.needs_input_grad)
-        key = Key.of(_Keeping(how.key.graphs[0].graph, how.carried)) if needed else how.key
+        key = Key.of(how.step)
         mode = sequences[0].memory.mode
         _foretell(key, mode, [*_dense(carried), *(_element(s) for s in sequences), *operands, *how.sizes])
         results = tuple(_operator("scan", how.key)(carried, sequences, operands, how.sizes, how.backwards, key))
-        kept = results[len(results) - how.carried :] if needed else ()
-        ctx.save_for_backward(*sequences, *operands, *kept)
-        results = results[: len(results) - len(kept)]
-        _mark_others(ctx, results)
+        _keep(ctx, how, (*sequences, *operands), results)
         return results
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        how = ctx.how
-        _refuse_drawing(how.key)
-        saved, wanted = ctx.saved_tensors, ctx.needs_input_grad[1:]
-        sequences, kept = saved[: how.sequences], saved[len(saved) - how.carried :]
-        operands = saved[how.sequences : len(saved) - how.carried]
-        differentiable = tuple(_differentiable([*kept, *sequences, *operands]))
-        of_carried, of_sequences, of_operands = how.split(
-            [d and (i < how.carried or want) for i, (d, want) in enumerate(zip(differentiable, wanted))]
-        )
-        step = _StepBack(
-            how.key.graphs[0].graph, how, tuple(of_carried), tuple(of_sequences), tuple(of_operands), ctx.came
-        )
-        coming = [g for g, came in zip(gradients, ctx.came) if came]
-        count = sum(of_carried)
-        sums = [torch.zeros_like(t, memory_format=torch.contiguous_format) for t, w in zip(operands, of_operands) if w]
-        back = _Scanned(
-            Key.of(step),
-            count + len(sums),
-            how.carried + how.sequences + len(coming) - count,
-            how.sizes,
-            not how.backwards,
-        )
-        first = (t.contiguous() for t in coming[:count])
-        rows = (t.contiguous() for t in (*kept, *sequences, *coming[count:]))
-        found = iter(_Scan.apply(back, *first, *sums, *rows, *operands))
-        starts = [next(found) if want else None for want in of_carried]
-        totals = [next(found) if want else None for want in of_operands]
-        return None, *starts, *(next(found) if want else None for want in of_sequences), *totals
+        return None, *_steps_back(ctx, gradients, ctx.needs_input_grad[1:])
+
+
+class _Loop(torch.autograd.Function):
+    """A loop. Where a gradient may be asked for, it keeps what was carried into each step; the way back is that of a scan."""
+
+    @staticmethod
+    def forward(ctx: Any, how: _Scanned, key: Key, *tensors: torch.Tensor) -> Any:
+        carried, _, operands = how.split(tensors)
+        name = "loop_keeping" if how.differentiated else "loop"
+        results = tuple(_operator(name, key)(carried, operands, how.sizes, key))
+        _keep(ctx, how, operands, results)
+        return results
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        return None, None, *_steps_back(ctx, gradients, ctx.needs_input_grad[2:])
+
+
+def _keep(ctx: Any, how: _Scanned, inputs: Tensors, results: Tensors) -> None:
+    """Keep what `_steps_back` reads."""
+    ctx.how = how
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*inputs, *(results[len(results) - how.carried :] if how.differentiated else ()))
+    ctx.mark_non_differentiable(*(t for t, is_one in zip(results, _differentiable(results)) if not is_one))
+
+
+def _steps_back(ctx: Any, gradients: Sequence[torch.Tensor | None], wanted: Sequence[bool]) -> Any:
+    """The gradients of what a scan or a loop was given: a scan in the other direction."""
+    how = ctx.how
+    _refuse_drawing(how.key)
+    saved = ctx.saved_tensors
+    sequences, kept = saved[: how.sequences], saved[len(saved) - how.carried :]
+    operands = saved[how.sequences : len(saved) - how.carried]
+    differentiable = tuple(_differentiable([*kept, *sequences, *operands]))
+    of_carried, of_sequences, of_operands = how.split(
+        [d and (i < how.carried or want) for i, (d, want) in enumerate(zip(differentiable, wanted))]
+    )
+    last = [t.new_zeros(t.shape[1:]) if g is None else g for t, g in zip(kept, gradients)]
+    came = (*of_carried, *(g is not None for g in gradients[how.carried :]))
+    step = _StepBack(how.step, how, tuple(of_carried), tuple(of_sequences), tuple(of_operands), came)
+    coming = [g for g, is_one in zip((*last, *gradients[how.carried :]), came) if is_one and g is not None]
+    count = sum(of_carried)
+    sums = [torch.zeros_like(t, memory_format=torch.contiguous_format) for t, w in zip(operands, of_operands) if w]
+    first = (t.contiguous() for t in coming[:count])
+    rows = (t.contiguous() for t in (*kept, *sequences, *coming[count:]))
+    tensors = (*first, *sums, *rows, *operands)
+    length = how.carried + how.sequences + len(coming) - count
+    back = _Scanned(Key.of(step), count + len(sums), length, how.sizes, not how.backwards, _is_differentiated(tensors))
+    found = iter(back.apply(_Scan, *tensors))
+    starts = [next(found) if want else None for want in of_carried]
+    totals = [next(found) if want else None for want in of_operands]
+    return *starts, *(next(found) if want else None for want in of_sequences), *totals
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from stoker.capture import subgraph
 from stoker.capture.handlers import handles
 from stoker.capture.polyfill import scanning
 from stoker.capture.values.constant import Constant
+from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
@@ -36,6 +37,8 @@ def cond(m: Machine, pred: Value, true_fn: Value, false_fn: Value, operands: Val
     given = operands.items_list(m) if operands is not None else []
     if not isinstance(pred, TensorValue):
         return (true_fn if pred.truth(m) else false_fn).call(m, given, {})
+    if not _kinds(m, given) <= {torch.Tensor}:
+        raise Break("torch.cond", "its operands hold something that is no tensor")
     if pred.fake.numel() != 1:
         raise Break("torch.cond", f"{pred.describe()} has more than one element")
     branches = [subgraph.capture_branch(m, "torch.cond", function, given) for function in (true_fn, false_fn)]
@@ -50,12 +53,16 @@ def cond(m: Machine, pred: Value, true_fn: Value, false_fn: Value, operands: Val
 
 @handles(torch_private.while_loop)
 def while_loop(m: Machine, cond_fn: Value, body_fn: Value, carried_inputs: Value, *more: Value) -> Value:
+    kinds = _kinds(m, [carried_inputs])
+    if not kinds <= {torch.Tensor, int}:
+        raise Break("while_loop", "it carries something that is neither a tensor nor an integer")
+    if int in kinds:
+        others = TupleValue([v for group in more for v in group.items_list(m)])
+        return m.wrap.object(scanning.counting).call(
+            m, [cond_fn, body_fn, TupleValue(carried_inputs.items_list(m)), others], {}
+        )
     carried = _contiguous(m, carried_inputs, "while_loop")
     tensors = subgraph.tensors_of(m, "while_loop", carried)
-    if torch.is_grad_enabled() and any(t.fake.requires_grad for t in tensors):
-        raise Break(
-            "while_loop", "it has no gradient: how often it runs is not known", "detach what it is given, or use scan"
-        )
     given = [subgraph.stand_in(m, t) for t in tensors]
     inside = _like(m, carried, given).items_list(m) + [v for group in more for v in group.items_list(m)]
     condition = subgraph.capture_branch(m, "while_loop", cond_fn, inside)
@@ -65,10 +72,6 @@ def while_loop(m: Machine, cond_fn: Value, body_fn: Value, carried_inputs: Value
     _refuse_other_structure(m, "while_loop", carried, body.returned)
     _refuse_other_tensors("while_loop", "what is carried", given, body.tensors)
     closed = subgraph.close(m, [condition, body], given)
-    if torch.is_grad_enabled() and any(n.meta["example_value"].requires_grad for n in closed.tensors):
-        raise Break(
-            "while_loop", "it has no gradient, and reads a tensor that needs one", "use it without grad, or scan"
-        )
     results = subgraph.call(m, Loop(*closed.inside), [tuple(t.node for t in tensors)], closed)
     return subgraph.rebuilt(m, body.returned, iter(results))
 
@@ -203,6 +206,19 @@ KNOWN: dict[Any, Callable[[Machine, TensorValue], Value]] = {
     **dict.fromkeys((torch.logaddexp, "logaddexp"), _running(torch.logcumsumexp)),
 }
 """Functions of two tensors whose scan torch has, as a graph names them."""
+
+
+def _kinds(m: Machine, values: Sequence[Value]) -> set[type]:
+    """The types of what nested containers hold; tensors of any class count as such."""
+    found: set[type] = set()
+    for value in map(m.wrap.force, values):
+        if isinstance(value, DictValue):
+            found |= _kinds(m, [inside for _, inside in value.pairs(m)])
+        elif isinstance(value, (ListValue, TupleValue)):
+            found |= _kinds(m, value.items_list(m))
+        else:
+            found.add(torch.Tensor if isinstance(value, TensorValue) else value.python_type())
+    return found
 
 
 def _like(m: Machine, value: Value, tensors: Sequence[TensorValue]) -> Value:

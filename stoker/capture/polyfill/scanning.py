@@ -1,4 +1,4 @@
-"""Functions over sequences of tensors, in terms of `scan`."""
+"""Control flow in terms of other control flow: functions over sequences by `scan`, loops that carry integers by loops over tensors."""
 
 from __future__ import annotations
 
@@ -32,3 +32,37 @@ def joined(first: Any, rest: Any) -> Any:
     if isinstance(first, dict):
         return {key: joined(value, rest[key]) for key, value in first.items()}
     return type(first)([joined(a, b) for a, b in zip(first, rest)])
+
+
+def counting(condition: Any, body: Any, carried: Any, others: Any) -> Any:
+    """`while_loop` where some of what is carried are integers: they travel as tensors."""
+
+    def tensors(value: Any, like: Any) -> Any:
+        if isinstance(like, int):
+            return torch.full((), value, dtype=torch.int64)
+        return same(tensors, value, like)
+
+    def numbers(value: Any, like: Any) -> Any:
+        if isinstance(like, int):
+            return value.item()
+        return same(numbers, value, like)
+
+    def holds(*state: Any) -> Any:
+        found = condition(*numbers(state, carried), *others)
+        return found if isinstance(found, torch.Tensor) else torch.full((), int(found), dtype=torch.int64) != 0
+
+    def step(*state: Any) -> Any:
+        return tensors(tuple(body(*numbers(state, carried), *others)), carried)
+
+    return numbers(torch_private.while_loop(holds, step, tensors(carried, carried)), carried)
+
+
+def same(part: Any, value: Any, like: Any) -> Any:
+    """A function of each part of nested containers, beside that of another."""
+    if isinstance(like, torch.Tensor):
+        return value
+    if len(value) != len(like):
+        raise ValueError("what is carried out of a step is not what was carried into it")
+    if isinstance(like, dict):
+        return {key: part(value[key], inside) for key, inside in like.items()}
+    return type(like)([part(v, inside) for v, inside in zip(value, like)])

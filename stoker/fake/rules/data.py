@@ -29,7 +29,7 @@ def size_told_by(
     if mode.shape_env is None:
         raise data_dependent(str(func))
     mode.told_by_data += 1
-    key = (what, *_elements(x), *more)
+    key = (mode.scope, what, *_elements(x), *more)
     return symint(mode.shape_env, mode.shape_env.derived(key, minimum=minimum, maximum=maximum))
 
 
