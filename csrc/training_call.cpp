@@ -62,6 +62,20 @@ Ref call_forward(const TrainingPlan& plan, PyObject* const* inputs, size_t count
   return values;
 }
 
+// A view that the forward made is to autograd a view made without gradients, which must not be written where they are on. The program's
+// own may be, and what this one views nobody has: it becomes a tensor like others.
+Ref without_views(Ref values, size_t results) {
+  Ref changed;
+  for (size_t i = 0; i < results; ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(values.get(), static_cast<Py_ssize_t>(i));
+    if (!is_tensor(item) || !THPVariable_Unpack(item).is_view()) continue;
+    if (!changed) changed = Ref::steal(checked(PySequence_List(values.get())));
+    PyObject* apart = checked(THPVariable_Wrap(THPVariable_Unpack(item).detach()));
+    if (PyList_SetItem(changed.get(), static_cast<Py_ssize_t>(i), apart) < 0) throw_python_error();
+  }
+  return changed ? std::move(changed) : std::move(values);
+}
+
 PyObject* call_training(PyObject* object, PyObject* const* inputs, size_t flagged_count, PyObject* keyword_names) {
   HANDLE_TH_ERRORS
   auto* self = as<TrainingCall>(object);
@@ -76,7 +90,7 @@ PyObject* call_training(PyObject* object, PyObject* const* inputs, size_t flagge
   Ref random_state;
   if (with_node && plan.random_state.get() != Py_None)
     random_state = Ref::steal(checked(PyObject_CallNoArgs(plan.random_state.get())));
-  Ref values = call_forward(plan, inputs, count);
+  Ref values = without_views(call_forward(plan, inputs, count), plan.results);
   PyObject** items = PySequence_Fast_ITEMS(values.get());
   if (with_node) leave_node(self, inputs, items, PySequence_Fast_GET_SIZE(values.get()), std::move(random_state));
   Ref results = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(plan.results)));

@@ -8,6 +8,7 @@ tests ran on it.
 from __future__ import annotations
 
 import contextlib
+import enum
 import types
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -143,6 +144,28 @@ def overload_of(operator: torch._library.custom_ops.CustomOpDef) -> torch._ops.O
 def storage_identity(tensor: torch.Tensor) -> int:
     """The same number for tensors on one storage, as long as it lives. 2.11, 2.13: `UntypedStorage._cdata`."""
     return tensor.untyped_storage()._cdata
+
+
+def is_leaf_so_far(tensor: torch.Tensor) -> bool:
+    """Has it no history yet? 2.13: the operator `aten::is_leaf`. `Tensor.is_leaf` gives a view of what has a history one of its own
+    before it answers, or raises where it must not have one."""
+    with torch.inference_mode(False) if torch.is_inference_mode_enabled() else contextlib.nullcontext():
+        return bool(torch.ops.aten.is_leaf.default(tensor))
+
+
+class Creation(enum.Enum):
+    """How a view was made, as far as autograd minds when it is written. 2.13: `CreationMeta`."""
+
+    DEFAULT = torch._C._autograd.CreationMeta.DEFAULT
+    IN_CUSTOM_FUNCTION = torch._C._autograd.CreationMeta.IN_CUSTOM_FUNCTION
+    ONE_OF_SEVERAL = torch._C._autograd.CreationMeta.MULTI_OUTPUT_NODE
+    WITHOUT_GRADIENTS = torch._C._autograd.CreationMeta.NO_GRAD_MODE
+    IN_INFERENCE_MODE = torch._C._autograd.CreationMeta.INFERENCE_MODE
+
+
+def creation_of(view: torch.Tensor) -> Creation:
+    """How a tensor for which `is_view` holds was made. 2.13: `_get_creation_meta`."""
+    return Creation(torch._C._autograd._get_creation_meta(view))
 
 
 def is_view(tensor: torch.Tensor) -> bool:

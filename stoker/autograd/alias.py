@@ -191,6 +191,15 @@ class AliasTable:
         return self._emit(torch.ops.aten.copy.default, self.content(alias), node)
 
 
+def views_of(alias: Alias) -> list[View]:
+    """How a name was made from the tensor that its storage was met by."""
+    found: list[View] = []
+    while alias.parent is not None and alias.view is not None and alias is not alias.storage.entry:
+        found.append(alias.view)
+        alias = alias.parent
+    return found[::-1]
+
+
 def _seen(alias: Alias) -> Alias:
     """The place that views of the whole as it is (`detach`) are of."""
     while alias.view is not None and alias.view.operator in SAME_VALUE and alias.parent is not None:

@@ -28,6 +28,7 @@ from stoker.autograd.runtime import finisher, inference_call, training_call
 from stoker.autograd.trace import Decompositions
 from stoker.autograd.variants import NOT_TRACED, as_captured, by_overlap
 from stoker.fake.foreign import tensors_in
+from stoker.fake.history import may_refuse_write
 from stoker.graph.facts import HOMES
 from stoker.graph.undo import Undoable, drawing_once
 from stoker.graph.walk import is_random
@@ -113,7 +114,7 @@ def _compile(
             forward = drawing_once(forward, _random_devices(joint))
             again = Undoable(graph_module)
             call = inference_call(joint, forward, again, inputs_require_grad=entered)
-            return _anchored(call, joint, again), written
+            return _anchored(_allowed(call, joint, again), joint, again), written
         parts = split(joint, how.choose)
         if any(joint.inputs[move.index] in parts.kept for move in joint.moves):
             raise CannotTrace("an input is given other sizes in place, and kept for the gradient")
@@ -138,7 +139,7 @@ def _compile(
         partial = PartialBackwards(*world, joint, parts, compile_backward, Autocast.now())
     training = Training(joint, parts, captured, devices, how.draws_as_eager)
     call = training_call(training, forward, backward, partial, as_given=as_given)
-    return _anchored(call, joint, captured), written
+    return _anchored(_allowed(call, joint, Undoable(graph_module)), joint, captured), written
 
 
 def _tell_homes(module: GraphModule, joint: Joint) -> None:
@@ -182,6 +183,20 @@ def _anchored(call: Callable[..., Any], joint: Joint, captured: Callable[..., An
     def checked(*inputs: Any) -> Any:
         same = all(inputs[index].storage_offset() == offset for index, offset in joint.anchored)
         return (call if same else captured)(*inputs)
+
+    return checked
+
+
+def _allowed(call: Callable[..., Any], joint: Joint, captured: Callable[..., Any]) -> Callable[..., Any]:
+    """The call where autograd lets inputs be written; otherwise the program as captured. The call writes when all is computed, and what
+    the program does before the write that is refused would be lost."""
+    written = {w.index for w in joint.writes if w.differentiable} | {m.index for m in joint.moves if m.grad}
+    if not written:
+        return call
+
+    def checked(*inputs: Any) -> Any:
+        refused = torch.is_grad_enabled() and any(may_refuse_write(inputs[index]) for index in written)
+        return (captured if refused else call)(*inputs)
 
     return checked
 

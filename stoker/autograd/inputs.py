@@ -21,6 +21,7 @@ from stoker.autograd.refusal import CannotTrace
 from stoker.fake import FakeMode, FakeStorage, FakeTensor
 from stoker.fake.meta import Meta, meta_of
 from stoker.fake.tensor import make_fake
+from stoker.graph.undo import SPAN
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def make_inputs(captured: GraphModule, examples: Sequence[Any]) -> Inputs:
     given = [node.meta.get("example_value") for node in placeholders]
     mode = next((v.memory.mode for v in given if isinstance(v, FakeTensor)), None) or FakeMode()
     entries = tuple(_entry(example, known) for example, known in zip(examples, given))
-    spans = frozenset(i for i, node in enumerate(placeholders) if node.meta.get("span"))
+    spans = frozenset(i for i, node in enumerate(placeholders) if node.meta.get(SPAN))
     return _entered(mode, tuple(node.name for node in placeholders), entries, tuple(examples), spans)
 
 
@@ -89,7 +90,8 @@ def _entry(example: Any, known: Any) -> Entry:
     if not isinstance(example, torch.Tensor):
         return Entry(None, example if known is None else known)
     is_parameter = isinstance(example, torch.nn.Parameter)
-    return Entry(_meta_at_entry(example, known), None, example.requires_grad, example.is_leaf, is_parameter)
+    is_leaf = not example.requires_grad or torch_private.is_leaf_so_far(example)
+    return Entry(_meta_at_entry(example, known), None, example.requires_grad, is_leaf, is_parameter)
 
 
 def _entered(

@@ -9,6 +9,8 @@ import torch
 from torch.fx import GraphModule
 from torch.fx.node import map_arg
 
+from stoker.autograd.refusal import CannotTrace
+from stoker.fake.history import is_refused_write
 from stoker.fake.recurrent import whole
 from stoker.fake.tensor import data_dependent
 
@@ -44,6 +46,8 @@ def _run_checked(captured: GraphModule, node: Any, args: Any, kwargs: Any) -> An
     except RuntimeError as error:
         if _NO_DATA in str(error):
             raise data_dependent(str(node.target)) from error
+        if is_refused_write(error):
+            raise CannotTrace(f"autograd refuses a write: {error}") from error
         raise
 
 

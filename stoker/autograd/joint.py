@@ -19,11 +19,11 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from stoker import torch_private
-from stoker.autograd.alias import Alias
+from stoker.autograd.alias import Alias, views_of
 from stoker.autograd.histories import Histories, histories, saved_memories
 from stoker.autograd.inputs import Entry, Inputs
 from stoker.autograd.interpret import run_captured
-from stoker.autograd.inverse import PHYSICAL, View
+from stoker.autograd.inverse import PHYSICAL
 from stoker.autograd.meeting import meets_itself
 from stoker.autograd.outcome import (
     ConstantResult,
@@ -38,6 +38,7 @@ from stoker.autograd.outcome import (
 )
 from stoker.autograd.overlap import refuse_written_overlap
 from stoker.autograd.refusal import CannotTrace
+from stoker.autograd.standing import refuse_other_standing, standings
 from stoker.autograd.trace import Decompositions, Trace
 from stoker.fake import DataDependent, FakeStorage, FakeTensor, NoMetaRule
 from stoker.fake.history import is_spent, leaves_behind
@@ -122,6 +123,7 @@ def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, ask
     before = [(v.grad_fn, v._version) if isinstance(v, FakeTensor) else (None, 0) for v in inputs.values]
     with torch.set_grad_enabled(grad), taken_apart(inputs.mode.shape_env), trace:
         outputs = run_captured(captured, inputs.values, trace)
+    stood = standings(outputs)
     _refuse_lost_history([*inputs.values, *outputs])
     with inputs.mode:
         spent = {id(t) for t in outputs if isinstance(t, FakeTensor) and t.requires_grad and is_spent(t)}
@@ -137,6 +139,7 @@ def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, ask
         rebound = _rebound(trace, inputs, outputs, results)
     _refuse_views_of(outcomes, {w.index for w in writes if w.moved}, "written and moved")
     _refuse_views_of(outcomes, set(detached), "detached")
+    refuse_other_standing(inputs, trace.aliases, outputs, outcomes, stood, grad=grad)
     wanted = [
         (p, t)
         for p, t in enumerate(results.tensors)
@@ -304,8 +307,6 @@ def _outcome(trace: Trace, inputs: Inputs, value: Any, shared: dict[int, set[int
         return GraphResult(results.add(trace.read(value), value))
     if value.requires_grad and not storage.tensor.requires_grad:
         raise CannotTrace("outputs share memory whose owner requires no gradient")
-    if value.requires_grad and storage.tensor.meta is not storage.entry.meta:
-        raise CannotTrace("views of a tensor that was given other sizes in place are returned, and differentiated")
     base = GraphResult(results.add(trace.aliases.content(storage.entry), storage.tensor))
     return Rebuilt(base, _steps(alias, results)) if alias is not storage.entry else base
 
@@ -324,7 +325,7 @@ def _refuse_leaves_in_use(inputs: Inputs, outputs: Sequence[Any], wanted: Sequen
 def _steps(alias: Alias, results: _Results) -> tuple[Step, ...]:
     """The views from the tensor that a storage was met by to one of its names."""
     steps: list[Step] = []
-    views = _views(alias)
+    views = views_of(alias)
     if any(view.operator in PHYSICAL for view in views[:-1]):
         raise CannotTrace("an output is a view of a conjugated or negated one")
     for view in views:
@@ -332,15 +333,6 @@ def _steps(alias: Alias, results: _Results) -> tuple[Step, ...]:
         kwargs = {k: _with_sizes(v, results) for k, v in view.kwargs.items()}
         steps.append(Step(view.operator, args, kwargs, view.index, view.grad))
     return tuple(steps)
-
-
-def _views(alias: Alias) -> list[View]:
-    """How a name was made from the tensor that its storage was met by."""
-    found: list[View] = []
-    while alias.parent is not None and alias.view is not None and alias is not alias.storage.entry:
-        found.append(alias.view)
-        alias = alias.parent
-    return found[::-1]
 
 
 def _with_sizes(value: Any, results: _Results) -> Any:
@@ -400,7 +392,7 @@ def _moves(trace: Trace, inputs: Inputs) -> tuple[Move, ...]:
         place = trace.aliases.alias(fake)
         if place is not place.storage.entry and fake.memory in trace.aliases.given:
             raise CannotTrace("an input is given another part of its own memory by `.data = ...`")
-        for view in _views(place):
+        for view in views_of(place):
             moves.append(Move(index, _in_place(view.operator), view.args, view.kwargs, view.grad))
     return tuple(moves)
 

@@ -21,6 +21,7 @@ from torch.fx import Graph, GraphModule, Node
 from stoker import torch_private
 from stoker.autograd.refusal import CannotTrace
 from stoker.fake import FakeTensor
+from stoker.graph.undo import SPAN
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +127,6 @@ def _span(inputs: Sequence[Any], group: Group) -> torch.Tensor:
     return base.as_strided((group.end - group.start,), (1,), group.start)
 
 
-_SEVERAL_AT_ONCE = ("SplitBackward", "SplitWithSizesBackward", "UnbindBackward", "ChunkBackward", "UnsafeSplitBackward")
-"""Autograd nodes of views that are made several at once: writing to one is an error in eager."""
-
-
 def _refuse(inputs: Sequence[Any], group: Group) -> None:
     """What a span cannot stand for."""
     members = [inputs[p.index] for p in group.places]
@@ -140,8 +137,14 @@ def _refuse(inputs: Sequence[Any], group: Group) -> None:
         raise CannotTrace("an input is written, and another input of another type shares its memory")
     if sum(b.requires_grad for b in bases.values()) > 1 or len({_version(b) for b in bases.values()}) > 1:
         raise CannotTrace("an input is written, and another input shares its memory without being a view of it")
-    if any(type(m.grad_fn).__name__.startswith(_SEVERAL_AT_ONCE) for m in members):
+    if any(m.requires_grad and _is_one_of_several(m) for m in members):
         raise CannotTrace("inputs that were made several at once share memory, and one is written")
+
+
+def _is_one_of_several(tensor: torch.Tensor) -> bool:
+    """Was it made with others by one operator? Autograd lets none of them be written."""
+    made = torch_private.creation_of(tensor) if torch_private.is_view(tensor) else None
+    return made is torch_private.Creation.ONE_OF_SEVERAL
 
 
 def _version(tensor: torch.Tensor) -> int:
@@ -187,7 +190,7 @@ def merge(captured: GraphModule, inputs: Sequence[Any], groups: Pattern) -> Merg
     spans = [graph.placeholder(f"span_{number}") for number in range(len(groups))]
     views = []
     for group, span in zip(groups, spans):
-        span.meta["span"] = True
+        span.meta[SPAN] = True
         for place in group.places:
             views.append((place, _view(graph, span, place, group)))
             copied[placeholders[place.index]] = views[-1][1]

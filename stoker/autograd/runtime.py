@@ -34,7 +34,7 @@ def inference_call(
     What raises before anything is written is marked (`UNTOUCHED` in csrc/dispatch.h): the frame then runs in CPython.
     """
     if inputs_require_grad:
-        forward = torch.no_grad()(forward)
+        forward = _without_gradients(forward)
     finish = finisher(joint) or (lambda inputs, results: tuple(results))
     writes = bool(joint.writes)
 
@@ -48,6 +48,17 @@ def inference_call(
                 mark_untouched(error)
             raise
         return finish(inputs, results)
+
+    return call
+
+
+def _without_gradients(forward: Compiled) -> Compiled:
+    """What it gives are tensors like others: views made without gradients must not be written where they are on."""
+
+    def call(*inputs: Any) -> Sequence[Any]:
+        with torch.no_grad():
+            results = forward(*inputs)
+        return [r.detach() if isinstance(r, torch.Tensor) and torch_private.is_view(r) else r for r in results]
 
     return call
 

@@ -1,4 +1,4 @@
-"""The history that autograd keeps of a tensor: the nodes behind it, what they saved, where they end."""
+"""The history that autograd keeps of a tensor: the nodes behind it, what they saved, where they end; and where it forbids to write."""
 
 from __future__ import annotations
 
@@ -7,8 +7,27 @@ from typing import Any
 
 import torch
 
+from stoker import torch_private
+
 FREED = "Trying to backward through the graph a second time"
 """In the message of torch's error for a history that an earlier backward used up."""
+
+_REFUSED = ("is being used in an in-place operation", "modified inplace")
+"""In the messages of autograd's errors about writing to a leaf, to a view of one, or to a view that was made in a way it cannot follow."""
+
+
+def is_refused_write(error: Exception) -> bool:
+    """Did autograd refuse to write to a tensor?"""
+    return any(words in str(error) for words in _REFUSED)
+
+
+def may_refuse_write(tensor: torch.Tensor) -> bool:
+    """May autograd refuse to write something that requires a gradient to this tensor, where gradients are on?"""
+    view = torch_private.is_view(tensor)
+    if view and torch_private.creation_of(tensor) is not torch_private.Creation.DEFAULT:
+        return True
+    owner = tensor._base if view and tensor._base is not None else tensor
+    return tensor.requires_grad and (torch_private.is_leaf_so_far(tensor) or torch_private.is_leaf_so_far(owner))
 
 
 def nodes_behind(node: Any) -> set[Any]:

@@ -94,7 +94,7 @@ class FakeMode(torch_private.TorchDispatchMode):
             tensor.storage_offset() if storage_offset is None else storage_offset,
         )
         fake = make_fake(meta, self._memory(tensor), tensor.requires_grad)
-        if tensor.requires_grad and not tensor.is_leaf:
+        if tensor.requires_grad and not torch_private.is_leaf_so_far(tensor):
             fake = self._not_a_leaf(fake)
         if isinstance(tensor, torch.nn.Parameter):
             torch_private.mark_as_parameter(fake)

@@ -32,7 +32,7 @@ CONTENTS = itertools.count()
 class FakeStorage:
     """The memory that fake tensors share: views of one another hold the same FakeStorage."""
 
-    __slots__ = ("__weakref__", "bounds", "constant", "content", "mode", "written")
+    __slots__ = ("__weakref__", "bounds", "constant", "content", "followed", "mode", "written")
 
     def __init__(self, mode: FakeMode, constant: torch.Tensor | None = None) -> None:
         self.mode = mode
@@ -44,12 +44,19 @@ class FakeStorage:
         """Where it is equal, memory holds the same (`stoker.fake.propagate`)."""
         self.written = False
         """Has an operator written to it, or given a tensor on it other sizes?"""
+        self.followed = False
+        """Has one done so where gradients are on, so that autograd may refuse it?"""
 
     def forget(self) -> None:
         """It is written, through whichever alias: what was known of the content is so no longer."""
         self.constant = self.bounds = None
         self.content = next(CONTENTS)
+        self.change()
+
+    def change(self) -> None:
+        """It is written, or a tensor on it is given other sizes."""
         self.written = True
+        self.followed |= torch.is_grad_enabled()
 
 
 class FakeTensor(torch.Tensor):
@@ -152,7 +159,7 @@ def make_fake(meta: Meta, memory: FakeStorage, requires_grad: bool = False) -> F
 def restride(fake: FakeTensor, meta: Meta, memory: FakeStorage | None = None) -> FakeTensor:
     """Give an existing fake tensor other metadata, as `t_`, `resize_` or `set_` do."""
     if memory is None:
-        fake.memory.written = True
+        fake.memory.change()
     target = make_fake(meta, memory or fake.memory)
     torch.Tensor.data.__set__(fake, target)  # type: ignore[attr-defined]  # torch's stubs know no such use
     fake.meta, fake.memory = target.meta, target.memory

@@ -4,7 +4,7 @@ In:  a graph as it was captured.
 Out: a callable. An error of it finds inputs, modes and the generator as they were before the call, and bears the mark of
      csrc/dispatch.h (`UNTOUCHED`): CPython then runs the frame from its start, does what the program does before the error, and raises eager's own.
 
-Inputs that the graph writes are copied before a call in which an operator may raise by its data. Where what was written has a
+Inputs that the graph writes are copied before a call in which an operator may raise by its data, or autograd may refuse a write. Where what was written has a
 history in autograd, which a copy does not bring back, the error stays as it is.
 """
 
@@ -18,11 +18,15 @@ import torch
 from torch.fx import GraphModule
 
 from stoker import torch_private
+from stoker.fake.history import may_refuse_write
 from stoker.graph.modes import SETTERS, FoundModes
 from stoker.graph.raising import raises_by_data
 
 UNEXPECTED = "a branch that raises is taken"
 """The words of a check that capture put into a graph (`stoker.capture.raising`)."""
+
+SPAN = "span"
+"""Of an input that stands for several in one memory (`stoker.autograd.overlap`)."""
 
 
 def mark_untouched(error: Exception) -> None:
@@ -41,9 +45,10 @@ class Undoable:
         self.graph_module = graph_module
         self.forward = compiled or graph_module.forward
         self.takes_back_all = compiled is None
-        self.written = _written(graph_module)
+        self.written = _marked(graph_module, "written")
+        self.followed = _marked(graph_module, "followed")
         self.changes_modes = any(node.target in SETTERS for node in graph_module.graph.nodes)
-        self.copied = self.written if any(map(raises_by_data, graph_module.graph.nodes)) else ()
+        self.raises = any(map(raises_by_data, graph_module.graph.nodes))
 
     def __repr__(self) -> str:
         return f"<captured graph of {len(self.graph_module.graph.nodes)} nodes>"
@@ -51,8 +56,10 @@ class Undoable:
     def __call__(self, *inputs: Any) -> Any:
         drawn = torch.default_generator.get_state()
         found = FoundModes.now() if self.changes_modes else None
-        versions = [_version(inputs[index]) for index in self.written]
-        copies = [_Copy.of(inputs[index]) for index in self.copied if _can_return(inputs[index])]
+        written = [inputs[index] for index in self.written]
+        versions = list(map(_version, written))
+        raises = self.raises or any(may_refuse_write(inputs[index]) for index in self.followed)
+        copies = [_Copy.of(tensor) for tensor in written if _can_return(tensor)] if raises else []
         try:
             return self.forward(*inputs)
         except Exception as error:
@@ -62,7 +69,7 @@ class Undoable:
                 found.put_back()
             for copy in copies:
                 copy.restore()
-            if versions == [_version(inputs[index]) for index in self.written]:
+            if versions == list(map(_version, written)):
                 torch.default_generator.set_state(drawn)
                 mark_untouched(error)
             raise
@@ -126,13 +133,11 @@ def _version(tensor: torch.Tensor) -> int | None:
     return None if tensor.is_inference() else tensor._version
 
 
-def _written(graph_module: GraphModule) -> tuple[int, ...]:
-    """The positions of tensors that the program writes."""
-    examples = [n.meta.get("example_value") for n in graph_module.graph.nodes if n.op == "placeholder"]
+def _marked(graph_module: GraphModule, mark: str) -> tuple[int, ...]:
+    """The positions of tensors whose memory capture found to be written so. One that stands for several inputs stands for a written one."""
+    placeholders = [n for n in graph_module.graph.nodes if n.op == "placeholder"]
     return tuple(
         index
-        for index, example in enumerate(examples)
-        if isinstance(example, torch.Tensor)
-        and (memory := getattr(example, "memory", None)) is not None
-        and memory.written
+        for index, node in enumerate(placeholders)
+        if node.meta.get(SPAN) or getattr(getattr(node.meta.get("example_value"), "memory", None), mark, False)
     )

@@ -128,7 +128,7 @@ def test_write_to_leaf_is_eagers_error() -> None:
     x = leaf(3)
     graph = torch.fx.symbolic_trace(lambda x: (x.add_(1),))
     with pytest.raises(RuntimeError, match="a leaf Variable that requires grad is being used in an in-place operation"):
-        aot_eager(graph, [x])
+        aot_eager(graph, [x])(x)
 
 
 def test_inputs_that_share_memory_later() -> None:
