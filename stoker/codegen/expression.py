@@ -19,6 +19,9 @@ class Dialect:
     """How one language writes what languages write differently."""
 
     factor: Callable[[int], str]
+    offset: Callable[[int], str]
+    divided: Callable[[str], str]
+    """The text of an operand of a division."""
     divide: str
     divide_down: str
     remainder_down: str
@@ -37,7 +40,7 @@ def expression(expr: Expr, ranges: Mapping[Symbol, Interval], dialect: Dialect) 
             factors.insert(0, dialect.factor(factor))
         words.append("*".join(factors))
     if expr.offset or not words:
-        words.append(str(expr.offset))
+        words.append(dialect.offset(expr.offset))
     return " + ".join(words)
 
 
@@ -46,13 +49,14 @@ def _atom(atom: Atom, ranges: Mapping[Symbol, Interval], dialect: Dialect) -> st
         case Symbol():
             return atom.name
         case FloorDiv() | Mod():
-            a, b = (expression(part, ranges, dialect) for part in (atom.numerator, atom.denominator))
+            parts = (atom.numerator, atom.denominator)
+            a, b = (dialect.divided(expression(part, ranges, dialect)) for part in parts)
             divides = isinstance(atom, FloorDiv)
             if bounds(atom.numerator, ranges).low >= 0 and bounds(atom.denominator, ranges).low >= 0:
                 return f"(({a}) {dialect.divide if divides else '%'} ({b}))"
             return f"{dialect.divide_down if divides else dialect.remainder_down}({a}, {b})"
         case Extreme():
             name = dialect.maximum if isinstance(atom, Max) else dialect.minimum
-            parts = (dialect.operand.format(expression(a, ranges, dialect)) for a in atom.arguments)
-            return reduce(lambda result, part: f"{name}({result}, {part})", parts)
+            operands = (dialect.operand.format(expression(a, ranges, dialect)) for a in atom.arguments)
+            return reduce(lambda result, operand: f"{name}({result}, {operand})", operands)
     raise AssertionError(atom)

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import stoker
-from stoker.codegen.cpp.expression import WIDEST_KNOWN
+from stoker.codegen.cpp import spread
+from stoker.codegen.cpp.mark import WIDEST_KNOWN
 from stoker.runtime import build
 
 
@@ -55,3 +56,32 @@ def test_strides_are_variables() -> None:
     assert expression(x * WIDEST_KNOWN + x * 1000, {}) == f"{WIDEST_KNOWN + 1000}*x"
     text = declared("void f() {\n  g(" + expression(x * 1024, {}) + ");\n}")
     assert text == "void f() {\n  const int64_t wide_1024 = unknown(1024);\n  g(wide_1024*x);\n}"
+
+
+def _spread(x: torch.Tensor, *others: torch.Tensor) -> list[torch.Tensor]:
+    """One value into many concatenations."""
+    y = torch.sin(x) + 1
+    return [torch.cat([other, y, other * n], -2) for n, other in enumerate(others)]
+
+
+@pytest.mark.parametrize("layout", ["rows", "columns", "transposed", "tiles", "short rows", "offsets"])
+@pytest.mark.parametrize("count", [2, 5, 9])
+def test_a_value_is_copied_to_many_places(layout: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources: list[str] = []
+    usual = build.load_all
+    monkeypatch.setattr("stoker.codegen.cpp.backend.load_all", lambda given: sources.extend(given) or usual(given))
+    width = 7 if layout == "short rows" else 80
+    x = torch.randn(3, 40, width)
+    if layout == "transposed":
+        x = torch.randn(3, width, 40).mT
+    elif layout == "tiles":
+        x = torch.randn(3, width, 40).mT + torch.zeros(3, 40, width)
+    elif layout == "columns":
+        x = torch.randn(40, width, 3).permute(2, 0, 1)
+    others = [torch.randn(3, 5 + (n % 3 if layout == "offsets" else 0), width) for n in range(count)]
+    expected, got = _spread(x, *others), stoker.compile(_spread)(x, *others)
+    for a, b in zip(expected, got, strict=True):
+        torch.testing.assert_close(b, a)
+        assert a.stride() == b.stride()
+    if layout == "rows":
+        assert any("arguments[copy]" in source for source in sources) == (count > spread.MANY)

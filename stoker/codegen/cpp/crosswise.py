@@ -56,6 +56,15 @@ def emit_crosswise(emitter: FunctionText) -> None:
             _turn_in(emitter, tiled, load, "transpose_away", _start(emitter, tiled, store), step)
         if tiled.lines:
             _through_arrays(emitter, tiled)
+        if emitter.copies:
+            with emitter.out.block(_head(emitter, tiled.loop)):
+                emitter.copy_rows(tiled.last, f"{text(tiled.last.symbol)}_first", f"{text(tiled.last.symbol)}_end")
+
+
+def _head(emitter: FunctionText, loop: Dimension) -> str:
+    """A loop within a tile."""
+    name = text(loop.symbol)
+    return emitter.head(loop, f"{name}_first", f"{name}_end")
 
 
 def _sorted(kernel: Kernel) -> _Tiled:
@@ -109,9 +118,9 @@ def _through_arrays(emitter: FunctionText, tiled: _Tiled) -> None:
             _turn_in(emitter, tiled, i, "transpose_tile", f"tile{n}", str(TILE))
     inside = {n: replace(i, buffer=f"tile{n}", index=place) for n, i in crossing_lines}
     phase = Phase(False, tuple((n, inside.get(n, i)) for n, i in tiled.lines if tile_of.get(n, n) == n))
-    with out.block(emitter.head(tiled.loop, f"{text(loop)}_first", f"{text(loop)}_end")):
+    with out.block(_head(emitter, tiled.loop)):
         emitter.simd(True)
-        with out.block(emitter.head(tiled.last, f"{text(last)}_first", f"{text(last)}_end")):
+        with out.block(_head(emitter, tiled.last)):
             emitter.lines(phase)
     for n, i in crossing_lines:
         if isinstance(i, Store):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
+from stoker.codegen.cpp.mark import WIDEST_KNOWN, large, plain
 from stoker.codegen.expression import Dialect
 from stoker.codegen.expression import expression as written
 from stoker.shape.expr import Expr, Symbol
 from stoker.shape.prove import Interval
-
-WIDEST_KNOWN = 32
 
 
 def _factor(factor: int) -> str:
@@ -28,6 +28,8 @@ def declared(function: str) -> str:
 
 CPP = Dialect(
     factor=_factor,
+    offset=str,
+    divided=str,
     divide="/",
     divide_down="floor_div",
     remainder_down="floor_mod",
@@ -35,7 +37,13 @@ CPP = Dialect(
     maximum="maximum",
     minimum="minimum",
 )
+MARKED = replace(
+    CPP,
+    factor=lambda n: large(n, _factor(n)),
+    offset=lambda n: large(n, str(n)),
+    divided=plain,  # dividing by what is known is a multiplication
+)
 
 
-def expression(expr: Expr, ranges: Mapping[Symbol, Interval]) -> str:
-    return written(expr, ranges, CPP)
+def expression(expr: Expr, ranges: Mapping[Symbol, Interval], dialect: Dialect = CPP) -> str:
+    return written(expr, ranges, dialect)

@@ -8,6 +8,7 @@ from typing import Protocol
 import torch
 
 from stoker.codegen.cpp.shape import Shape
+from stoker.codegen.cpp.spread import Copies
 from stoker.codegen.cpp.tiles import Tiles
 from stoker.codegen.writer import Writer
 from stoker.loop.index import Dimension
@@ -27,7 +28,14 @@ class FunctionText(Protocol):
     scan_place: str
     """Which element of the arrays that a scan keeps, if it keeps arrays."""
 
+    copies: tuple[Copies, ...]
+    """What is copied from row to row, not stored by its lines."""
+
     def expr(self, expr: Expr) -> str: ...
+
+    def extent(self, loop: Dimension) -> str:
+        """How often a loop runs."""
+        ...
 
     def head(self, loop: Dimension, start: str = "0", end: str | None = None) -> str:
         """The head of a loop."""
@@ -43,6 +51,10 @@ class FunctionText(Protocol):
 
     def parallel(self, kind: str, clauses: str = "") -> None:
         """Share the loop that follows among threads, if there is work for them."""
+        ...
+
+    def copy_rows(self, last: Dimension, start: str, end: str) -> None:
+        """Copy what the last loop has written between two of its positions, where it goes to several places."""
         ...
 
     def simd(self, possible: bool, clauses: str = "") -> None:

@@ -19,8 +19,9 @@ from typing import assert_never
 from stoker.codegen.cpp.ahead import AHEAD, requests
 from stoker.codegen.cpp.cost import cost
 from stoker.codegen.cpp.crosswise import emit_crosswise
-from stoker.codegen.cpp.expression import declared, expression
+from stoker.codegen.cpp.expression import MARKED, declared, expression
 from stoker.codegen.cpp.invariant import lift
+from stoker.codegen.cpp.mark import constant, long, marked, plain
 from stoker.codegen.cpp.moments import (
     PIECE,
     Measured,
@@ -38,6 +39,7 @@ from stoker.codegen.cpp.reduction import Accumulator, accumulator
 from stoker.codegen.cpp.scan import emit_scan, scan_step, scans
 from stoker.codegen.cpp.scatter import combined, combines, emit_scatter
 from stoker.codegen.cpp.shape import Shape, shape_of_kernel
+from stoker.codegen.cpp.spread import spread
 from stoker.codegen.cpp.tiles import USUAL, Tiles
 from stoker.codegen.writer import Writer
 from stoker.loop.index import Dimension, count, ranges_of
@@ -45,11 +47,14 @@ from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopI
 from stoker.loop.op import MOMENTS, outside_code
 from stoker.schedule.kernel import Kernel, Phase
 from stoker.schedule.merge import position_in
-from stoker.shape.expr import Expr, symbol, text
+from stoker.shape.expr import Expr, substitute, symbol, text
 
 PARALLEL_WORK = 1 << 15
 """Additions below which threads cost more than they bring."""
+COARSE_WORK = 1 << 10
+"""Additions beside which a division does not count."""
 _STRIP_SYMBOL = symbol("strip")
+_ROW_START = symbol("row_start")
 
 
 SHARED_CHUNK = 4096
@@ -68,6 +73,11 @@ _JOIN = {
 
 def emit(name: str, kernel: Kernel, tiles: Tiles = USUAL) -> str:
     """The C++ of a kernel."""
+    return declared(plain(emit_marked(name, kernel, tiles)))
+
+
+def emit_marked(name: str, kernel: Kernel, tiles: Tiles = USUAL) -> str:
+    """The same with marks around its large numbers, and without its declarations of numbers."""
     return _Emitter(name, kernel, tiles).function()
 
 
@@ -75,17 +85,21 @@ class _Emitter:
     """The state of one function being written."""
 
     def __init__(self, name: str, kernel: Kernel, tiles: Tiles) -> None:
-        self.name, self.kernel, self.tiles = name, kernel, tiles
+        self.name, self.tiles = name, tiles
         self.out = Writer()
         self.shape = shape_of_kernel(kernel)
+        self.work = _work(kernel)
+        """Additions in all, roughly."""
+        spreads = self.shape in (Shape.PLAIN, Shape.CROSSWISE) and not combines(kernel) and not scans(kernel)
+        self.kernel, self.copies = spread(kernel) if spreads else (kernel, ())
+        kernel = self.kernel
         self.ranges = ranges_of((*kernel.outer, *kernel.inner))
-        self.types = {n: i.dtype for p in kernel.phases for n, i in p.lines}
-        self.reduces = {n: i for p in kernel.phases for n, i in p.lines if isinstance(i, Reduce)}
+        self.instructions = [line for p in kernel.phases for line in p.lines]
+        self.types = {n: i.dtype for n, i in self.instructions}
+        self.reduces = {n: i for n, i in self.instructions if isinstance(i, Reduce)}
         self.lasting = self._lasting()
         self.asking, self.requests = requests(kernel, self.shape)
-        self.watches = sorted(
-            {outside_code(i.family) for p in kernel.phases for _, i in p.lines if isinstance(i, Indirect)}
-        )
+        self.watches = sorted({outside_code(i.family) for _, i in self.instructions if isinstance(i, Indirect)})
         """The families of indices that must not be out of range."""
         self.scan_place = ""
         """Which element of the arrays that a scan keeps, if it keeps arrays."""
@@ -101,14 +115,34 @@ class _Emitter:
         return found
 
     def expr(self, expr: Expr) -> str:
+        return expression(expr, self.ranges, MARKED)
+
+    def known(self, expr: Expr) -> str:
+        """An expression whose numbers the compiler is to know."""
         return expression(expr, self.ranges)
+
+    def extent(self, loop: Dimension) -> str:
+        """How often a loop runs."""
+        return long(loop.size.value, self.known(loop.size))
+
+    def bound(self, expr: Expr) -> str:
+        """How often something is done that is long: no number of it is worth knowing."""
+        return self.known(expr) if expr.value is None else marked(self.known(expr))
+
+    def is_coarse(self, dimensions: tuple[Dimension, ...]) -> bool:
+        """Is what these loops do at each point so long that dividing by a variable is nothing beside it?"""
+        work, points = self.work.value, count(dimensions).value
+        return work is not None and points is not None and work >= COARSE_WORK * points
 
     def function(self) -> str:
         out = self.out
         with out.block(f'extern "C" int {self.name}(void* const* arguments, const int64_t* sizes)'):
             for code in self.watches:
                 out.line(f"int64_t outside{code} = 0;")
+            copied = {position for copies in self.copies for position in copies.others}
             for position, dtype in enumerate(self.kernel.arguments):
+                if position in copied:
+                    continue
                 const = "" if position in self.kernel.written else "const "
                 kind = f"{const}{TYPES[dtype]}*"
                 alone = "" if position in self.kernel.shared else "__restrict "
@@ -131,18 +165,12 @@ class _Emitter:
                 case Shape.WHOLE:
                     self.whole()
             out.line(f"return {' | '.join(f'(outside{code} ? {code} : 0)' for code in self.watches) or '0'};")
-        return declared(out.text())
-
-    def work(self) -> Expr:
-        """Additions in all, roughly."""
-        across = sum(cost(i) for p in self.kernel.phases if p.across for _, i in p.lines)
-        once = sum(cost(i) for p in self.kernel.phases if not p.across for _, i in p.lines)
-        return count(self.kernel.outer) * (count(self.kernel.inner) * across + once)
+        return out.text()
 
     def parallel(self, kind: str, clauses: str = "") -> None:
         """Share the loop that follows among threads, if there is work for them."""
         clauses += self.watched()
-        work = self.work()
+        work = self.work
         if work.value is not None:
             if work.value > PARALLEL_WORK:
                 self.out.line(f"#pragma omp {kind} schedule(static){clauses}")
@@ -163,7 +191,7 @@ class _Emitter:
 
     def head(self, loop: Dimension, start: str = "0", end: str | None = None) -> str:
         name = text(loop.symbol)
-        return f"for (int64_t {name} = {start}; {name} < {end or self.expr(loop.size)}; ++{name})"
+        return f"for (int64_t {name} = {start}; {name} < {end or self.extent(loop)}; ++{name})"
 
     @contextmanager
     def shared(self, dimensions: tuple[Dimension, ...]) -> Iterator[None]:
@@ -172,17 +200,16 @@ class _Emitter:
             with self.out.block():
                 yield
             return
+        size_of = self.bound if self.is_coarse(dimensions) else self.known
+        self.parallel("parallel for")
         if len(dimensions) == 1:
-            self.parallel("parallel for")
-            with self.out.block(self.head(dimensions[0])):
+            with self.out.block(self.head(dimensions[0], end=size_of(dimensions[0].size))):
                 yield
             return
-        self.parallel("parallel for")
-        total = self.expr(count(dimensions))
-        with self.out.block(f"for (int64_t point = 0; point < {total}; ++point)"):
+        with self.out.block(f"for (int64_t point = 0; point < {size_of(count(dimensions))}; ++point)"):
             self.out.line("int64_t rest = point;")
             for loop in reversed(dimensions[1:]):
-                size = self.expr(loop.size)
+                size = size_of(loop.size)
                 self.out.line(f"const int64_t {text(loop.symbol)} = rest % ({size}); rest /= ({size});")
             self.out.line(f"const int64_t {text(dimensions[0].symbol)} = rest;")
             yield
@@ -206,6 +233,20 @@ class _Emitter:
             self.simd(simd)
             with self.loops(outer[-1:]):
                 self.lines(phase)
+            self.copy_rows(outer[-1], "0", self.expr(outer[-1].size))
+
+    def copy_rows(self, last: Dimension, start: str, end: str) -> None:
+        """Copy what the last loop has written between two of its positions."""
+        for copies in self.copies:
+            kind, others = TYPES[copies.store.dtype], copies.others
+            place = self.expr(substitute(copies.store.index, {last.symbol: _ROW_START}))
+            with self.out.block():
+                self.out.line(f"const int64_t {text(_ROW_START)} = {start};")
+                limits = marked(str(others.start)), marked(str(others.stop))
+                with self.out.block("for (int64_t copy = {}; copy < {}; ++copy)".format(*limits)):
+                    target, source = f"static_cast<{kind}*>(arguments[copy])", copies.store.buffer
+                    size = f"({end} - {text(_ROW_START)}) * sizeof({kind})"
+                    self.out.line(f"__builtin_memcpy({target} + ({place}), {source} + ({place}), {size});")
 
     def simd(self, possible: bool, clauses: str = "") -> None:
         if possible:
@@ -222,7 +263,7 @@ class _Emitter:
     def rows(self) -> None:
         with self.shared(self.kernel.outer):
             for position, dtype in enumerate(self.kernel.scratch):
-                self.out.line(f"alignas(64) {TYPES[dtype]} s{position}[{self.expr(count(self.kernel.inner))}];")
+                self.out.line(f"alignas(64) {TYPES[dtype]} s{position}[{self.known(count(self.kernel.inner))}];")
             for phase in self.kernel.phases:
                 if phase.across:
                     self.across(phase, threads=False)
@@ -267,7 +308,7 @@ class _Emitter:
         elif chunked:
             self.chunks(phase, last, reductions, chunk)
         else:
-            self.ask(phase, "0", self.expr(last.size))
+            self.ask(phase, "0", self.extent(last))
             with self.loops(tuple(outside)):
                 self.simd(simd, clauses)
                 with self.loops((last,)):
@@ -287,7 +328,7 @@ class _Emitter:
         self, phase: Phase, last: Dimension, reductions: Reductions, chunk: int, moments: Measured | None = None
     ) -> None:
         """A long inner loop in pieces, each reduced on its own: sums of sums lose fewer digits, and threads take pieces."""
-        out, size = self.out, self.expr(last.size)
+        out, size = self.out, self.extent(last)
         parts = [r for r in reductions if r[1].clause]
         ways = self.ways(phase, reductions) if moments is None else 1
         chunk = _for_ways(chunk, last.size.value) if ways > 1 else chunk
@@ -348,7 +389,7 @@ class _Emitter:
         with self.shared((*lead, strips)):
             out = self.out
             out.line(f"const int64_t first = strip * {self.tiles.strip};")
-            out.line(f"const int64_t end = minimum<int64_t>(first + {self.tiles.strip}, {self.expr(last.size)});")
+            out.line(f"const int64_t end = minimum<int64_t>(first + {self.tiles.strip}, {self.extent(last)});")
             for n in sorted(self.lasting):
                 if n not in self.reduces:
                     out.line(f"{TYPES[self.types[n]]} v{n}_all[{self.tiles.strip}];")
@@ -388,7 +429,7 @@ class _Emitter:
         pieces = reductions and long and all(form.clause for _, form, _ in reductions)
         with contextlib.ExitStack() as stack:
             if pieces:
-                size = self.expr(first.size)
+                size = self.extent(first)
                 head = f"for (int64_t chunk = 0; chunk < {size}; chunk += {STRIP_CHUNK})"
                 stack.enter_context(out.block(head))
                 out.line(f"const int64_t chunk_end = minimum<int64_t>(chunk + {STRIP_CHUNK}, {size});")
@@ -438,7 +479,7 @@ class _Emitter:
                 self.out.line(f"{place} = {combined(place, arguments[0], i.combine, i.dtype)};")
                 return
             case Number():
-                words = literal(i.value, i.dtype)
+                words = constant(i)
             case Index():
                 words = f"convert<{kind}>(int64_t({self.expr(i.expr)}))"
             case Indirect():
@@ -481,6 +522,12 @@ class _Emitter:
                 "{0}_best", f"v{number}_{name}_best"
             )
             self.out.line(words.format(f"v{number}_{name}{strip}", v=value, k=position))
+
+
+def _work(kernel: Kernel) -> Expr:
+    across = sum(cost(i) for p in kernel.phases if p.across for _, i in p.lines)
+    once = sum(cost(i) for p in kernel.phases if not p.across for _, i in p.lines)
+    return count(kernel.outer) * (count(kernel.inner) * across + once)
 
 
 def _for_ways(chunk: int, size: int | None) -> int:

@@ -129,7 +129,7 @@ def strip_moments(emitter: FunctionText, moments: Measured, last: Dimension) -> 
                 for number, kind in moments.values:
                     out.line(words.format(n=number, k=place, t=kind, v=names[number]))
 
-    extent = emitter.expr(first.size)
+    extent = emitter.extent(first)
     with out.block(f"for (int64_t chunk = 0; chunk < {extent}; chunk += {STRIP_PIECE})"):
         out.line(f"const int64_t chunk_end = minimum<int64_t>(chunk + {STRIP_PIECE}, {extent});")
         out.line(f"const int64_t here = (chunk_end - chunk) * ({emitter.expr(count(rest))});")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -84,14 +85,14 @@ def operation(name: str, dtype: torch.dtype, argument_dtype: torch.dtype, argume
     return form.format(*arguments, t=TYPES[dtype])
 
 
-def literal(value: Any, dtype: torch.dtype) -> str:
-    """A constant, exactly."""
+def literal(value: Any, dtype: torch.dtype, number_text: Callable[[str], str] = str) -> str:
+    """A constant, exactly. How its digits are written may be given."""
     if dtype is torch.bool:
         return "true" if value else "false"
     if not dtype.is_floating_point:
         if int(value) == -(2**63):
             return "INT64_MIN"
-        return f"{TYPES[dtype]}({int(value)}LL)"
+        return f"{TYPES[dtype]}({number_text(f'{int(value)}LL')})"
     number = float(value)
     kind = "double" if dtype is torch.float64 else "float"
     if math.isnan(number):
@@ -101,7 +102,7 @@ def literal(value: Any, dtype: torch.dtype) -> str:
     if math.isinf(number):
         sign = "-" if number < 0 else ""
         return _narrowed(f"{sign}std::numeric_limits<{kind}>::infinity()", dtype)
-    return _narrowed(f"{kind}({number!r})", dtype)
+    return _narrowed(f"{kind}({number_text(repr(number))})", dtype)
 
 
 def _narrowed(words: str, dtype: torch.dtype) -> str:

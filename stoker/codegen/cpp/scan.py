@@ -42,7 +42,7 @@ def emit_scan(emitter: FunctionText) -> None:
     with emitter.shared((*lead, *strips)):
         if last is not None:
             emitter.out.line(f"const int64_t first = strip * {STRIP};")
-            emitter.out.line(f"const int64_t end = minimum<int64_t>(first + {STRIP}, {emitter.expr(last.size)});")
+            emitter.out.line(f"const int64_t end = minimum<int64_t>(first + {STRIP}, {emitter.extent(last)});")
         _start(emitter, kernel, columns=last is not None)
         if last is None:
             for phase in kernel.phases:

@@ -53,7 +53,7 @@ def emit_scatter(emitter: FunctionText) -> None:
     shared = _certain(kernel)
     with ExitStack() as stack:
         if shared is not None:
-            size = emitter.expr(shared.size)
+            size = emitter.extent(shared)
             emitter.parallel("parallel for")
             stack.enter_context(emitter.out.block(f"for (int64_t piece = 0; piece < {size}; piece += {SHARE})"))
             emitter.out.line(f"const int64_t piece_end = minimum<int64_t>(piece + {SHARE}, {size});")

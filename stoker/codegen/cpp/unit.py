@@ -1,4 +1,4 @@
-"""The translation unit of a plan."""
+"""The translation units of a plan."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoker.codegen.cpp.kernel import emit
+from stoker.codegen.cpp.kernel import emit_marked
+from stoker.codegen.cpp.share import share
 from stoker.codegen.cpp.tiles import USUAL, Tiles
 from stoker.schedule.kernel import Kernel
 
@@ -15,8 +16,8 @@ HEADERS = ("header.h", "math.h", "tile.h", "moments.h")
 HEADER = "\n".join((Path(__file__).parent / name).read_text() for name in HEADERS)
 
 
-KERNELS_PER_UNIT = 8
-"""A plan with more kernels is split, so that several compilers work at once."""
+PIECES_PER_UNIT = 8
+"""A plan with more of them is split, so that several compilers work at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +31,22 @@ class Units:
 def units_of(kernels: Sequence[Kernel], most: int, tiles: Tiles = USUAL) -> Units:
     """Kernels as C++ sources that include nothing of ours: one, or up to `most` when there are many kernels.
 
-    The compiler takes about as long for a source as that is long, so each kernel goes where there is least, the longest first.
+    The compiler takes about as long for a source as that is long, so each piece goes where there is least, the longest first.
     """
-    texts = [emit(kernel_name(number), kernel, tiles) for number, kernel in enumerate(kernels)]
-    count = max(1, min(most, len(texts) // KERNELS_PER_UNIT))
+    names = [kernel_name(number) for number in range(len(kernels))]
+    pieces = share({name: emit_marked(name, kernel, tiles) for name, kernel in zip(names, kernels)})
+    count = max(1, min(most, len(pieces) // PIECES_PER_UNIT))
     held: list[list[int]] = [[] for _ in range(count)]
     length = [0] * count
-    holder = [0] * len(texts)
-    for number in sorted(range(len(texts)), key=lambda n: (-len(texts[n]), n)):
-        unit = holder[number] = length.index(min(length))
+    holder: dict[str, int] = {}
+    for number in sorted(range(len(pieces)), key=lambda n: (-len(pieces[n].text), n)):
+        unit = length.index(min(length))
         held[unit].append(number)
-        length[unit] += len(texts[number])
+        length[unit] += len(pieces[number].text)
+        holder |= dict.fromkeys(pieces[number].kernels, unit)
     prelude = _PRELUDE if tiles.vector_bits == USUAL.vector_bits else _NARROW.format(tiles.vector_bits) + _PRELUDE
-    sources = ["\n".join((prelude, *(texts[number] for number in sorted(unit)))) for unit in held]
-    return Units(sources if texts else [], holder)
+    sources = ["\n".join((prelude, *(pieces[number].text for number in sorted(unit)))) for unit in held]
+    return Units(sources if pieces else [], [holder[name] for name in names])
 
 
 _NARROW = '#pragma GCC target("prefer-vector-width={}")\n'

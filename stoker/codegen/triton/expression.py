@@ -11,6 +11,8 @@ from stoker.shape.prove import Interval
 
 TRITON = Dialect(
     factor=str,
+    offset=str,
+    divided=str,
     divide="//",
     divide_down="divide_down",
     remainder_down="remainder_by_floor",
