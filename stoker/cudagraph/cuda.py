@@ -1,4 +1,4 @@
-"""PlanRecording on a CUDA device: torch's graphs, and the driver's nodes behind them."""
+"""Recording on a CUDA device: graphs of the driver, or of torch where random numbers are drawn, and their nodes."""
 
 from __future__ import annotations
 
@@ -11,39 +11,26 @@ from typing import Any
 import torch
 
 from stoker import torch_private
+from stoker.cudagraph import fills
 from stoker.cudagraph.driver import CannotRecord, GraphNode, Instantiated
-
-_Pointer = ctypes.c_void_p
-
-
-class _Kernel(ctypes.Structure):
-    """CUDA_KERNEL_NODE_PARAMS, version 2."""
-
-    _fields_ = [
-        ("function", _Pointer),
-        *((name, ctypes.c_uint) for name in ("gx", "gy", "gz", "bx", "by", "bz", "shared")),
-        ("parameters", ctypes.POINTER(_Pointer)),
-        ("extra", ctypes.POINTER(_Pointer)),
-        ("kernel", _Pointer),
-        ("context", _Pointer),
-    ]
-
+from stoker.cudagraph.structures import (
+    COPY,
+    EMPTY,
+    FILL,
+    KERNEL,
+    KernelNode,
+    Pointer,
+    check,
+    libcuda,
+    nodes_of,
+    type_of,
+)
 
 _RECORD_BYTES = 256  # enough for CUDA_MEMCPY3D and CUDA_MEMSET_NODE_PARAMS
-_KINDS = {0: "kernel", 1: "copy", 2: "fill", 5: "empty"}
+_KINDS = {KERNEL: "kernel", COPY: "copy", FILL: "fill", EMPTY: "empty"}
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 _THREAD_LOCAL = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 _BUFFER, _SIZE = 1, 2  # CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE
-
-
-@functools.cache
-def _library() -> ctypes.CDLL:
-    return ctypes.CDLL("libcuda.so.1")
-
-
-def _check(result: int, what: str) -> None:
-    if result:
-        raise CannotRecord(f"CUDA error {result} while {what}")
 
 
 class CudaDriver:
@@ -58,19 +45,20 @@ class CudaDriver:
         return self._capture_drawing(run) if self.draws else self._capture(run)
 
     def _capture(self, run: Callable[[], tuple[Any, ...]]) -> tuple[Instantiated, tuple[Any, ...]]:
-        library, pool, graph = _library(), torch.cuda.MemPool(), _Pointer()
+        library, pool, graph = libcuda(), torch.cuda.MemPool(), Pointer()
         torch.cuda.synchronize(self.device)
         side = _side_stream(self.device, self.stream())
         with torch.cuda.stream(side), torch.cuda.use_mem_pool(pool, self.device):
-            stream = _Pointer(side.cuda_stream)
-            _check(library.cuStreamBeginCapture_v2(stream, _THREAD_LOCAL), "beginning to record")
+            stream = Pointer(side.cuda_stream)
+            check(library.cuStreamBeginCapture_v2(stream, _THREAD_LOCAL), "beginning to record")
             try:
                 results = run()
             except RuntimeError as error:
                 raise CannotRecord(str(error).splitlines()[0]) from error
             finally:  # a stream that is left capturing takes no other work
                 ended = library.cuStreamEndCapture(stream, ctypes.byref(graph))
-        _check(ended, "recording")
+        check(ended, "recording")
+        fills.as_kernels(graph.value or 0, self.device)
         owner = _OwnedGraph(graph, pool)
         return Instantiated(None, owner.executable, _nodes(graph.value or 0), owner), results
 
@@ -88,6 +76,7 @@ class CudaDriver:
                 _end_failed(graph)
                 raise
             graph.capture_end()
+        fills.as_kernels(int(graph.raw_cuda_graph()), self.device)
         try:
             graph.instantiate()
         except RuntimeError as error:
@@ -120,18 +109,16 @@ class CudaDriver:
 class _OwnedGraph:
     """A recorded graph, instantiated; and the memory that was allocated while it was recorded."""
 
-    def __init__(self, graph: _Pointer, pool: torch.cuda.MemPool) -> None:
+    def __init__(self, graph: Pointer, pool: torch.cuda.MemPool) -> None:
         self.graph, self.pool = graph, pool
-        made = _Pointer()
-        _check(
-            _library().cuGraphInstantiateWithFlags(ctypes.byref(made), graph, ctypes.c_ulonglong(0)), "making a graph"
-        )
+        made = Pointer()
+        check(libcuda().cuGraphInstantiateWithFlags(ctypes.byref(made), graph, ctypes.c_ulonglong(0)), "making a graph")
         self.executable = made.value or 0
 
     def __del__(self) -> None:
         if hasattr(self, "executable"):
-            _library().cuGraphExecDestroy(_Pointer(self.executable))
-        _library().cuGraphDestroy(self.graph)
+            libcuda().cuGraphExecDestroy(Pointer(self.executable))
+        libcuda().cuGraphDestroy(self.graph)
 
 
 @functools.cache
@@ -139,9 +126,9 @@ def _side_stream(device: int, stream: int) -> torch.cuda.Stream:
     """Where recordings are made that are replayed on a stream. Libraries have workspaces for each stream, which recordings go on using:
     one stream's recordings, which follow each other, may share them; with torch's own streams, which it hands out in turn, they may not.
     """
-    made = _Pointer()
+    made = Pointer()
     with torch.cuda.device(device):
-        _check(_library().cuStreamCreate(ctypes.byref(made), _NON_BLOCKING), "making a stream")
+        check(libcuda().cuStreamCreate(ctypes.byref(made), _NON_BLOCKING), "making a stream")
     return torch.cuda.ExternalStream(made.value or 0, device=device)
 
 
@@ -154,19 +141,11 @@ def _end_failed(graph: torch.cuda.CUDAGraph) -> None:
 
 
 def _nodes(graph: int) -> tuple[GraphNode, ...]:
-    """The nodes of a graph, in the order in which they were recorded."""
-    library = _library()
-    count = ctypes.c_size_t()
-    _check(library.cuGraphGetNodes(_Pointer(graph), None, ctypes.byref(count)), "counting nodes")
-    handles = (_Pointer * count.value)()
-    _check(library.cuGraphGetNodes(_Pointer(graph), handles, ctypes.byref(count)), "listing nodes")
-    return tuple(_node(handle or 0) for handle in handles)
+    return tuple(map(_node, nodes_of(graph)))
 
 
 def _node(handle: int) -> GraphNode:
-    number = ctypes.c_int()
-    _check(_library().cuGraphNodeGetType(_Pointer(handle), ctypes.byref(number)), "looking at a node")
-    kind = _KINDS.get(number.value, "opaque")
+    kind = _KINDS.get(type_of(handle), "opaque")
     if kind == "kernel":
         return _kernel(handle)
     if kind == "copy":
@@ -177,10 +156,8 @@ def _node(handle: int) -> GraphNode:
 
 
 def _kernel(handle: int) -> GraphNode:
-    library, record = _library(), _Kernel()
-    _check(
-        library.cuGraphKernelNodeGetParams_v2(_Pointer(handle), ctypes.byref(record)), "reading a kernel's parameters"
-    )
+    library, record = libcuda(), KernelNode()
+    check(library.cuGraphKernelNodeGetParams_v2(Pointer(handle), ctypes.byref(record)), "reading a kernel's parameters")
     set_node = _address(library.cuGraphExecKernelNodeSetParams_v2)
     if record.parameters:
         sizes = _parameter_sizes(record)
@@ -199,8 +176,8 @@ def _kernel(handle: int) -> GraphNode:
     )
 
 
-def _parameter_sizes(record: _Kernel) -> list[int]:
-    library = _library()
+def _parameter_sizes(record: KernelNode) -> list[int]:
+    library = libcuda()
     known, about = (
         (library.cuFuncGetParamInfo, record.function)
         if record.function
@@ -208,21 +185,21 @@ def _parameter_sizes(record: _Kernel) -> list[int]:
     )
     sizes: list[int] = []
     offset, size = ctypes.c_size_t(), ctypes.c_size_t()
-    while not known(_Pointer(about), ctypes.c_size_t(len(sizes)), ctypes.byref(offset), ctypes.byref(size)):
+    while not known(Pointer(about), ctypes.c_size_t(len(sizes)), ctypes.byref(offset), ctypes.byref(size)):
         sizes.append(size.value)
     return sizes
 
 
 def _plain(handle: int, kind: str, name: str) -> GraphNode:
     """A node whose record has no pointers to other records."""
-    library = _library()
+    library = libcuda()
     record = ctypes.create_string_buffer(_RECORD_BYTES)
-    _check(getattr(library, f"cuGraph{name}NodeGetParams")(_Pointer(handle), record), f"reading a {kind}")
-    context = _Pointer()
-    _check(library.cuCtxGetCurrent(ctypes.byref(context)), "asking for the context")
+    check(getattr(library, f"cuGraph{name}NodeGetParams")(Pointer(handle), record), f"reading a {kind}")
+    context = Pointer()
+    check(library.cuCtxGetCurrent(ctypes.byref(context)), "asking for the context")
     set_node = _address(getattr(library, f"cuGraphExec{name}NodeSetParams"))
     return GraphNode(kind, handle, set_node, context.value or 0, record.raw)
 
 
 def _address(function: Any) -> int:
-    return ctypes.cast(function, _Pointer).value or 0
+    return ctypes.cast(function, Pointer).value or 0

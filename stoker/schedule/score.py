@@ -54,6 +54,11 @@ def group(program: Program, targets: Targets) -> Groups:
             readers.setdefault(name, []).append(position)
             for writer in writers.get(name, ()):
                 earlier |= groups.before[writer] | 1 << writer
+        for (
+            written
+        ) in node.writes:  # what becomes an input's content is made once that was read (`stoker.schedule.overwrite`)
+            for reader in set(readers.get(program.homes.get(written or "", ""), ())) - {position}:
+                earlier |= groups.before[reader] | 1 << reader
         groups.before[position] = earlier
         if isinstance(node, Extern) and node.random:
             drawn = earlier | 1 << position

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import gc
 import threading
 
@@ -12,6 +13,8 @@ import torch
 import stoker
 from stoker import log
 from stoker.cudagraph.choose import PLAIN
+from stoker.cudagraph.cuda import CudaDriver
+from stoker.cudagraph.structures import Pointer, libcuda
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -258,3 +261,27 @@ def test_training_steps_with_the_optimizer(optimizer):
         torch.testing.assert_close(fast(twin, ours, x), step(model, eager, x), rtol=1e-3, atol=1e-4)
     for a, b in zip(model.parameters(), twin.parameters()):
         torch.testing.assert_close(a, b, rtol=1e-2, atol=1e-3)
+
+
+def test_fills_become_kernels():
+    """But for those that are not whole words."""
+    library, memory = libcuda(), torch.full((5, 4096), 77, dtype=torch.uint8, device="cuda")
+    expected = memory.clone()
+    expected[0], expected[1, :2048], expected[2, 8:12], expected[3, :7] = 0xAB, 0x12, 0xCD, 0xEE
+    after = memory.clone()
+
+    def run():
+        stream, places = Pointer(torch.cuda.current_stream().cuda_stream), [Pointer(m.data_ptr()) for m in memory]
+        after.copy_(memory)
+        assert not library.cuMemsetD8Async(places[0], 0xAB, ctypes.c_size_t(4096), stream)
+        assert not library.cuMemsetD16Async(places[1], 0x1212, ctypes.c_size_t(1024), stream)
+        assert not library.cuMemsetD32Async(Pointer(places[2].value + 8), 0xCDCDCDCD, ctypes.c_size_t(1), stream)
+        assert not library.cuMemsetD8Async(places[3], 0xEE, ctypes.c_size_t(7), stream)
+        after.copy_(memory)
+        return ()
+
+    captured, _ = CudaDriver(0, draws=False).capture(run)
+    assert sorted(node.kind for node in captured.nodes).count("fill") == 1
+    assert not library.cuGraphLaunch(Pointer(captured.executable), None)
+    torch.cuda.synchronize()
+    assert torch.equal(memory, expected) and torch.equal(after, expected)
