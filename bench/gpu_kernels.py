@@ -1,6 +1,7 @@
-"""Single kernels at (8192 x 4096) bfloat16 on a CUDA device: share of the device's copy bandwidth, beside eager.
+"""Single kernels at (8192 x 4096) bfloat16 on a CUDA device: share of the device's copy bandwidth, beside eager. And matrix products
+with what is computed of them: by the library and a kernel after it, or as one kernel where that was measured to be faster.
 
-    python -m bench.gpu_kernels [--tune] [--write FILE]
+    python -m bench.gpu_kernels [--tune] [--products] [--only WORDS] [--write FILE]
 
 The least bytes a program must move over its time, against the bytes of a large copy over its time. Times by CUDA events, the median
 of interleaved rounds, on inputs larger than the second-level cache.
@@ -57,6 +58,39 @@ def cases() -> dict[str, tuple[Callable[..., Any], list[torch.Tensor], int]]:
     }
 
 
+def products() -> dict[str, tuple[Callable[..., Any], list[torch.Tensor], int]]:
+    """Program, inputs, and the multiplications of numbers it does."""
+    found: dict[str, tuple[Callable[..., Any], list[torch.Tensor], int]] = {}
+    for rows, shared, columns in ((8192, 4096, 4096), (2048, 768, 3072), (512, 1024, 1024), (16, 4096, 14336)):
+        x = torch.randn(rows, shared, device="cuda", dtype=torch.bfloat16)
+        w, v = (torch.randn(columns, shared, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+        b = torch.randn(columns, device="cuda", dtype=torch.bfloat16)
+        size, work = f"{rows} x {shared} x {columns}", rows * shared * columns
+        found[f"linear, GELU {size}"] = (lambda x, w, b: F.gelu(F.linear(x, w, b)), [x, w, b], work)
+        found[f"gated {size}"] = (lambda x, w, v: F.silu(F.linear(x, w)) * F.linear(x, v), [x, w, v], 2 * work)
+    return found
+
+
+def measure_products(tune: bool) -> dict[str, dict[str, float]]:
+    """Microseconds by eager, by the default mode, and with products measured."""
+    rows: dict[str, dict[str, float]] = {}
+    for name, (program, inputs, work) in products().items():
+        ways: dict[str, Callable[..., Any]] = {"eager": program, "stoker": stoker.compile(program, fullgraph=True)}
+        if tune:
+            ways["tuned"] = stoker.compile(program, options={"autotune": True}, fullgraph=True)
+        times: dict[str, list[float]] = {who: [] for who in ways}
+        for _ in range(ROUNDS + 1):
+            for who, function in ways.items():
+                times[who].append(milliseconds(function, inputs))
+        rows[name] = {who: sorted(t[1:])[ROUNDS // 2] * 1e3 for who, t in times.items()}
+        words = "  ".join(f"{who} {us:7.1f} us ({2e-6 * work / us:4.0f} TFLOP/s)" for who, us in rows[name].items())
+        print(f"{name:36} {words}")
+        for event in stoker.events("tuned"):
+            print(f"    {event.subject}: {event.reason}")
+        stoker.reset()
+    return rows
+
+
 def milliseconds(function: Callable[..., Any], inputs: list[torch.Tensor]) -> float:
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
@@ -83,6 +117,8 @@ def on_device(function: Callable[..., Any], inputs: list[torch.Tensor]) -> dict[
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--tune", action="store_true")
+    parser.add_argument("--products", action="store_true")
+    parser.add_argument("--only", default="", help="measure kernels whose name has these words")
     parser.add_argument("--write")
     chosen = parser.parse_args()
     torch.manual_seed(0)
@@ -102,7 +138,11 @@ def main() -> None:
         print(f"a + b on 10 elements, {who}: {seconds * 1e6:.1f} us")
         rows.setdefault("a + b", {})[who] = seconds * 1e6
     with torch.no_grad():
+        if chosen.products:
+            rows |= measure_products(chosen.tune)
         for name, (program, inputs, passes) in cases().items():
+            if chosen.only not in name:
+                continue
             compiled = stoker.compile(program, options={"autotune": chosen.tune}, fullgraph=True)
             compiled(*inputs)
             times: dict[str, list[float]] = {"eager": [], "stoker": []}

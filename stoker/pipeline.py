@@ -228,7 +228,14 @@ def _compiled(
         check(program)
     with record.stage("schedule"):
         records = _is_recorded(graph_module, options) and devices_of(graph_module) == ["cuda"]
-        plan = record.products["plan"] = make_plan(program, targets, owns_inputs=owns_inputs and not records)
+        plan = record.products["plan"] = make_plan(
+            program,
+            targets,
+            owns_inputs=owns_inputs and not records,
+            choose=(lambda c: backends[c.kernel.device.type].choose_product(c, program.layouts))
+            if options.autotune
+            else None,
+        )
     with record.stage("build"):
         kernels = build_kernels(plan, program.layouts, backends, tune=options.autotune)
         record.products["kernels"] = kernels

@@ -6,7 +6,7 @@ one is in CONTRIBUTING.md, and tests/unit/codegen/plain_generator.py is one on a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,6 +14,7 @@ import torch
 
 from stoker.loop.layout import Layout
 from stoker.loop.target import Target
+from stoker.schedule.epilogue import Candidate
 from stoker.schedule.kernel import Kernel
 from stoker.shape.expr import Expr
 
@@ -69,6 +70,10 @@ class Backend(Protocol):
 
     def start(self) -> None:
         """Kernels will be asked for: get ready in the background."""
+        ...
+
+    def choose_product(self, candidate: Candidate, layouts: Mapping[str, Layout]) -> bool:
+        """Is a kernel that computes the matrix product it reads faster than the library and the kernel after it? Asked when tuning."""
         ...
 
     def build(self, kernels: Sequence[Kernel], sites: Sequence[Site], *, tune: bool) -> list[Built]:

@@ -49,6 +49,11 @@ def _normal_tail(x: Any) -> Any:
     return torch.special.ndtr(-x.abs())
 
 
+def _fma(a: Any, b: Any, c: Any) -> Any:
+    """a times b plus c, rounded once (of float32: twice, which the interpreter may)."""
+    return (a.double() * b.double() + c.double()).to(a.dtype)
+
+
 def _shift(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda a, b: function(a, b)
 
@@ -119,6 +124,7 @@ _FUNCTIONS: dict[str, Elementwise] = {
     "quick_sin": Elementwise(
         1, torch.sin, cost=8
     ),  # as eager's kernels of a device draw it: by its fastest instruction
+    "fma": Elementwise(3, _fma),
     "philox": Elementwise(5, philox, cost=40),  # of (seed, offset, block, lane, word): `stoker.loop.philox`
 }
 

@@ -35,6 +35,8 @@ class Job:
     aligned: tuple[int, ...]
     warps: int
     architecture: int
+    stages: int = 3
+    """How many turns of a loop have their memory on the way."""
     fuse_multiply_add: bool = False
     """May a product and a sum be rounded once? Eager, which runs them one after the other, rounds twice."""
 
@@ -47,6 +49,7 @@ class Job:
             self.aligned,
             self.warps,
             self.architecture,
+            self.stages,
             self.fuse_multiply_add,
         ]
         return hashlib.sha256(json.dumps([_versions(), *parts]).encode()).hexdigest()[:32]
@@ -102,7 +105,7 @@ def _request(job: Job, path: Path) -> dict[str, object]:
         "signature": job.signature,
         "aligned": job.aligned,
         "warps": job.warps,
-        "options": {"enable_fp_fusion": job.fuse_multiply_add},
+        "options": {"enable_fp_fusion": job.fuse_multiply_add, "num_stages": job.stages},
         "architecture": job.architecture,
         "output": str(path),
     }

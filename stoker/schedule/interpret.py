@@ -8,7 +8,7 @@ A value is a tensor over (outer points, inner points), either of which may be 1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
 import torch
@@ -18,6 +18,7 @@ from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopI
 from stoker.loop.interpret import number_on_grid, reduced_rows, scanned_rows
 from stoker.loop.op import ELEMENTWISE, outside_code
 from stoker.schedule.kernel import Kernel
+from stoker.schedule.product import PRODUCT, Factor, Product
 from stoker.shape.expr import Expr, evaluate, symbol
 
 
@@ -37,6 +38,8 @@ class _Run:
         self.row = self._walk(kernel.inner, 1)
         self.memory = {f"a{n}": _flat(buffer) for n, buffer in enumerate(buffers)}
         self.memory |= {f"s{n}": torch.empty(self.points * self.row, dtype=d) for n, d in enumerate(kernel.scratch)}
+        if kernel.product is not None:
+            self.memory[PRODUCT] = _multiplied(kernel.product, self.memory)
         self.values: dict[int, Any] = {}
         self.outside = 0
 
@@ -109,6 +112,20 @@ class _Run:
         if bool((bad & arguments[1] if len(arguments) > 1 else bad).any()):
             self.outside |= outside_code(i.family)
         self.known[i.name] = torch.where(bad, 0, wrapped)
+
+
+def _multiplied(product: Product, memory: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """The product that a kernel computes, as a vector."""
+
+    def seen(factor: Factor, rows: int, columns: int) -> torch.Tensor:
+        sizes = (product.batch, rows, columns)
+        return memory[f"a{factor.argument}"].as_strided(sizes, factor.strides, factor.offset).float()
+
+    left, right = seen(product.left, product.rows, product.shared), seen(product.right, product.shared, product.columns)
+    total = left @ right
+    if product.bias is not None:
+        total = total + seen(product.bias, product.rows, product.columns)
+    return total.to(product.dtype).flatten()
 
 
 def _flat(buffer: torch.Tensor) -> torch.Tensor:

@@ -33,6 +33,7 @@ from stoker.loop.target import Target
 from stoker.loop.text import instruction_text, short
 from stoker.schedule.draft import Draft, Member
 from stoker.schedule.merge import merge_loops, position_in
+from stoker.schedule.product import Product
 from stoker.shape.expr import Atom, Expr, Symbol, free_symbols, substitute, symbol, text
 
 Line = tuple[int, LoopInstruction]
@@ -67,6 +68,9 @@ class Kernel:
     shared: frozenset[int] = frozenset()
     """Arguments that may be the memory of another one, too. An element there is read only by the iteration that writes it, and
     before it does: each iteration must run once."""
+    product: Product | None = None
+    """A matrix product that it computes for its loads of "p" (`stoker.schedule.epilogue`). Its loops are then (batch, if that is more than
+    one), rows and columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +315,7 @@ def kernel_text(kernel: Kernel) -> str:
     words = ", ".join(f"{text(d.symbol)} < {text(d.size)}" for d in kernel.outer) or "once"
     across = ", ".join(f"{text(d.symbol)} < {text(d.size)}" for d in kernel.inner)
     arguments = ", ".join(f"a{n}: {short(d)}" for n, d in enumerate(kernel.arguments))
-    lines = [f"kernel({arguments})", f"for {words}"]
+    lines = [f"kernel({arguments})", *([f"p = {kernel.product}"] if kernel.product else []), f"for {words}"]
     for phase in kernel.phases:
         lines.append(f"  across {across}:" if phase.across else "  once:")
         lines += [f"    {instruction_text(n, i)}" for n, i in phase.lines]

@@ -104,6 +104,7 @@ def overwritable(kernel: Kernel) -> list[tuple[int, int]]:
     writes: dict[str, set[Expr]] = {}
     last_read: dict[str, int] = {}
     first_write: dict[str, int] = {}
+    whole = kernel.product.arguments if kernel.product else frozenset()  # every iteration reads much of them
     for place, (_, i) in enumerate(line for phase in kernel.phases for line in phase.lines):
         if isinstance(i, Scan) or (isinstance(i, Store) and i.combine):
             return []  # such kernels may visit an element more than once
@@ -118,6 +119,7 @@ def overwritable(kernel: Kernel) -> list[tuple[int, int]]:
         for y, written in writes.items()
         for x, read in reads.items()
         if x[0] == y[0] == "a"
+        and int(x[1:]) not in whole
         and x not in writes
         and read == written
         and len(read) == 1

@@ -18,6 +18,7 @@ from stoker.loop.target import Targets
 from stoker.loop.text import argument_text
 from stoker.loop.view import Stored
 from stoker.schedule.draft import Draft
+from stoker.schedule.epilogue import Choose, join_products
 from stoker.schedule.kernel import Kernel, build, kernel_text
 from stoker.schedule.memory import Arena, made_by_library, place
 from stoker.schedule.order import order
@@ -52,7 +53,7 @@ class Plan:
     """Inputs, by their numbers, that must begin at a multiple of 16 bytes: on others the plan does not do what eager does."""
 
 
-def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False) -> Plan:
+def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False, choose: Choose | None = None) -> Plan:
     """Group, order, and write down the steps. A plan that owns its inputs frees each after its last use."""
     groups = group(program, targets)
     inputs = {n for n in program.inputs if n}
@@ -80,6 +81,10 @@ def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False) 
     called = list(kernels)
     steps = vet(steps, called, homes)
     origins += [("check of indices",)] * (len(called) - len(kernels))
+    if choose is not None:
+        plain = len(called)
+        steps = join_products(steps, called, program.layouts, outputs, choose)
+        origins += [("a matrix product",)] * (len(called) - plain)
     placed = place(steps, called, program.layouts, targets, outside, outputs, owned, homes)
     over = dict(placed.over)
     used = sorted({step.kernel for step in placed.steps if isinstance(step, Run)})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -15,9 +15,11 @@ from stoker.codegen.triton.host import host_kernel
 from stoker.codegen.triton.target import cuda_target
 from stoker.codegen.triton.tiling import tiling_of
 from stoker.codegen.triton.unit import Unit, unit_of
+from stoker.loop.layout import Layout
 from stoker.loop.target import Target
 from stoker.lower.driver import lower_graph
 from stoker.pipeline import build_kernels, improve
+from stoker.schedule.epilogue import Candidate
 from stoker.schedule.kernel import Kernel
 from stoker.schedule.plan import make_plan
 from stoker.schedule.step import Library, Step
@@ -64,9 +66,9 @@ class Generator:
 class Interpreted:
     """A back end whose target is a GPU in everything but where its memory is."""
 
-    def __init__(self, generator: Generator | None = None) -> None:
+    def __init__(self, generator: Generator | None = None, products: bool = False) -> None:
         self.units: list[Unit] = []
-        self.generator = generator
+        self.generator, self.products = generator, products
 
     @property
     def target(self) -> Target:
@@ -75,6 +77,9 @@ class Interpreted:
 
     def start(self) -> None:
         pass
+
+    def choose_product(self, candidate: Candidate, layouts: Mapping[str, Layout]) -> bool:
+        return self.products
 
     def build(self, kernels: Sequence[Kernel], sites: Sequence[Site], *, tune: bool) -> list[Built]:
         units = [unit_of(k, tiling_of(k, PROCESSORS), s.origins) for k, s in zip(kernels, sites)]
@@ -90,7 +95,9 @@ def compile_interpreted(
     targets = {"cpu": backends["cpu"].target}
     improve(module)
     program = lower_graph(module, targets)
-    plan = make_plan(program, targets)
+    plan = make_plan(
+        program, targets, choose=lambda candidate: backends["cpu"].choose_product(candidate, program.layouts)
+    )
     if backend is not None and backend.generator is not None:
         plan = replace(plan, steps=tuple(_drawing(step, backend.generator) for step in plan.steps))
     return host_program(plan, [b.call for b in build_kernels(plan, program.layouts, backends)])

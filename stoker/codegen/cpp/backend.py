@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stoker.codegen.backend import Built, Native, Site
@@ -12,8 +12,10 @@ from stoker.codegen.cpp.target import CPU
 from stoker.codegen.cpp.tiles import OTHERS, USUAL, Tiles
 from stoker.codegen.cpp.unit import kernel_name, units_of
 from stoker.codegen.host import native_kernel
+from stoker.loop.layout import Layout
 from stoker.loop.target import Target
 from stoker.runtime.build import compiler, cores, load_all
+from stoker.schedule.epilogue import Candidate
 from stoker.schedule.kernel import Kernel
 
 
@@ -26,6 +28,9 @@ class CppBackend:
 
     def start(self) -> None:
         compiler()
+
+    def choose_product(self, candidate: Candidate, layouts: Mapping[str, Layout]) -> bool:
+        return False  # the libraries' products are out of reach
 
     def build(self, kernels: Sequence[Kernel], sites: Sequence[Site], *, tune: bool) -> list[Built]:
         made = _built(kernels, USUAL)

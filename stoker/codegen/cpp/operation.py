@@ -49,6 +49,7 @@ _OPERATIONS: dict[str, str] = {
     "right_shift": "right_shift({0}, {1})",
     "pow": "pow_of({0}, {1})",
     "atan2": "atan2_of({0}, {1})",
+    "fma": "std::fma({0}, {1}, {2})",
     "eq": "{0} == {1}",
     "ne": "{0} != {1}",
     "lt": "{0} < {1}",

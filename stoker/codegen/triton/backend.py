@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
 from stoker import _C
 from stoker.codegen.backend import Built, Launch, Site
-from stoker.codegen.triton.choose import can_choose, fastest
+from stoker.codegen.triton.choose import can_choose, fastest, fastest_product
 from stoker.codegen.triton.host import host_kernel
 from stoker.codegen.triton.stream import drawing_threads
 from stoker.codegen.triton.target import cuda_target
-from stoker.codegen.triton.tiling import Tiling, alternatives, tiling_of
+from stoker.codegen.triton.tiling import Tiling, alternatives, product_tilings, tiling_of
 from stoker.codegen.triton.unit import Unit, unit_of
+from stoker.loop.layout import Layout
 from stoker.loop.target import Target
 from stoker.runtime.cubin import Binary, Job, compile_all, pool
 from stoker.runtime.device import prepare_launching
+from stoker.schedule.epilogue import Candidate
 from stoker.schedule.kernel import Kernel
 
 LANES = 32
@@ -29,6 +32,8 @@ class TritonBackend:
 
     def __init__(self, architecture: int, processors: int) -> None:
         self.architecture = architecture
+        self._products: dict[Kernel, Tiling | None] = {}
+        """How kernels with a matrix product are cut best, by measuring; None for one that the library is better at."""
         self._target = cuda_target(architecture, processors, drawing_threads=drawing_threads)
 
     @property
@@ -39,12 +44,33 @@ class TritonBackend:
         prepare_launching()
         pool().start()
 
+    def choose_product(self, candidate: Candidate, layouts: Mapping[str, Layout]) -> bool:
+        kernel = candidate.kernel
+        if kernel not in self._products:
+            self._products[kernel] = self._fastest_product(candidate, layouts)
+        return self._products[kernel] is not None
+
+    def _fastest_product(self, candidate: Candidate, layouts: Mapping[str, Layout]) -> Tiling | None:
+        device = torch.cuda.get_device_properties(torch.cuda.current_device())
+        shared_bytes = device.shared_memory_per_block_optin  # type: ignore[attr-defined]  # torch's stubs lack it
+        tilings = product_tilings(candidate.kernel, shared_bytes)
+        kernels = [candidate.plain, *(candidate.kernel for _ in tilings)]
+        site = Site((), (str(candidate.library.operator), "and its reader"))
+        cut = [tiling_of(candidate.plain, self._target.processors), *tilings]
+        plain, *builds = self.built(kernels, [site] * len(kernels), cut)
+        best = fastest_product(candidate, layouts, plain, builds)
+        return None if best is None else tilings[best]
+
     def build(self, kernels: Sequence[Kernel], sites: Sequence[Site], *, tune: bool) -> list[Built]:
-        usual = [tiling_of(k, self._target.processors) for k in kernels]
+        measured = [self._products.get(replace(k, shared=frozenset())) for k in kernels]
+        usual = [m or tiling_of(k, self._target.processors) for k, m in zip(kernels, measured)]
         made = self.built(kernels, sites, usual)
         if not tune:
             return made
-        others = [alternatives(k, t) if can_choose(s) else [] for k, t, s in zip(kernels, usual, sites)]
+        others = [
+            alternatives(k, t) if m is None and can_choose(s) else []
+            for k, t, s, m in zip(kernels, usual, sites, measured)
+        ]
         flat = [(n, tiling) for n, tilings in enumerate(others) for tiling in tilings]
         tried = self.built([kernels[n] for n, _ in flat], [sites[n] for n, _ in flat], [t for _, t in flat])
         for number, built in enumerate(made):
@@ -55,7 +81,7 @@ class TritonBackend:
     def built(self, kernels: Sequence[Kernel], sites: Sequence[Site], tilings: Sequence[Tiling]) -> list[Built]:
         """Kernels cut into tiles of given sizes."""
         units = [unit_of(k, t, s.origins) for k, t, s in zip(kernels, tilings, sites)]
-        jobs = [Job(u.name, u.source, u.signature, u.aligned, u.warps, self.architecture) for u in units]
+        jobs = [Job(u.name, u.source, u.signature, u.aligned, u.warps, self.architecture, u.stages) for u in units]
         return [_loaded(k, u, b) for k, u, b in zip(kernels, units, compile_all(jobs))]
 
 

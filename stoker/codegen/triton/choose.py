@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
 from stoker import _C, log
 from stoker.codegen.backend import Built, Launch, Site
+from stoker.loop.interpret import allocate, fetch
 from stoker.loop.layout import Layout
 from stoker.runtime.device import index_flags
+from stoker.schedule.epilogue import Candidate
 from stoker.shape.expr import evaluate
 
 ROUNDS, LAUNCHES = 5, 10
@@ -46,15 +49,77 @@ def fastest(site: Site, builds: Sequence[Built]) -> Built:
 
 def milliseconds(built: Built, memory: Sequence[torch.Tensor]) -> float:
     """The time of one launch."""
+    launch = launcher(built, memory)
+
+    def several() -> None:
+        for _ in range(LAUNCHES):
+            launch()
+
+    return elapsed(several) / LAUNCHES
+
+
+def launcher(built: Built, memory: Sequence[torch.Tensor]) -> Callable[[], None]:
+    """A function that starts a kernel on memory."""
     launch = built.launchable
     assert isinstance(launch, Launch)
     device = memory[0].device.index or 0
     words = [m.data_ptr() for m in memory] + ([index_flags().data_ptr()] if launch.watches else []) + [0, 0]
     programs = evaluate(launch.programs, {})
+    start = functools.partial(_C.launch_kernel, device, launch.function, launch.threads, launch.shared_bytes)
+    return lambda: start(programs, tuple(words))
+
+
+def elapsed(run: Callable[[], object]) -> float:
+    """Milliseconds on the device."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     start.record()
-    for _ in range(LAUNCHES):
-        _C.launch_kernel(device, launch.function, launch.threads, launch.shared_bytes, programs, tuple(words))
+    run()
     end.record()
     end.synchronize()
-    return float(start.elapsed_time(end)) / LAUNCHES
+    return float(start.elapsed_time(end))
+
+
+def fastest_product(
+    candidate: Candidate, layouts: Mapping[str, Layout], plain: Built, builds: Sequence[Built]
+) -> int | None:
+    """Which build of a kernel with a product is faster than the library's product and the kernel after it; None if none is.
+
+    Each is recorded as a graph and replayed: what the host does for a call is in no measurement.
+    """
+    run, plain_run, library = candidate.run, candidate.plain_run, candidate.library
+    names = {*run.buffers, *plain_run.buffers}
+    if sum(_bytes(layouts[name]) for name in names) > LARGEST_BYTES:
+        return None
+    memory = {name: _filled(layouts[name]) for name in names}
+    result, launch_plain = library.results[0], launcher(plain, [memory[b] for b in plain_run.buffers])
+    assert result is not None
+    arguments = fetch(library.arguments, memory, {})
+
+    def by_library() -> None:
+        library.operator.overloadpacket.out(*arguments, out=memory[result])
+        launch_plain()
+
+    ways = [by_library, *(launcher(built, [memory[b] for b in run.buffers]) for built in builds)]
+    graphs = [_recorded(way) for way in ways]
+    times = [min(elapsed(graph.replay) for _ in range(ROUNDS)) for graph in graphs]
+    best = min(range(1, len(times)), key=times.__getitem__)
+    words = f"{times[0] * 1e3 / LAUNCHES:.1f} us by the library, {times[best] * 1e3 / LAUNCHES:.1f} us as one kernel"
+    log.record(log.Event("tuned", str(library.operator), "", words, builds[best - 1].source))
+    return best - 1 if times[best] < CLEARLY * times[0] else None
+
+
+def _recorded(way: Callable[[], object]) -> torch.cuda.CUDAGraph:
+    way()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(LAUNCHES):
+            way()
+    graph.replay()
+    return graph
+
+
+def _filled(layout: Layout) -> torch.Tensor:
+    """Memory of a buffer, with numbers in it: products of zeros are faster than others."""
+    made = allocate(layout, {})
+    return made.normal_() if layout.dtype.is_floating_point else made.zero_()

@@ -25,7 +25,7 @@ def host_kernel(unit: Unit, libdevice: Any = None) -> HostKernel:
         flags = torch.zeros(len(OUTSIDE), dtype=torch.int32, device=buffers[0].device)
         if programs:
             _function(unit.source, unit.name, libdevice)[(programs,)](
-                *buffers, *sizes, *([flags] if unit.watches else []), num_warps=unit.warps
+                *buffers, *sizes, *([flags] if unit.watches else []), num_warps=unit.warps, num_stages=unit.stages
             )
         return sum(1 << family for family, bad in enumerate(flags.tolist()) if bad)
 

@@ -17,6 +17,7 @@ from typing import assert_never
 
 from stoker.codegen.triton.expression import expression
 from stoker.codegen.triton.operation import TYPES, converted, literal, operation
+from stoker.codegen.triton.product import places_in_product, write_product
 from stoker.codegen.triton.reduction import SCANS, Form, form_of
 from stoker.codegen.triton.tiling import Tiling
 from stoker.codegen.writer import Writer
@@ -25,6 +26,7 @@ from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopI
 from stoker.loop.op import OUTSIDE
 from stoker.loop.philox import WORDS
 from stoker.schedule.kernel import Kernel, Phase
+from stoker.schedule.product import PRODUCT
 from stoker.shape.expr import Expr, Symbol, constant, free_symbols, substitute, symbol, text
 from stoker.shape.prove import Interval, bounds
 
@@ -75,6 +77,7 @@ class _Emitter:
         """What is in registers of memory: (buffer, index, condition) to the value's name."""
         self.stored: set[str] = set()
         """Buffers written by earlier phases."""
+        self.held |= {(PRODUCT, place, ()): PRODUCT for place in places_in_product(i for _, i in self.lines)}
 
     def programs(self) -> Expr:
         tiling = self.tiling
@@ -110,6 +113,11 @@ class _Emitter:
     def place(self) -> None:
         """Which points this program computes."""
         tiling, out, kernel = self.tiling, self.out, self.kernel
+        if kernel.product is not None:
+            rows, columns = (text(d.symbol) for d in kernel.outer[-2:])
+            write_product(out, kernel.product, tiling, rows, columns)
+            self.unravel("rest", kernel.outer[:-2])
+            return
         out.line(f"program = tl.program_id(0){'.to(tl.int64)' if self.wide else ''}")
         two = bool(kernel.inner) or tiling.y is not None
         column = "[:, None]" if two else ""

@@ -33,10 +33,16 @@ class Tiling:
     warps: int = 4
     y: Dimension | None = None
     y_block: int = 1
+    k_block: int = 1
+    """Of a matrix product: how far it goes along the shared size at once."""
+    stages: int = 3
+    """How many turns of a loop have their memory on the way."""
 
 
 def alternatives(kernel: Kernel, usual: Tiling) -> list[Tiling]:
     """Other sizes that may be faster, for measuring."""
+    if kernel.product is not None:
+        return product_tilings(kernel)[1:]
     warps = [w for w in (1, 2, 4, 8, 16) if w != usual.warps]
     found = [replace(usual, warps=w) for w in warps if abs(w.bit_length() - usual.warps.bit_length()) == 1]
     if usual.y is not None:
@@ -49,6 +55,32 @@ def alternatives(kernel: Kernel, usual: Tiling) -> list[Tiling]:
     if not usual.persistent:
         found += [replace(usual, r_block=usual.r_block * 2), replace(usual, r_block=usual.r_block // 2)]
     return found
+
+
+SHARED_BYTES = 227 << 10
+"""What a program of compute capability 9.0 may have."""
+PRODUCT_TILES: tuple[tuple[int, int, int, int, int], ...] = (
+    (128, 128, 64, 8, 3), (128, 256, 64, 8, 3), (256, 128, 64, 8, 3), (128, 64, 64, 4, 4), (64, 128, 64, 4, 4), (64, 64, 64, 4, 4),
+    (32, 64, 128, 4, 4), (16, 64, 128, 4, 5), (16, 128, 128, 4, 4),
+)  # fmt: skip
+"""Rows, columns and shared size of a tile, warps, stages: for measuring."""
+
+
+def product_tilings(kernel: Kernel, shared_bytes: int = SHARED_BYTES) -> list[Tiling]:
+    """How a kernel with a matrix product may be cut: tiles that are not much larger than the product is, whose factors fit the
+    memory that threads share."""
+    product, rows = kernel.product, kernel.outer[-2]
+    assert product is not None
+    rows_limit, columns_limit = max(power_of_two(product.rows), 16), max(power_of_two(product.columns), 16)
+    item_bytes = product.dtype.itemsize
+    fitting = [
+        (y, x, k, warps, stages)
+        for y, x, k, warps, stages in PRODUCT_TILES
+        if y <= rows_limit and x <= columns_limit and (y + x) * k * stages * item_bytes <= shared_bytes
+    ]
+    if not fitting:
+        fitting = [(min(rows_limit, 64), min(columns_limit, 64), 64, 4, 4)]
+    return [Tiling(x, warps=w, y=rows, y_block=y, k_block=k, stages=s) for y, x, k, w, s in fitting]
 
 
 def power_of_two(number: int) -> int:
@@ -67,6 +99,8 @@ def persistent(outer: Dimensions, inner: Dimensions, across: Sequence[LoopInstru
 
 def tiling_of(kernel: Kernel, processors: int) -> Tiling:
     """The usual choice."""
+    if kernel.product is not None:
+        return product_tilings(kernel)[0]
     points = count(kernel.outer).value
     points = TYPICAL_COUNT if points is None else points
     if not kernel.inner:

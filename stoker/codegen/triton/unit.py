@@ -29,6 +29,7 @@ class Unit:
     aligned: tuple[int, ...]
     """Parameters whose addresses are multiples of 16."""
     warps: int
+    stages: int
     programs: Expr
     watches: bool
 
@@ -46,6 +47,7 @@ def unit_of(kernel: Kernel, tiling: Tiling, origins: Sequence[str] = ()) -> Unit
         tuple(parameters),
         tuple(range(len(kernel.arguments))),
         written.warps,
+        tiling.stages,
         written.programs,
         written.watches,
     )

@@ -7,7 +7,7 @@ scans, computed indices or combining stores it leaves to the oracle, `stoker.sch
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -20,8 +20,10 @@ from stoker.codegen.triton.expression import expression
 from stoker.codegen.writer import Writer
 from stoker.loop.index import Dimensions, count
 from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopInstruction, Number, Reduce, Scan, Store
+from stoker.loop.layout import Layout
 from stoker.loop.op import ELEMENTWISE
 from stoker.loop.target import Target
+from stoker.schedule.epilogue import Candidate
 from stoker.schedule.interpret import run_kernel
 from stoker.schedule.kernel import Kernel
 from stoker.shape.expr import text
@@ -57,6 +59,9 @@ class PlainGenerator:
 
     def start(self) -> None:
         """Nothing to get ready."""
+
+    def choose_product(self, candidate: Candidate, layouts: Mapping[str, Layout]) -> bool:
+        return False
 
     def build(self, kernels: Sequence[Kernel], sites: Sequence[Site], *, tune: bool) -> list[Built]:
         return [Built(None, *_built(kernel)) for kernel in kernels]

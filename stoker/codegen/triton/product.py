@@ -1,0 +1,78 @@
+"""A matrix product at the head of a kernel: a program makes a tile of it, which the rest of the kernel reads as `p`.
+
+Programs of neighbouring tiles run at the same time, some rows of tiles together, so that what they read is still in the cache. Rows and
+columns outside the product are those of its first tile's, and not stored; the shared size is masked where it does not fill its tiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stoker.codegen.triton.operation import TYPES
+from stoker.codegen.triton.tiling import Tiling
+from stoker.codegen.writer import Writer
+from stoker.loop.instruction import Load, LoopInstruction
+from stoker.schedule.product import PRODUCT, Factor, Product
+from stoker.shape.expr import Expr
+
+TOGETHER = 8
+"""Rows of tiles whose programs run side by side."""
+
+
+def places_in_product(lines: Iterable[LoopInstruction]) -> set[Expr]:
+    """Where a kernel reads its product."""
+    return {i.index for i in lines if isinstance(i, Load) and i.buffer == PRODUCT}
+
+
+def write_product(out: Writer, product: Product, tiling: Tiling, rows: str, columns: str) -> None:
+    """The tile of this program, and the names of its rows and columns."""
+    _place(out, product, tiling)
+    out.line(f"near_rows = tl.where(all_rows < {product.rows}, all_rows, 0)[:, None]")
+    out.line(f"near_columns = tl.where(all_columns < {product.columns}, all_columns, 0)[None, :]")
+    _sum(out, product, tiling)
+    if product.bias is not None:
+        bias = product.bias
+        place = f"{bias.offset} + near_columns * {bias.strides[2]}"
+        out.line(f"total = total + tl.load(a{bias.argument} + ({place})).to(tl.float32)")
+    out.line(f"{PRODUCT} = total.to({TYPES[product.dtype]})")
+    out.line(f"{rows} = all_rows[:, None]")
+    out.line(f"{columns} = all_columns[None, :]")
+    out.line(f"y_inside = {rows} < {product.rows}")
+    out.line(f"x_inside = {columns} < {product.columns}")
+
+
+def _place(out: Writer, product: Product, tiling: Tiling) -> None:
+    """Which tile a program makes."""
+    high, wide = -(-product.rows // tiling.y_block), -(-product.columns // tiling.x_block)
+    out.line("program = tl.program_id(0)")
+    out.line(f"rest = program // {high * wide}")
+    out.line(f"tile = program % {high * wide}")
+    out.line(f"first = tile // {TOGETHER * wide} * {TOGETHER}")
+    out.line(f"tall = tl.minimum({high} - first, {TOGETHER})")
+    out.line(f"down = first + (tile % {TOGETHER * wide}) % tall")
+    out.line(f"across = (tile % {TOGETHER * wide}) // tall")
+    out.line(f"all_rows = down * {tiling.y_block} + tl.arange(0, {tiling.y_block})")
+    out.line(f"all_columns = across * {tiling.x_block} + tl.arange(0, {tiling.x_block})")
+
+
+def _sum(out: Writer, product: Product, tiling: Tiling) -> None:
+    """Over the shared size, tile by tile."""
+    step = tiling.k_block
+    out.line(f"k = tl.arange(0, {step})")
+    out.line(f"left = {_start(product.left, 'near_rows', 'k[None, :]')}")
+    out.line(f"right = {_start(product.right, 'k[:, None]', 'near_columns')}")
+    out.line(f"total = tl.zeros([{tiling.y_block}, {tiling.x_block}], tl.float32)")
+    whole = product.shared % step == 0
+    with out.indented(f"for k_start in range(0, {product.shared}, {step}):"):
+        if not whole:
+            out.line(f"k_inside = k < {product.shared} - k_start")
+        masks = ("", "") if whole else (", k_inside[None, :], other=0", ", k_inside[:, None], other=0")
+        out.line(f"total = tl.dot(tl.load(left{masks[0]}), tl.load(right{masks[1]}), total)")
+        out.line(f"left += {step * product.left.strides[2]}")
+        out.line(f"right += {step * product.right.strides[1]}")
+
+
+def _start(factor: Factor, rows: str, columns: str) -> str:
+    batch, row, column = factor.strides
+    lead = f"rest * {batch} + " if batch else ""
+    return f"a{factor.argument} + ({lead}{rows} * {row} + {columns} * {column} + {factor.offset})"

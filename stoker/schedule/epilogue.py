@@ -1,0 +1,190 @@
+"""Matrix products that become a part of the kernel that reads them, its epilogue.
+
+In:  the steps of a plan, without memory; and somebody who says of each candidate whether it is worth it, by measuring.
+Out: the steps, in which the chosen kernels compute their product themselves.
+
+Requirements, held by tests/stages/test_products.py:
+  1. A candidate reads each element of the product once, in the iteration of its own place, and nobody else reads the product.
+  2. What is read has its value at the place of the kernel as it had at the place of the library call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from stoker.loop.index import Dimension, Dimensions, coefficient, count, ranges_of, simplify
+from stoker.loop.instruction import Indirect, Load, LoopInstruction, Store, with_expressions
+from stoker.loop.layout import Layout, contiguous
+from stoker.loop.node import tensors_in
+from stoker.loop.view import Stored
+from stoker.schedule.kernel import Kernel, Phase
+from stoker.schedule.product import PRODUCT, Factor, Product
+from stoker.schedule.step import Library, Run, Step
+from stoker.shape.expr import Expr, Symbol, constant, substitute, symbol
+
+aten = torch.ops.aten
+_OPERANDS = {aten.mm.default: 0, aten.bmm.default: 0, aten.addmm.default: 1}
+"""Operators, and where the left factor stands among their arguments."""
+DTYPES = frozenset({torch.float16, torch.bfloat16})
+"""Types whose products the units for matrices compute, with sums in float32."""
+LARGEST = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A kernel that computes its product, and what it would replace."""
+
+    kernel: Kernel
+    run: Run
+    library: Library
+    plain: Kernel
+    plain_run: Run
+
+
+Choose = Callable[[Candidate], bool]
+"""Is a candidate worth it?"""
+
+
+def join_products(
+    steps: Sequence[Step], kernels: list[Kernel], layouts: Mapping[str, Layout], outputs: set[str], choose: Choose
+) -> list[Step]:
+    """The steps with products where they were chosen; their kernels are added to the list."""
+    found = list(steps)
+    for library in [s for s in steps if isinstance(s, Library) and s.operator in _OPERANDS]:
+        readers = [s for s in found if library.results[0] in _read(s)]
+        if len(readers) != 1 or library.results[0] in outputs or not isinstance(readers[0], Run):
+            continue
+        candidate = candidate_of(library, readers[0], kernels, layouts)
+        if candidate is None or not _still(found, library, readers[0], kernels) or not choose(candidate):
+            continue
+        if candidate.kernel not in kernels:
+            kernels.append(candidate.kernel)
+        place = found.index(readers[0])
+        found[place] = replace(candidate.run, kernel=kernels.index(candidate.kernel))
+        found.remove(library)
+    return found
+
+
+def _read(step: Step) -> set[str]:
+    """The buffers that a step uses, but for those that a call makes."""
+    match step:
+        case Run():
+            return set(step.buffers)
+        case Library():
+            return {t.buffer for t in tensors_in((step.arguments, [v for _, v in step.keywords]))}
+    return set()
+
+
+def _still(steps: Sequence[Step], library: Library, run: Run, kernels: Sequence[Kernel]) -> bool:
+    """Does nothing between the two write to what the product is made of?"""
+    factors = _read(library)
+    for step in steps[steps.index(library) + 1 : steps.index(run)]:
+        if isinstance(step, Run) and any(step.buffers[n] in factors for n in kernels[step.kernel].written):
+            return False
+        if isinstance(step, Library) and step.aliases:
+            return False
+    return not any(run.buffers[n] in factors for n in kernels[run.kernel].written)
+
+
+def candidate_of(
+    library: Library, run: Run, kernels: Sequence[Kernel], layouts: Mapping[str, Layout]
+) -> Candidate | None:
+    """The kernel with the product in it; None where it reads the product in another way than element by element."""
+    kernel, (name,) = kernels[run.kernel], library.results
+    lines = [i for phase in kernel.phases for _, i in phase.lines]
+    if name is None or kernel.inner or kernel.product is not None or run.sizes or not _is_plain(library, layouts[name]):
+        return None
+    if any(isinstance(i, Indirect) or (isinstance(i, Store) and i.combine) for i in lines):
+        return None
+    position = run.buffers.index(name)
+    loads = {(i.index, i.arguments) for i in lines if isinstance(i, Load) and i.buffer == f"a{position}"}
+    if len(loads) != 1 or run.buffers.count(name) > 1 or position in kernel.written:
+        return None
+    ((index, conditions),) = loads
+    if conditions:
+        return None
+    product, buffers = _product(library, layouts[name], [b for b in run.buffers if b != name])
+    place = _loops_by_place(kernel.outer, index)
+    if place is None or count(kernel.outer).value != product.batch * product.rows * product.columns:
+        return None
+    made = _with_product(kernel, product, position, place, [layouts[b].dtype for b in buffers])
+    return Candidate(made, replace(run, buffers=tuple(buffers)), library, kernel, run)
+
+
+def _is_plain(library: Library, layout: Layout) -> bool:
+    """Are all sizes known, the result dense, and the operands matrices of a type that is multiplied fast?"""
+    tensors = tensors_in(library.arguments)
+    known = [e for t in tensors for e in (*t.sizes, *t.strides, t.offset)]
+    if layout.dtype not in DTYPES or layout.strides != contiguous(layout.sizes) or library.keywords:
+        return False
+    if any(e.value is None for e in known) or any(t.dtype is not layout.dtype for t in tensors):
+        return False
+    if library.operator is aten.addmm.default and len(tensors[0].sizes) != 1:
+        return False
+    if not all(size.value for t in tensors for size in t.sizes):
+        return False
+    reaches = [Layout(t.dtype, t.device, t.sizes, t.strides).reach + t.offset for t in tensors]
+    return all((reach.value or LARGEST) < LARGEST for reach in (*reaches, layout.reach))
+
+
+def _product(library: Library, layout: Layout, buffers: list[str]) -> tuple[Product, list[str]]:
+    """The product of a call; its operands are arguments of the kernel that are there already, or added."""
+
+    def factor(tensor: Stored, strides: Sequence[Expr]) -> Factor:
+        if tensor.buffer not in buffers:
+            buffers.append(tensor.buffer)
+        numbers = [s.value or 0 for s in strides]
+        lead = [0] * (3 - len(numbers))
+        batch, rows, columns = (*lead, *numbers)
+        return Factor(buffers.index(tensor.buffer), tensor.offset.value or 0, (batch, rows, columns))
+
+    first = _OPERANDS[library.operator]
+    left, right = library.arguments[first : first + 2]
+    bias = factor(library.arguments[0], library.arguments[0].strides) if first else None
+    sizes = [s.value or 0 for s in left.sizes]
+    batch = sizes[0] if len(sizes) == 3 else 1
+    columns = right.sizes[-1].value or 0
+    factors = factor(left, left.strides), factor(right, right.strides)
+    return Product(batch, sizes[-2], columns, sizes[-1], layout.dtype, *factors, bias), buffers
+
+
+def _loops_by_place(loops: Dimensions, index: Expr) -> Callable[[Expr], dict[Symbol, Expr]] | None:
+    """From a place in dense memory, which loops walk in some order, to where each loop is there."""
+    steps = [(found.value, loop) for loop in loops if (found := coefficient(index, loop.symbol)) is not None]
+    known = [(stride, loop, loop.size.value) for stride, loop in steps if stride is not None and loop.size.value]
+    if len(known) != len(loops) or index is not sum((loop.symbol * s for s, loop, _ in known), constant(0)):
+        return None
+    running = 1
+    for stride, _, size in sorted(known, key=lambda found: found[0]):
+        if stride != running:
+            return None
+        running *= size
+    return lambda place: {loop.symbol: (place // stride) % size for stride, loop, size in known}
+
+
+def _with_product(
+    kernel: Kernel, product: Product, position: int, place: Callable[[Expr], dict[Symbol, Expr]], dtypes: Sequence[Any]
+) -> Kernel:
+    """The kernel over (batch, rows, columns), its loads of the product marked."""
+    sizes = [n for n in (product.batch,) if n > 1] + [product.rows, product.columns]
+    outer = tuple(Dimension(symbol(f"o{n}"), constant(size)) for n, size in enumerate(sizes))
+    ranges, total = ranges_of(outer), constant(0)
+    for loop in outer:
+        total = total * loop.size + loop.symbol
+    moved = place(total)
+
+    def line(i: LoopInstruction) -> LoopInstruction:
+        i = with_expressions(i, lambda e: simplify(substitute(e, dict(moved)), ranges))
+        if isinstance(i, (Load, Store)):
+            number = int(i.buffer[1:])
+            name = PRODUCT if number == position else f"a{number - (number > position)}"
+            return replace(i, buffer=name, index=total) if name == PRODUCT else replace(i, buffer=name)
+        return i
+
+    phases = tuple(Phase(p.across, tuple((n, line(i)) for n, i in p.lines)) for p in kernel.phases)
+    written = frozenset(n - (n > position) for n in kernel.written)
+    return replace(kernel, outer=outer, phases=phases, arguments=tuple(dtypes), written=written, product=product)
