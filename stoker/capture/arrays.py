@@ -1,7 +1,8 @@
 """numpy's operators and functions over array values, by numpy's dtype rules.
 
 numpy itself is asked which loop it would run (`ufunc.resolve_dtypes`); operands are cast to the types of that loop, and the
-torch operation runs on them. Only operations of which torch computes the same bits are in the table.
+torch operation runs on them. Only operations of which torch computes the same bits are in the table; others numpy runs itself, as an
+operator of the graph (`stoker/graph/numpy_operator.py`).
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
-from stoker.capture.values.array import DTYPES, ArrayValue, is_operand, kind_of
+from stoker.capture.values.array import DTYPES, EXACT, ArrayValue, is_operand, kind_of
 from stoker.capture.values.constant import Constant, is_plain, python_number
+from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Arguments, Keywords, NotConstant, Value
 from stoker.errors import Break
+from stoker.graph.numpy_operator import SIZED_BY_NUMBERS, Given, as_text, dry_run, hosted
 from stoker.guard.guard import Holds
 from stoker.guard.source import Fixed
+from stoker.nest import leaves
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -26,7 +30,8 @@ if TYPE_CHECKING:
 OPERATORS = {
     "+": numpy.add, "-": numpy.subtract, "*": numpy.multiply, "/": numpy.true_divide, "&": numpy.bitwise_and,
     "|": numpy.bitwise_or, "^": numpy.bitwise_xor, "==": numpy.equal, "!=": numpy.not_equal, "<": numpy.less,
-    "<=": numpy.less_equal, ">": numpy.greater, ">=": numpy.greater_equal,
+    "<=": numpy.less_equal, ">": numpy.greater, ">=": numpy.greater_equal, "@": numpy.matmul, "**": numpy.power,
+    "//": numpy.floor_divide, "%": numpy.remainder, "<<": numpy.left_shift, ">>": numpy.right_shift,
 }  # fmt: skip
 UNARY = {"-": numpy.negative, "+": numpy.positive, "~": numpy.invert}
 UFUNCS: dict[Any, Callable[..., Any]] = {
@@ -77,13 +82,13 @@ class Arrays:
         self.guard_errors()
         kinds = [kind_of(value) for value in operands]
         if ufunc not in UFUNCS:
-            raise Break(f"`numpy.{ufunc.__name__}` of an array", "torch may round it differently than numpy")
+            return self.host(ufunc, operands, {})
         try:
             loop = ufunc.resolve_dtypes((*kinds, None))
         except TypeError as error:
             raise Break(f"`numpy.{ufunc.__name__}`", f"numpy refuses it: {error}") from error
-        if any(dtype not in DTYPES for dtype in loop):
-            raise Break(f"`numpy.{ufunc.__name__}`", f"it computes in {loop[0]}, of which torch may differ")
+        if any(dtype not in EXACT for dtype in loop):
+            return self.host(ufunc, operands, {})
         scalar = all(not isinstance(v, ArrayValue) or v.scalar for v in operands)
         given = [self.operand(value, dtype) for value, dtype in zip(operands, loop)]
         made = self.m.record.call(UFUNCS[ufunc], given, {})
@@ -111,10 +116,65 @@ class Arrays:
         except NotConstant:
             pass
         else:
-            return self.fold(function, values, named)
+            if isinstance(function, numpy.ufunc) or function.__name__ in PURE_FUNCTIONS:
+                found = self.fold(function, values, named)
+                if found is not None:
+                    return found
+            return self.host(function, args, kwargs)
         if isinstance(function, numpy.ufunc) and not kwargs and all(is_operand(a) for a in args):
             return self.ufunc(function, list(args))
-        raise Break(f"`numpy.{function.__name__}`", "it is not known to give the same result in torch")
+        return self.host(function, args, kwargs)
+
+    def host(self, function: Any, args: Arguments, kwargs: Keywords) -> Value:
+        """A function that numpy itself runs, in the middle of the graph."""
+        name, words = hosted().get(id(function)), f"`numpy.{function.__name__}`"
+        if name is None or "out" in kwargs:
+            raise Break(words, "it is not known to make new arrays, whose sizes follow from those of its arguments")
+        self.guard_errors()
+        arrays: list[ArrayValue] = []
+        given = [self._given(value, arrays) for value in args]
+        named = {key: self._given(value, arrays) for key, value in kwargs.items()}
+        if function.__name__ in SIZED_BY_NUMBERS and any(
+            isinstance(part, Given) for part in leaves([given[1:], named])
+        ):
+            raise Break(words, "the size of what it makes depends on data")
+        tensors = [array.tensor for array in arrays]
+        metas = [
+            (array.dtype, self._known(t.fake.shape), self._known(t.fake.stride())) for array, t in zip(arrays, tensors)
+        ]
+        try:
+            text = as_text(given, named)
+            result = dry_run(name, text, metas)
+        except Exception as error:
+            raise Break(words, f"it raised {type(error).__name__} on arrays of these sizes") from error
+        if result is None or any(meta.dtype not in DTYPES for meta in result.metas):
+            raise Break(words, "what it makes is not new arrays of types that torch has")
+        made = self.m.record.call(
+            torch.ops.stoker.numpy.default, [Constant(name), Constant(text), ListValue([*tensors])], {}
+        ).items_list(self.m)
+        found: list[Value] = []
+        for tensor, meta in zip(made, result.metas, strict=True):
+            assert isinstance(tensor, TensorValue)
+            found.append(ArrayValue(tensor, scalar=meta.is_scalar))
+        if result.cls is None:
+            return found[0]
+        return ListValue(found) if result.cls is list else TupleValue(found, result.cls)
+
+    def _given(self, value: Value, arrays: list[ArrayValue]) -> Any:
+        """An argument as it is written down: arrays by number, the rest as it is."""
+        match value:
+            case ArrayValue():
+                if value not in arrays:
+                    arrays.append(value)
+                return Given(arrays.index(value))
+            case ListValue():
+                return [self._given(part, arrays) for part in value.elements(self.m)]
+            case TupleValue() if value.cls is tuple:
+                return tuple([self._given(part, arrays) for part in value.elements(self.m)])
+        return self.m.concrete.constant(value, "an argument of numpy")
+
+    def _known(self, numbers: Any) -> tuple[int, ...]:
+        return tuple([self.m.concrete.constant(self.m.wrap.number(number), "a size of an array") for number in numbers])
 
     def fold_scalar(self, cls: type, args: Arguments, kwargs: Keywords) -> Value:
         """`numpy.float32(x)`, `numpy.dtype(x)` of plain data."""
@@ -125,11 +185,9 @@ class Arrays:
             raise Break(f"`numpy.{cls.__name__}`", "it does not make a number")
         return Constant(made)
 
-    def fold(self, function: Any, values: list[Any], named: dict[str, Any]) -> Value:
-        """Run numpy for real on plain data; what it warns about is left to CPython."""
+    def fold(self, function: Any, values: list[Any], named: dict[str, Any]) -> Value | None:
+        """Run numpy for real on plain data; what it warns about is left to CPython. None if it makes an array."""
         name = f"`numpy.{function.__name__}`"
-        if not isinstance(function, numpy.ufunc) and function.__name__ not in PURE_FUNCTIONS:
-            raise Break(name, "it is not known to have no effect")
         if "out" in named:
             raise Break(name, "it writes into its `out`")
         try:
@@ -139,13 +197,11 @@ class Arrays:
             raise Break(name, f"numpy reports: {error}") from error
         except Exception as error:
             raise Break(name, f"it raised {type(error).__name__}: {error}") from error
-        if isinstance(found, numpy.ndarray):
-            raise Break(name, "it makes an array from plain numbers")
-        return self.m.wrap.constant(found)
+        return None if isinstance(found, numpy.ndarray) else self.m.wrap.constant(found)
 
 
 PURE_FUNCTIONS = frozenset(
-    "prod sum mean min max amin amax std var median ceil floor round dot gcd lcm any all ndim size shape".split()  # noqa: SIM905
+    "prod sum mean min max amin amax std var median ceil floor round dot gcd lcm any all ndim size shape result_type can_cast".split()  # noqa: SIM905
 )
 
 
@@ -157,4 +213,7 @@ def _constant(m: Machine, value: Value) -> Any:
     """Plain data, lists included; raises NotConstant."""
     if isinstance(value, ArrayValue | TensorValue):
         raise NotConstant("an array")
+    if isinstance(value, ListValue | TupleValue):
+        for element in value.elements(m):
+            _constant(m, element)
     return m.concrete.plain(value, "an argument of numpy")

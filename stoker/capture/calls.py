@@ -20,6 +20,7 @@ from stoker.capture import handlers
 from stoker.capture.binding import bind_arguments
 from stoker.capture.frame import Frame, program_of
 from stoker.capture.single_dispatch import SINGLE_DISPATCH, dispatch_by_class
+from stoker.capture.values.array import BY_FUNCTION, ArrayValue
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinValue
@@ -213,6 +214,8 @@ class Calls:
         handler = handlers.object_method(self.m, receiver, name, descriptor)
         if handler is not None:
             return handler(self.m, receiver, args, kwargs)
+        if isinstance(receiver, ArrayValue) and name in BY_FUNCTION:
+            return self.m.arrays.call(getattr(numpy, name), [receiver, *args], kwargs)
         target = receiver.stored()
         method = getattr(type(target), f"method_{name}", None)
         if method is not None:

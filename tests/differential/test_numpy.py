@@ -19,13 +19,13 @@ def test_to_numpy(x):
     return torch.from_numpy(a * 2) + 1
 
 
-@program("numpy array argument", BREAK, inputs=lambda: (np.arange(4.0), torch.ones(4)))
+@program("numpy array argument", inputs=lambda: (np.arange(4.0), torch.ones(4)))
 def test_array_argument(a, x):
     y = x + 1
     return y + torch.from_numpy(a), a.sum(), a.shape
 
 
-@program("numpy functions on arrays", BREAK, inputs=lambda: (np.arange(4.0), torch.ones(4)))
+@program("numpy functions on arrays", inputs=lambda: (np.arange(4.0), torch.ones(4)))
 def test_numpy_functions(a, x):
     y = x * 2
     b = np.sin(a) + np.sqrt(np.abs(a))
@@ -223,13 +223,13 @@ def test_array_view(a, b, x):
     return a[1:], torch.from_numpy(a)[0] + 1, torch.as_tensor(b), torch.tensor(b), a
 
 
-@program("arrays: functions that round differently", BREAK, inputs=arrays)
+@program("arrays: functions that round differently", inputs=arrays)
 def test_rounding(a, b, x):
     y = x + 1
     return y, np.sin(a), np.exp(b)
 
 
-@program("arrays: float sums", BREAK, inputs=arrays)
+@program("arrays: float sums", inputs=arrays)
 def test_sums(a, b, x):
     y = x + 1
     return y, a.sum(), np.mean(b)

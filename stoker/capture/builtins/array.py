@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
-from stoker.capture.handlers import TENSOR_METHODS, handles, tensor_special
+from stoker.capture.handlers import TENSOR_METHODS, handles, pure, tensor_special
 from stoker.capture.values.array import DTYPES, ArrayValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import ListValue, SequenceValue, TupleValue
@@ -226,8 +226,50 @@ for _function, _name in (
     (numpy.transpose, "transpose"),
     (numpy.ravel, "ravel"),
     (numpy.copy, "copy"),
+    (numpy.squeeze, "squeeze"),
+    (numpy.swapaxes, "swapaxes"),
 ):
     _method(_function, _name)
+
+
+def _view(function: Any, name: str) -> None:
+    """A function that gives a view, as the method of tensors does that has this name."""
+
+    def handler(m: Machine, array: Value, *args: Value) -> Value:
+        if not isinstance(array, ArrayValue) or array.scalar or not all(type(a.constant()) is int for a in args):
+            raise Break(f"`numpy.{function.__name__}`", "it is not given an array that is captured, and numbers")
+        return array.view(m.record.method(array.tensor, name, list(args), {}))
+
+    handler.__name__ = name
+    handles(function)(handler)
+
+
+_view(numpy.expand_dims, "unsqueeze")
+_view(numpy.moveaxis, "movedim")
+
+
+def _attribute(function: Any) -> None:
+    @handles(function)
+    def handler(m: Machine, array: Value, *args: Value) -> Value:
+        if isinstance(array, ArrayValue) and not args:
+            return array.attribute(m, function.__name__)
+        return m.arrays.call(function, [array, *args], {})
+
+
+_attribute(numpy.shape)
+_attribute(numpy.size)
+_attribute(numpy.ndim)
+
+
+def _limits(cls: Any) -> None:
+    @handles(cls)
+    def handler(m: Machine, dtype: Value) -> Value:
+        return Constant(m.concrete.run(cls, m.concrete.constant(dtype, "a dtype")))
+
+
+_limits(numpy.finfo)
+_limits(numpy.iinfo)
+pure(numpy.promote_types)
 
 
 def _joins(function: Any, torch_function: Any) -> None:
@@ -235,7 +277,7 @@ def _joins(function: Any, torch_function: Any) -> None:
         parts = arrays.elements(m) if isinstance(arrays, SequenceValue) else []
         known = [a for a in parts if isinstance(a, ArrayValue) and not a.scalar]
         if not known or len(known) != len(parts) or any(a.dtype != known[0].dtype for a in known):
-            raise Break(f"`numpy.{function.__name__}`", "its parts are not captured arrays of one dtype")
+            return m.arrays.host(function, [arrays, axis], {})
         given = ListValue([a.dense() for a in known])
         return _made(m.record.call(torch_function, [given, axis], {}))
 
@@ -254,4 +296,14 @@ def where(m: Machine, condition: Value, left: Value, right: Value) -> Value:
             parts: list[Value] = [condition.dense(), left.dense(), right.dense()]
             if not (condition.scalar or left.scalar or right.scalar):
                 return _made(m.record.call(torch.where, parts, {}))
-    raise Break("`numpy.where`", "it is not given a boolean condition and two captured arrays of one dtype")
+    return m.arrays.host(numpy.where, [condition, left, right], {})
+
+
+def _hosted(function: Any) -> None:
+    handles(function)(lambda m, *args, **kwargs: m.arrays.call(function, list(args), kwargs))
+
+
+for _maker in "arange array eye identity tri indices full triu_indices tril_indices".split():  # noqa: SIM905
+    _hosted(getattr(numpy, _maker))
+_hosted(numpy.fft.fftfreq)
+_hosted(numpy.fft.rfftfreq)

@@ -1,7 +1,7 @@
 """numpy arrays and numpy scalars.
 
-An array is a tensor of the graph on the same memory: `torch.from_numpy` before the graph, `Tensor.numpy` behind it. Only
-what gives the very same numbers in torch is captured (`builtins/array.py` has the table); the rest breaks. A numpy scalar
+An array is a tensor of the graph on the same memory: `torch.from_numpy` before the graph, `Tensor.numpy` behind it. What
+gives the very same numbers in torch is an operation of torch, other functions numpy runs itself (`arrays.py`). A numpy scalar
 that is known is a Constant; one that the graph computes is an array value with `scalar` set.
 """
 
@@ -28,9 +28,17 @@ if TYPE_CHECKING:
 
 DTYPES: dict[Any, torch.dtype] = {
     numpy.dtype(name): getattr(torch, name)
-    for name in ("float64", "float32", "int64", "int32", "int16", "int8", "uint8", "bool")
+    for name in ("float64", "float32", "int64", "int32", "int16", "int8", "uint8", "bool", "complex64", "complex128")
 }
+EXACT = frozenset(dtype for dtype in DTYPES if dtype.kind != "c")  # torch multiplies complex numbers in another order
+WIDTH = {"f": 1, "c": 2}
 NUMPY_OF = {theirs: ours for ours, theirs in DTYPES.items()}
+
+
+# Methods that are functions of numpy, of which the array is the first argument.
+BY_FUNCTION = frozenset(
+    "sum mean prod max min argmax argmin std var any all cumsum cumprod trace dot clip round repeat take argsort ptp searchsorted".split()  # noqa: SIM905
+)
 
 
 def as_array(tensor: torch.Tensor) -> Any:
@@ -80,7 +88,7 @@ class ArrayValue(Value):
                 )
         if not hasattr(self.python_type(), name):
             m.exceptions.raise_(AttributeError, f"'{self.python_type().__qualname__}' object has no attribute '{name}'")
-        if hasattr(type(self), f"method_{name}"):
+        if hasattr(type(self), f"method_{name}") or name in BY_FUNCTION:
             return BuiltinMethod(self, name)
         self.unsupported(f"array attribute {name!r}")
         return None
@@ -145,6 +153,16 @@ class ArrayValue(Value):
     def method_transpose(self, m: Machine, *axes: Value) -> Value:
         return self.view(m.record.method(self.tensor, "permute", list(axes), {})) if axes else self.attribute(m, "T")
 
+    def method_squeeze(self, m: Machine, axis: Value = Constant(None)) -> Value:  # noqa: B008
+        given = [] if isinstance(axis, Constant) and axis.value is None else [axis]
+        wanted = axis.constant() if given else None
+        if isinstance(wanted, int) and self.tensor.fake.shape[wanted] != 1:
+            self.unsupported("squeeze() of an axis that is not 1")
+        return self.view(m.record.method(self.tensor, "squeeze", given, {}))
+
+    def method_swapaxes(self, m: Machine, first: Value, second: Value) -> Value:
+        return self.view(m.record.method(self.tensor, "transpose", [first, second], {}))
+
     def method_ravel(self, m: Machine) -> Value:
         return self.view(m.record.method(self.dense(), "reshape", [Constant(-1)], {}))
 
@@ -156,8 +174,9 @@ class ArrayValue(Value):
 
     def method_astype(self, m: Machine, dtype: Value) -> Value:
         wanted = m.concrete.run(numpy.dtype, m.concrete.constant(dtype, "a dtype"))
-        if wanted not in DTYPES or (self.dtype.kind == "f" and wanted.kind != "f") or self.scalar:
-            self.unsupported(f"astype({wanted})")
+        loses = WIDTH.get(self.dtype.kind, 0) > WIDTH.get(wanted.kind, 0)
+        if wanted not in DTYPES or loses or self.scalar:
+            return m.arrays.host(numpy.ndarray.astype, [self, Constant(wanted)], {})
         made = m.record.method(self.dense(), "to", [Constant(DTYPES[wanted])], {"copy": Constant(True)})
         assert isinstance(made, TensorValue)
         return ArrayValue(made)
@@ -180,7 +199,7 @@ def _cloned(m: Machine, tensor: Value) -> TensorValue:
 
 def is_operand(value: Value) -> bool:
     if isinstance(value, Constant):
-        return is_numpy_scalar(value.value) or type(value.value) in (int, float, bool)
+        return is_numpy_scalar(value.value) or type(value.value) in (int, float, bool, complex)
     return isinstance(value, ArrayValue)
 
 
