@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import cmath
 import functools
 import inspect
 import math
@@ -181,7 +182,7 @@ def fold_pure(m: Machine, real: Any, args: Arguments, kwargs: Keywords) -> Value
     return m.wrap.constant(m.concrete.run(functools.partial(real, **named), *values))
 
 
-PURE_MODULES = (math, operator)
+PURE_MODULES = (math, cmath, operator)
 PLAIN_CLASSES = (int, float, complex, bool, str, bytes)
 
 

@@ -411,6 +411,10 @@ class CachedFunction(ObjectValue):
 
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
         what = f"a call of `{self.function.describe()}` under functools.lru_cache"
+        if _counts_calls(m.current):
+            raise Break(
+                what, "the program asks how often it is called: cache_info()", "ask outside the compiled function"
+            )
         library = m.policy.is_library(self.real.__wrapped__.__code__.co_filename)
         if (m.effects.mutated or m.effects.deferred) and not library:
             if not self.real.cache_info().currsize:
@@ -440,6 +444,15 @@ class CachedFunction(ObjectValue):
         if (len(m.effects.mutated), len(m.effects.deferred)) != before:
             raise Break(what, "it changes something besides its cache, and is called with a symbolic size")
         return found
+
+
+def _counts_calls(frame: Frame | None) -> bool:
+    """Does the code that runs ask caches for their statistics? Capture, and the guards of what it makes, call them too."""
+    while frame is not None:
+        if "cache_info" in frame.code.co_names:
+            return True
+        frame = frame.parent
+    return False
 
 
 def _is_symbolic(m: Machine, value: Value) -> bool:

@@ -235,7 +235,8 @@ class InstanceValue(ObjectValue):
         """Push the object as `__new__` makes it."""
         storage, cls = self.storage, Constant(self.cls)
         if storage is None:
-            e.call_function(object.__new__, [cls])
+            base: Any = next(cls for cls in self.cls.__mro__ if not cls.__flags__ & HEAP_TYPE)
+            e.call_function(base.__new__, [cls])
             return
         kind = storage.python_type()
         whole = isinstance(storage, (Constant, TupleValue)) or kind is frozenset
