@@ -2,9 +2,11 @@
 
     python -m bench.cudagraphs [--no-rival] [--rounds N] [--write FILE] [name ...]
 
-Inference in float16; `name-1` is a batch of one, `llama-decode` one token with a static cache. Beside the times: how many kernels are
-inside recordings, bytes copied for each replay with inputs copied and followed, which graphs were recorded, and the host's time of a
-replay. One process for each model; a round is a few calls between two synchronizations, figures are first quartiles.
+Inference in float16; `name-1` is a batch of one, `llama-decode` one token with a static cache. Calls take turns between two sets of
+inputs, which lie in different places; who records by hand copies them to where the graph reads them. Beside the times: how many kernels
+are in recordings, what kept operators out of them, bytes copied for each replay with inputs copied and followed, which way each graph
+runs, and the host's time of a call. One process for each model; a round is a few calls between two synchronizations, figures are first
+quartiles. Processes whose figures are not wanted (`--warm`) fill the compilers' caches, several at a time.
 """
 
 from __future__ import annotations
@@ -27,51 +29,60 @@ ANCHORS = ["bert", "gpt2", "llama", "t5", "vit", "convnext", "resnet50", "debert
 NAMES = [*ANCHORS, *(f"{name}-1" for name in ANCHORS), "llama-decode"]
 
 
-def prepared(name: str) -> tuple[torch.nn.Module, Callable[[Any], Any]]:
-    """A model, and one call of it or of a compiled form."""
+Inputs = dict[str, Any]
+
+
+def prepared(name: str) -> tuple[torch.nn.Module, list[Inputs]]:
+    """A model, and two sets of inputs."""
     base, _, form = name.partition("-")
     model, inputs = made(base, False)
-    if form == "1":
-        inputs = {key: value[:1].contiguous() for key, value in inputs.items()}
     if form == "decode":
         return model, decode(model)
-    return model, lambda m: m(**inputs)[0]
+    if form == "1":
+        inputs = {key: value[:1].contiguous() for key, value in inputs.items()}
+    return model, [inputs, {key: value.flip(-1).contiguous() for key, value in inputs.items()}]
 
 
-def decode(model: torch.nn.Module) -> Callable[[Any], Any]:
+def decode(model: torch.nn.Module) -> list[Inputs]:
     """One token behind 1,024 others."""
     from transformers import StaticCache
 
     model.config.use_cache = True  # type: ignore[union-attr]  # a model of transformers
     cache = StaticCache(config=model.config, max_cache_len=2048)
-    token = torch.full((1, 1), 7, device="cuda")
-    place = torch.tensor([1024], device="cuda")
-
-    def call(m: Any) -> Any:
-        return m(input_ids=token, past_key_values=cache, cache_position=place)[0]
-
     with torch.no_grad():
         model(
             input_ids=torch.full((1, 1024), 7, device="cuda"),
             past_key_values=cache,
             cache_position=torch.arange(1024, device="cuda"),
         )
-    return call
+    place = torch.tensor([1024], device="cuda")
+    return [
+        {
+            "input_ids": torch.full((1, 1), token, device="cuda"),
+            "past_key_values": cache,
+            "cache_position": place.clone(),
+        }
+        for token in (7, 8)
+    ]
 
 
-def by_hand(model: torch.nn.Module, call: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Eager in one CUDA graph, as a careful user records it: inputs where they are."""
+def by_hand(model: torch.nn.Module, inputs: Inputs) -> Callable[..., Any]:
+    """Eager in one CUDA graph, as a careful user records it: a call copies the inputs to where the graph reads them."""
+    read = {key: value.clone() if isinstance(value, torch.Tensor) else value for key, value in inputs.items()}
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
-            call(model)
+            model(**read)
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        result = call(model)
+        result = model(**read)
 
-    def replay(_: Any) -> Any:
+    def replay(**given: Any) -> Any:
+        for key, value in given.items():
+            if isinstance(value, torch.Tensor):
+                read[key].copy_(value)
         graph.replay()
         return result
 
@@ -81,9 +92,9 @@ def by_hand(model: torch.nn.Module, call: Callable[[Any], Any]) -> Callable[[Any
 def row_of(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
     from stoker import log
 
-    model, call = prepared(name)
+    model, sets = prepared(name)
     row: dict[str, Any] = {}
-    contestants: dict[str, tuple[Any, Callable[[Any], Any]]] = {"eager": (model, call)}
+    contestants: dict[str, Callable[..., Any]] = {"eager": model}
     with torch.no_grad():
         for who, engine, mode in (
             ("stoker", "stoker", "default"),
@@ -92,36 +103,42 @@ def row_of(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
         ):
             if engine == "torch.compile" and chosen.no_rival:
                 continue
-            contestants[who] = (compiled(engine, copy.deepcopy(model) if "decode" not in name else model, mode), call)
-            for _ in range(8):
-                contestants[who][1](contestants[who][0])
+            contestants[who] = compiled(engine, copy.deepcopy(model) if "decode" not in name else model, mode)
+            for number in range(8):
+                contestants[who](**sets[number % 2])
         try:
-            contestants["by hand"] = (model, by_hand(model, call))
+            contestants["by hand"] = by_hand(model, sets[0])
         except RuntimeError as error:
             row["by hand"] = str(error).splitlines()[0]
             torch.cuda.synchronize()
-        row["distance"] = distance_of(model, contestants["recorded"][0], call)
-        row |= measured(contestants, chosen.rounds)
-    choices = [e.data for e in log.events("cudagraph") if e.data is not None]
-    row["graphs"] = [{"way": c.way, "us": dict(c.microseconds), "kernels": c.kernels} for c in choices]
-    row["not recorded"] = sorted({e.reason or e.subject for e in log.events("cudagraph") if e.data is None})
+        if "decode" not in name:  # there a call depends on those before it
+            row["distance"] = max(distance_of(model, contestants["recorded"], inputs) for inputs in sets)
+        row |= measured(contestants, sets, chosen.rounds)
+    events = log.events("cudagraph")
+    row["graphs"] = [
+        {"way": c.way, "us": dict(c.microseconds), "kernels": c.kernels, "moving": c.moving, "bytes": dict(c.copied)}
+        for c in (e.data for e in events)
+        if c is not None
+    ]
+    row["not recorded"] = sorted({f"{e.subject}: {e.reason}" for e in events if e.data is None})
+    row["detours taken out"] = sum("detour" in (e.reason or "") for e in log.events("improved"))
     return row
 
 
-def distance_of(model: torch.nn.Module, contestant: Any, call: Callable[[Any], Any]) -> float:
-    a, b = call(contestant).double(), call(model).double()
+def distance_of(model: torch.nn.Module, contestant: Any, inputs: Inputs) -> float:
+    a, b = contestant(**inputs)[0].double(), model(**inputs)[0].double()
     return float((a - b).norm() / b.norm())
 
 
-def measured(contestants: dict[str, tuple[Any, Callable[[Any], Any]]], rounds: int) -> dict[str, float]:
+def measured(contestants: dict[str, Callable[..., Any]], sets: list[Inputs], rounds: int) -> dict[str, float]:
     times: dict[str, list[float]] = {who: [] for who in contestants}
     hosts: dict[str, list[float]] = {who: [] for who in contestants}
     for _ in range(rounds):
-        for who, (contestant, call) in contestants.items():
+        for who, contestant in contestants.items():
             torch.cuda.synchronize()
             start = time.perf_counter()
-            for _ in range(CALLS):
-                call(contestant)
+            for number in range(CALLS):
+                contestant(**sets[number % 2])
             hosts[who].append((time.perf_counter() - start) * 1e3 / CALLS)
             torch.cuda.synchronize()
             times[who].append((time.perf_counter() - start) * 1e3 / CALLS)
@@ -129,11 +146,23 @@ def measured(contestants: dict[str, tuple[Any, Callable[[Any], Any]]], rounds: i
     return row | {f"{who} host": sorted(t)[len(t) // 4] for who, t in hosts.items()}
 
 
+def warm(names: list[str], flags: list[str], at_once: int) -> None:
+    """Fill caches: figures of processes that run beside each other mean nothing."""
+    waiting, running = list(names), []
+    while waiting or running:
+        while waiting and len(running) < at_once:
+            arguments = [sys.executable, "-m", "bench.cudagraphs", waiting.pop(0), "--one", "--rounds=1", *flags]
+            running.append(subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        time.sleep(0.2)
+        running = [process for process in running if process.poll() is None]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*", default=NAMES)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--no-rival", action="store_true")
+    parser.add_argument("--warm", type=int, default=0, help="processes at once that fill caches first")
     parser.add_argument("--write")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
@@ -142,6 +171,8 @@ def main() -> None:
         print(json.dumps(row_of(chosen.names[0], chosen)))
         return
     rows: dict[str, Any] = {}
+    if chosen.warm:
+        warm(chosen.names, ["--no-rival"] * chosen.no_rival, chosen.warm)
     for name in chosen.names:
         flags = [name, "--one", f"--rounds={chosen.rounds}", *["--no-rival"] * chosen.no_rival]
         run = subprocess.run(

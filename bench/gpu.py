@@ -130,7 +130,8 @@ MODELS: dict[str, Callable[[], Made]] = {
 def made(name: str, train: bool) -> Made:
     torch.manual_seed(0)
     dtype = torch.bfloat16 if train else torch.float16
-    model, inputs = MODELS[name]()
+    with torch.device("cuda"):
+        model, inputs = MODELS[name]()
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0

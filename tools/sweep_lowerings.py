@@ -1,9 +1,10 @@
 """Run every operator of OpInfo through the default back end, and write docs/coverage/lowerings.md.
 
     python tools/sweep_lowerings.py [--dtype float32,bool] [--samples 6] [--operators add,nn.functional.gelu] [--workers 2]
-                                    [--generator triton] [--device cuda]
+                                    [--generator triton] [--device cuda] [--seconds 300]
 
-With `--generator triton` kernels are Triton's, run by its interpreter on the processor; `--device cuda` runs everything there.
+With `--generator triton` kernels are Triton's, run by its interpreter on the processor; `--device cuda` runs everything there. After
+`--seconds` it stops, and the page says how many operators it did not come to.
 
 For each sample, laid out densely, transposed, with gaps, or expanded: results, what was written to inputs, and gradients, of
 the function and of its in-place form. Programs are compiled with `fullgraph=True`; one that breaks is run once more without, and
@@ -384,6 +385,7 @@ def verdict(row: dict[str, int]) -> str:
 
 def collect(given: argparse.Namespace) -> dict[tuple[str, str], dict[str, Any]]:
     """Run the workers; one that crashed is started again behind the operator that crashed it."""
+    end = time.monotonic() + given.seconds if given.seconds else float("inf")
     with tempfile.TemporaryDirectory() as directory:
         paths = [Path(directory) / str(n) for n in range(given.workers)]
         arguments = [
@@ -409,14 +411,22 @@ def collect(given: argparse.Namespace) -> dict[tuple[str, str], dict[str, Any]]:
             start(n)
         while running:
             time.sleep(1)
+            if time.monotonic() > end:
+                for process in running.values():
+                    process.kill()
+                    process.wait()
+                break
             for n, process in list(running.items()):
                 if process.poll() == 0:
                     del running[n]
                 elif process.poll() is not None:
                     start(n)
         rows: dict[tuple[str, str], dict[str, Any]] = {}
+        stopped = {p.read_text().splitlines()[-1] for n, p in enumerate(paths) if n in running}
         for line in itertools.chain.from_iterable(p.read_text().splitlines() for p in paths):
             dtype, name, row = json.loads(line)
+            if row is None and line in stopped:
+                continue
             rows[dtype, name] = row or {
                 "outcomes": {"the process died": 1},
                 "lowered": {},
@@ -436,15 +446,28 @@ passes if it is within its type's tolerance (that of `torch.testing.assert_close
 {worse} times as far from it as eager's own; results that are not floating point are eager's. Strides are eager's. All samples of
 an operator are one program: it is compiled in one graph, or else runs with breaks, or as it was captured, and is listed with why.
 
-Run at commit {commit}.
+Run at commit {commit}, torch {torch}, {where}.{left}
 """
 KINDS = ("lowered", "decomposed", "library call")
 
 
-def write_page(path: Path, rows: dict[tuple[str, str], dict[str, Any]], samples: int) -> None:
+def write_page(
+    path: Path,
+    rows: dict[tuple[str, str], dict[str, Any]],
+    samples: int,
+    where: str = "on the processor",
+    left: int = 0,
+) -> None:
     dtypes = [d for d in DTYPES if any(dtype == d for dtype, _ in rows)]
     lines = [
-        PAGE.format(samples=samples, worse=NO_WORSE, commit=_commit()),
+        PAGE.format(
+            samples=samples,
+            worse=NO_WORSE,
+            commit=os.environ.get("STOKER_COMMIT") or _commit(),
+            torch=torch.__version__,
+            where=where,
+            left=f" It was stopped before {left} operators and types." if left else "",
+        ),
         "| type | operators | pass in one graph | pass with a break, or as captured | fail | skip |",
         "|---" * 6 + "|",
     ]
@@ -524,6 +547,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--generator", choices=("cpp", "triton"), default="cpp")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--seconds", type=float, default=0, help="stop after this time; 0: when all are done")
     parser.add_argument("--share", help=argparse.SUPPRESS)
     parser.add_argument("--to", type=Path, default=sweep.ROOT / "docs" / "coverage" / "lowerings.md")
     given = parser.parse_args()
@@ -542,9 +566,16 @@ def main() -> None:
         return
     os.environ["PYTHONPATH"] = str(sweep.ROOT)
     rows = collect(given)
+    names = [n for n in given.operators.split(",") if n]
+    wanted = [
+        n for d in given.dtype.split(",") for n, op in sweep.operators(getattr(torch, d)) if not names or n in names
+    ]
     for dtype in given.dtype.split(","):
         print(dtype, dict(Counter(verdict(row["outcomes"]) for (d, _), row in rows.items() if d == dtype)))
-    write_page(given.to, rows, given.samples)
+    where = {"cpu": "on the processor"}.get(given.device) or f"on an {torch.cuda.get_device_name()}"
+    if given.generator == "triton":
+        where = "by Triton's interpreter on the processor"
+    write_page(given.to, rows, given.samples, where, len(wanted) - len(rows))
 
 
 if __name__ == "__main__":

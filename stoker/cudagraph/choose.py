@@ -38,10 +38,13 @@ class Choice:
     kernels: int
     refused: Mapping[int, str]
     moving: int
+    copied: Mapping[str, int]
+    """Bytes that a replay copies, by way."""
 
     def __str__(self) -> str:
         times = ", ".join(f"{way} {value:.0f} us" for way, value in self.microseconds.items())
-        return f"{self.way} ({times})"
+        bytes_ = f"; {self.copied.get(self.way, 0):,} bytes copied a call" if self.moving and self.way != PLAIN else ""
+        return f"{self.way} ({times}){bytes_}"
 
 
 def choose(world: World, recording: PlanRecording, inputs: Sequence[Any], contents: Contents) -> Choice:
@@ -69,7 +72,12 @@ def choose(world: World, recording: PlanRecording, inputs: Sequence[Any], conten
         best = PLAIN
     recording.replay.patch(ways[best][1])
     micro = {way: seconds * 1e6 for way, seconds in times.items()}
-    return Choice(best, micro, ways[best][1], recording.kernels, refused, len(recording.places))
+    copied = {
+        way: sum(place.numel() for number, place in recording.places.items() if number not in followed)
+        for way, (_, followed) in ways.items()
+        if way != PLAIN
+    }
+    return Choice(best, micro, ways[best][1], recording.kernels, refused, len(recording.places), copied)
 
 
 class _Trial:
