@@ -18,6 +18,7 @@ from stoker.loop.node import Extern, Loops, Program, reads
 from stoker.loop.target import Targets
 from stoker.schedule.draft import Draft, draft_of
 from stoker.schedule.fuse import Refusal, fuse
+from stoker.schedule.precede import Precedence
 from stoker.shape.expr import Expr
 
 TYPICAL_SIZE = 64
@@ -31,40 +32,38 @@ class Groups:
 
     program: Program
     targets: Targets
+    order: Precedence
     drafts: dict[int, Draft | Extern] = field(default_factory=dict)
     group_of: dict[int, int] = field(default_factory=dict)
-    before: dict[int, int] = field(default_factory=dict)
-    """For each group, the set of groups that must run earlier, as bits."""
     refusals: dict[tuple[int, int], Refusal] = field(default_factory=dict)
+    refused: dict[int, set[tuple[int, int]]] = field(default_factory=dict)
+    """The refused pairs of each group."""
 
 
 def group(program: Program, targets: Targets) -> Groups:
     """Group a program's nodes."""
-    groups = Groups(program, targets)
     writers: dict[str, list[int]] = {}
     readers: dict[str, list[int]] = {}
-    drawn = 0
+    drawn: list[int] = []
+    earlier: list[list[int]] = []
     for position, node in enumerate(program.nodes):
-        groups.drafts[position] = draft_of(position, node) if isinstance(node, Loops) else node
-        groups.group_of[position] = position
-        earlier = 0
-        if isinstance(node, Extern) and node.random:
-            earlier = drawn  # numbers are drawn in the order of the program
+        earlier.append([])
         for name in reads(node):
             readers.setdefault(name, []).append(position)
-            for writer in writers.get(name, ()):
-                earlier |= groups.before[writer] | 1 << writer
-        for (
-            written
-        ) in node.writes:  # what becomes an input's content is made once that was read (`stoker.schedule.overwrite`)
-            for reader in set(readers.get(program.homes.get(written or "", ""), ())) - {position}:
-                earlier |= groups.before[reader] | 1 << reader
-        groups.before[position] = earlier
+            earlier[position] += writers.get(name, ())
+        for written in node.writes:
+            # What becomes an input's content is made once that was read (`stoker.schedule.overwrite`).
+            earlier[position] += set(readers.get(program.homes.get(written or "", ""), ())) - {position}
         if isinstance(node, Extern) and node.random:
-            drawn = earlier | 1 << position
+            earlier[position] += drawn  # numbers are drawn in the order of the program
+            drawn = [position]
         for written in node.writes:
             if written is not None:
                 writers.setdefault(written, []).append(position)
+    groups = Groups(program, targets, Precedence(earlier))
+    for position, node in enumerate(program.nodes):
+        groups.drafts[position] = draft_of(position, node) if isinstance(node, Loops) else node
+        groups.group_of[position] = position
     candidates = sorted(_candidates(program, writers, readers), reverse=True)
     while _join_round(groups, candidates):
         pass
@@ -131,9 +130,9 @@ def _try(groups: Groups, a: int, b: int, *, strangers: bool = False) -> bool:
     first, second = groups.drafts[a], groups.drafts[b]
     if isinstance(first, Extern) or isinstance(second, Extern):
         return False
-    if groups.before[a] >> b & 1:
+    if groups.order.precedes(b, a):
         a, b, first, second = b, a, second, first
-    if _between(groups, a, b):
+    if groups.order.between(a, b):
         return False
     if (a, b) in groups.refusals and not strangers:
         return False
@@ -141,20 +140,11 @@ def _try(groups: Groups, a: int, b: int, *, strangers: bool = False) -> bool:
     if isinstance(result, Refusal):
         if not strangers:
             groups.refusals[a, b] = result
+            for number in (a, b):
+                groups.refused.setdefault(number, set()).add((a, b))
         return False
     _merge(groups, a, b, result)
     return True
-
-
-def _between(groups: Groups, a: int, b: int) -> bool:
-    """Does some third group have to run after a and before b?"""
-    rest = groups.before[b] & ~(1 << a | 1 << b)
-    while rest:
-        low = rest & -rest
-        if groups.before[low.bit_length() - 1] >> a & 1:
-            return True
-        rest ^= low
-    return False
 
 
 def _merge(groups: Groups, a: int, b: int, result: Draft) -> None:
@@ -163,12 +153,6 @@ def _merge(groups: Groups, a: int, b: int, result: Draft) -> None:
     del groups.drafts[b]
     for position in result.positions:
         groups.group_of[position] = a
-    earlier = (groups.before[a] | groups.before.pop(b)) & ~(1 << a | 1 << b)
-    groups.before[a] = earlier
-    mine = 1 << a | 1 << b
-    for other, bits in groups.before.items():
-        if bits & mine and other != a:
-            groups.before[other] = (bits | earlier | 1 << a) & ~(1 << b)
-    stale = [pair for pair in groups.refusals if a in pair or b in pair]
-    for pair in stale:
-        del groups.refusals[pair]
+    groups.order.join(a, b)
+    for pair in groups.refused.pop(a, set()) | groups.refused.pop(b, set()):
+        groups.refusals.pop(pair, None)

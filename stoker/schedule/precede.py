@@ -1,0 +1,57 @@
+"""Which groups must run before which, while groups are joined.
+
+Both directions are kept, each as bits, so that the question that is asked for every pair, whether a third must run between two, is one
+operation. Joining two groups changes only what followed or preceded one of them alone.
+
+Requirements, held by tests/unit/schedule/test_precede.py:
+  1. The relation stays closed: what runs before a runs before all that runs after a.
+  2. Groups that were joined are no longer seen. (Their bits stay where they are: `_there` covers them.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
+from operator import or_
+
+
+class Precedence:
+    """A strict order of groups, by number."""
+
+    def __init__(self, earlier: Sequence[Iterable[int]]) -> None:
+        """Groups 0, 1, ..., each after some with smaller numbers."""
+        self._before: dict[int, int] = {}
+        self._after: dict[int, int] = dict.fromkeys(range(len(earlier)), 0)
+        self._there = (1 << len(earlier)) - 1
+        for group, others in enumerate(earlier):
+            self._before[group] = reduce(or_, (self._before[other] | 1 << other for other in others), 0)
+        for group in reversed(range(len(earlier))):
+            for other in earlier[group]:
+                self._after[other] |= self._after[group] | 1 << group
+
+    def precedes(self, a: int, b: int) -> bool:
+        return bool(self._before[b] >> a & 1)
+
+    def between(self, a: int, b: int) -> bool:
+        """Must some third group run after a and before b?"""
+        return bool(self._after[a] & self._before[b] & self._there)
+
+    def join(self, a: int, b: int) -> None:
+        """Group a takes in group b."""
+        one_before, one_after = self._before[a] ^ self._before[b], self._after[a] ^ self._after[b]
+        self._there ^= 1 << b
+        others = self._there ^ 1 << a
+        before = (self._before[a] | self._before.pop(b)) & others
+        after = (self._after[a] | self._after.pop(b)) & others
+        self._before[a], self._after[a] = before, after
+        for other in _members(one_after & others):
+            self._before[other] |= before | 1 << a
+        for other in _members(one_before & others):
+            self._after[other] |= after | 1 << a
+
+
+def _members(bits: int) -> Iterator[int]:
+    while bits:
+        low = bits & -bits
+        yield low.bit_length() - 1
+        bits ^= low
