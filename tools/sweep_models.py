@@ -50,7 +50,7 @@ class TookTooLong(Exception):
     """A model did not finish in its time."""
 
 
-def _alarm(*_: object) -> None:
+def too_long(*_: object) -> None:
     raise TookTooLong
 
 
@@ -189,7 +189,7 @@ def one(name: str, *, build: Any, backend: str, train: bool, limit_seconds: int)
     """The result of one model."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    signal.signal(signal.SIGALRM, _alarm)
+    signal.signal(signal.SIGALRM, too_long)
     signal.alarm(limit_seconds)
     try:
         model, inputs = build(name)
