@@ -22,6 +22,7 @@ from stoker.fake import FakeMode, FakeStorage, FakeTensor
 from stoker.fake.meta import Meta, meta_of
 from stoker.fake.tensor import make_fake
 from stoker.graph.undo import SPAN
+from stoker.shape import ShapeEnv
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,16 @@ def make_inputs(captured: GraphModule, examples: Sequence[Any]) -> Inputs:
     """Fake inputs for a captured graph."""
     placeholders = [n for n in captured.graph.nodes if n.op == "placeholder"]
     given = [node.meta.get("example_value") for node in placeholders]
-    mode = next((v.memory.mode for v in given if isinstance(v, FakeTensor)), None) or FakeMode()
+    mode = next((v.memory.mode for v in given if isinstance(v, FakeTensor)), None) or FakeMode(_environment(given))
     entries = tuple(_entry(example, known) for example, known in zip(examples, given))
     spans = frozenset(i for i, node in enumerate(placeholders) if node.meta.get(SPAN))
     return _entered(mode, tuple(node.name for node in placeholders), entries, tuple(examples), spans)
+
+
+def _environment(values: Sequence[Any]) -> ShapeEnv:
+    """That of symbolic numbers; a program without any may still make sizes that only data tells."""
+    known = (v.node.shape_env for v in values if isinstance(v, (torch.SymInt, torch.SymFloat, torch.SymBool)))
+    return next(known, None) or ShapeEnv()
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,11 +23,11 @@ import torch
 from stoker import torch_private
 from stoker.fake.foreign import REFUSE_NUMBERS, ask_others, eager_complains, refuse_numbers
 from stoker.fake.meet import eager_refuses, write_meets
-from stoker.fake.meta import Meta
+from stoker.fake.meta import Meta, product
 from stoker.fake.rule import IMPURE, RULES, Decline, ViewOf
 from stoker.fake.tensor import FakeStorage, FakeTensor, make_fake
 from stoker.fake.write import functional_form, is_out_form, write_in_place, write_out
-from stoker.nest import leaves
+from stoker.nest import leaves, map_leaves
 
 STATIC_MEMO: dict[Any, Any] = {}
 """Results that mention no symbol: true in every mode of this process."""
@@ -73,6 +73,8 @@ def propagate(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     made = recipe(mode, func, tensors)
     if mode.shape_env is not None and _is_function(func):
         _number_contents(mode, recipe, tensors, made)
+        if type(made) is FakeTensor and not any(t.memory.constant is None for t in tensors):
+            _compute_number(func, args, kwargs, made)
     return made
 
 
@@ -91,6 +93,35 @@ def _number_contents(mode: Any, recipe: Recipe, tensors: list[FakeTensor], made:
         if type(result) is FakeTensor and result.memory.content not in contents:
             memory = result.memory
             memory.content = mode.contents.setdefault((recipe, place, *contents), memory.content)
+
+
+def _compute_number(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], made: FakeTensor) -> None:
+    """A result of one element, all of whose operands are known, is known: `torch.div(12, 5) + 1`."""
+    meta, memory = made.meta, made.memory
+    if meta.symbolic or product(meta.sizes) != 1 or meta.device.type != "cpu" or memory.constant is not None:
+        return
+    try:
+        known_args, known_kwargs = map_leaves(_known, [args, kwargs])
+    except _Unknown:
+        return
+    with torch_private.dispatch_modes_off(), torch.no_grad():
+        memory.constant = func(*known_args, **known_kwargs)
+
+
+class _Unknown(Exception):
+    """An argument is not known."""
+
+
+def _known(leaf: Any) -> Any:
+    """An argument with its content."""
+    if isinstance(leaf, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        raise _Unknown
+    if not isinstance(leaf, FakeTensor):
+        return leaf
+    constant = leaf.memory.constant
+    if constant is None or constant.dtype is not leaf.meta.dtype or leaf.meta.symbolic:
+        raise _Unknown
+    return constant.reshape(leaf.meta.sizes)
 
 
 def _symbols_made(mode: Any) -> int:
@@ -121,6 +152,8 @@ def _describe(mode: Any, values: Any, key: list[Any], tensors: list[FakeTensor])
             key.append(value)
         elif isinstance(value, torch.Tensor):
             fake = mode.as_fake(value)
+            if not fake.meta.sizes and fake.meta.device.type == "cpu":  # a number that C++ made a tensor of
+                fake.memory.constant = value
             key.append(fake.meta)
             tensors.append(fake)
             symbolic |= fake.meta.symbolic

@@ -204,6 +204,8 @@ class TensorValue(Value):
         known = self.fake.memory.bounds  # type: ignore[attr-defined]  # a FakeTensor
         if known is not None and self.fake.dtype is torch.bool and self.fake.numel() == 1:
             return bool(known[0])
+        if (content := self.fake.memory.constant) is not None:  # type: ignore[attr-defined]  # a FakeTensor
+            return bool(content)
         raise Break(
             "a branch on a tensor",
             f"the truth value of {self.describe()} depends on data",
