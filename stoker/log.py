@@ -18,7 +18,7 @@ logger = logging.getLogger("stoker")
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened. `kind`: captured, break, skip, recompile, limit, backend, improved, compiled, cudagraph."""
+    """One thing that happened. `kind`: captured, break, skip, recompile, limit, backend, improved, compiled, took, cudagraph."""
 
     kind: str
     subject: str

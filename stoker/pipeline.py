@@ -10,9 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 import logging
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,22 +57,16 @@ from stoker.schedule.plan import Plan, make_plan
 from stoker.schedule.step import Run
 from stoker.schedule.summary import Summary
 from stoker.strict import strict
+from stoker.took import timed
 
 Compiled = Callable[..., tuple[Any, ...]]
 
 
 @dataclass(slots=True)
 class Record:
-    """What one compilation made, stage by stage, and how long each took in seconds."""
+    """What one compilation made, stage by stage."""
 
     products: dict[str, Any] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
-        yield
-        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
 def compile_captured(graph_module: GraphModule, example_inputs: list[Any], options: Options | None = None) -> Compiled:
@@ -89,15 +81,16 @@ def compile_captured(graph_module: GraphModule, example_inputs: list[Any], optio
     if fused is not graph_module:
         _tell(graph_module, {"attention is one operator": len(graph_module.graph.nodes) - len(fused.graph.nodes)})
     fused = settle_masks(fused)
-    return aot(
-        fused,
-        example_inputs,
-        forward_compiler=forward,
-        backward_compiler=backward,
-        decompositions=decompositions(),
-        memory_budget=options.memory_budget,
-        captured=graph_module.forward,
-    )
+    with timed("autograd"):
+        return aot(
+            fused,
+            example_inputs,
+            forward_compiler=forward,
+            backward_compiler=backward,
+            decompositions=decompositions(),
+            memory_budget=options.memory_budget,
+            captured=graph_module.forward,
+        )
 
 
 def decompositions() -> Any:
@@ -112,15 +105,17 @@ def decompositions() -> Any:
 def _compile_inference(module: GraphModule, fakes: list[Any], *, weights: frozenset[str], options: Options) -> Compiled:
     """Compile an inference graph. What weights alone determine, and is worth it, is kept between calls."""
     compile_rest = functools.partial(compile_graph, inference=True, options=options)
-    improve(module)
-    whole = copy.deepcopy(module.graph)
-    if options.freezing:
-        _tell(module, {"it is part of a convolution": fold(module, weights)})
-        channels_last(module, weights)
+    with timed("passes"):
+        improve(module)
+        whole = copy.deepcopy(module.graph)
+        if options.freezing:
+            _tell(module, {"it is part of a convolution": fold(module, weights)})
+            channels_last(module, weights)
     if options.packing:
-        _tell(module, {"linear layers of one input are one": join(module, weights, choose_join)})
-        pack(module, weights, functools.partial(choose_linear, thorough=options.autotune))
-        give_back()
+        with timed("packing of weights"):
+            _tell(module, {"linear layers of one input are one": join(module, weights, choose_join)})
+            pack(module, weights, functools.partial(choose_linear, thorough=options.autotune))
+            give_back()
     worth = (lambda node: not is_view(node)) if options.freezing else (lambda n: n.target in PACKS or JOINED in n.meta)
     frozen = freeze(module, weights, worth)
     if frozen is None:
@@ -219,14 +214,14 @@ def _compiled(
     targets = {device: backend.target for device, backend in backends.items()}
     for backend in backends.values():
         backend.start()
-    with record.stage("passes"):
+    with timed("passes"):
         improve(graph_module)
-    with record.stage("lower"):
+    with timed("lower"):
         program = lower_graph(graph_module, targets, inference=inference, wide=options.precision == "fused")
         record.products["program"] = program
     if strict():
         check(program)
-    with record.stage("schedule"):
+    with timed("schedule"):
         records = _is_recorded(graph_module, options) and devices_of(graph_module) == ["cuda"]
         plan = record.products["plan"] = make_plan(
             program,
@@ -236,13 +231,13 @@ def _compiled(
             if options.autotune
             else None,
         )
-    with record.stage("build"):
+    with timed("build"):
         kernels = build_kernels(plan, program.layouts, backends, tune=options.autotune)
         record.products["kernels"] = kernels
     made = Summary.of(plan, program.declined)
     log.record(log.Event("compiled", made.headline, _location(graph_module), data=made))
     record.products["host"] = host_program(plan, [k.call for k in kernels])
-    with record.stage("encode"):
+    with timed("encode"):
         otherwise = lambda *inputs: through_aten(graph_module)(*inputs)  # noqa: E731  (rarely needed: made when it is)
         if scalars is not None:
             otherwise = scalars.numbers(otherwise, len(plan.inputs))

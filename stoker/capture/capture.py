@@ -35,6 +35,7 @@ from stoker.graph.modes import leave_scope
 from stoker.guard.guard import Guard, NotSameAs, TypeAttributes
 from stoker.guard.program import SizeRelations, compile_guards, slots_needed
 from stoker.guard.source import Fixed, Source
+from stoker.took import timed
 
 GraphCompiler = Callable[[GraphModule, list[Any]], Callable[..., Any]]
 MAXIMUM_RESTARTS = 3
@@ -75,6 +76,7 @@ def capture(
         with contextlib.closing(machine), room_for_recursion(), _no_saved_tensors_hooks():
             try:
                 with (
+                    timed("capture"),
                     keeping_modes(machine.modes),
                     closing_scopes(machine),
                     torch_private.DisableTorchFunctionSubclass(),
@@ -156,12 +158,13 @@ def finish(m: Evaluator, stop: Stop, compile_graph: GraphCompiler, state: Any) -
     if m.record.watched:
         refuse_watched(m, [node for _, node in e.outputs.values()])
     graph_module = _call_graph(m, e, compile_graph, stop.instruction is not None)
-    guards = _all_guards(m)
-    for source in slots_needed(guards):
-        e.slot(source)
-    relations = _size_relations(m, e, guards)
-    code = _assemble(m, e, tidy(e.code + tail))
-    program = compile_guards(guards, list(e.slots), relations, (state, 0))
+    with timed("guards and bytecode"):
+        guards = _all_guards(m)
+        for source in slots_needed(guards):
+            e.slot(source)
+        relations = _size_relations(m, e, guards)
+        code = _assemble(m, e, tidy(e.code + tail))
+        program = compile_guards(guards, list(e.slots), relations, (state, 0))
     effects = [value.describe() for value in m.effects.mutated.values()]
     reason = _reason(stop.reason) if stop.reason is not None else None
     return Captured(code, program, guards, graph_module, effects, reason, m.inlined)

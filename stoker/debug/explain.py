@@ -1,7 +1,8 @@
 """`stoker.explain`: run a function once under capture and tell what happened.
 
 In:  something compiled, its configuration, and the arguments of one call.
-Out: an `Explanation`: graphs, breaks with reasons and lines, guards, kernels and library calls; printing it shows the report.
+Out: an `Explanation`: graphs, breaks with reasons and lines, guards, kernels and library calls, and what took long; printing it
+     shows the report.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from stoker.bytecode import render
 from stoker.errors import BreakReason
 from stoker.frame import Frames
 from stoker.log import Event, collecting, events
+from stoker.runtime.build import COMPILER
 from stoker.schedule.summary import Summary
+from stoker.took import Took, own_seconds
+
+BUILDS_SHOWN = 3
+WORTH_TELLING = 0.1
+"""Seconds."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,21 @@ class Explanation:
         return sum(len(summary.kernels) for summary in self.compiled)
 
     @property
+    def seconds(self) -> dict[str, float]:
+        """How long each stage of compilation took, the longest first."""
+        return own_seconds([took for took in self._took if took.stage != COMPILER])
+
+    @property
+    def slowest_builds(self) -> list[tuple[float, str]]:
+        """Seconds that the C++ compiler took for a source, and what is in it, the longest first. Some run at the same time."""
+        found = [(took.seconds, took.what) for took in self._took if took.stage == COMPILER]
+        return sorted(found, reverse=True)
+
+    @property
+    def _took(self) -> list[Took]:
+        return [e.data for e in self.happened if e.kind == "took"]
+
+    @property
     def break_count(self) -> int:
         return len(self.breaks)
 
@@ -59,10 +81,27 @@ class Explanation:
         for summary in self.compiled:
             lines.append(f"compiled: {summary.headline}")
             lines += [f"  {text}" for text in summary.lines()]
+        lines += self._time()
         kinds = ("improved", "skip", "recompile", "limit", "defect", "backend", "as captured", "cudagraph")
         told = [e for e in self.happened if e.kind in kinds]
         lines += [f"{e.kind}: {e.subject} ({e.location})" + (f": {e.reason}" if e.reason else "") for e in told]
         return "\n".join(lines)
+
+    def _time(self) -> list[str]:
+        """What took long: the stages, and the sources that the C++ compiler worked on longest."""
+        total = sum(self.seconds.values())
+        if total < WORTH_TELLING:
+            return []
+        stages = ", ".join(
+            f"{stage} {seconds:.2f}" for stage, seconds in self.seconds.items() if seconds >= WORTH_TELLING / 10
+        )
+        builds = self.slowest_builds[:BUILDS_SHOWN]
+        found = [
+            f"  {seconds:.2f} seconds of the C++ compiler: {what}"
+            for seconds, what in builds
+            if seconds >= WORTH_TELLING
+        ]
+        return [f"compiling took {total:.2f} seconds: {stages}", *found]
 
     def bytecode(self) -> str:
         """The replacement code of every version, as text."""

@@ -44,6 +44,7 @@ from stoker.guard.explain import why_failed
 from stoker.log import Event, collecting, record
 from stoker.stance import forbids_compiling
 from stoker.strict import strict
+from stoker.took import WHOLE, timed
 
 _compiling = threading.RLock()
 EVENTS_KEPT = 1024
@@ -124,7 +125,7 @@ class Frames:
             if surroundings is not None:
                 self.tell("skip", request, surroundings)
                 return _C.RUN_ONCE
-            with _compiling, _collector_paused():
+            with _compiling, _collector_paused(), timed(WHOLE):
                 return self.compile_frame(request, failures)
 
     def tell(self, kind: str, request: Request, reason: str = "", *, level: int = logging.DEBUG) -> None:

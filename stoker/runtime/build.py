@@ -21,6 +21,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -28,6 +29,7 @@ from typing import NoReturn
 
 from stoker import log
 from stoker.cache import cache_directory, is_whole, private_directory, seal, why_not_trusted
+from stoker.took import Took, tell
 
 FLAGS = (
     "-std=c++17", "-O3", "-march=native", "-mprefer-vector-width=512", "-fPIC", "-shared", "-fopenmp", "-fno-math-errno", "-fno-trapping-math",
@@ -58,6 +60,8 @@ class NoCompiler(RuntimeError):
         )
 
 
+COMPILER = "C++ compiler"
+"""What the report calls the time of one library. Several are built at once."""
 SECONDS_FOR_ONE = 180.0
 """A compiler that takes longer hangs."""
 _broken: dict[str, str] = {}
@@ -150,12 +154,21 @@ def _from(directory: Path, source: str, key: str) -> ctypes.CDLL:
     return ctypes.CDLL(str(library))
 
 
-def load_all(sources: Sequence[str]) -> list[ctypes.CDLL]:
-    """The libraries of several sources, built at the same time."""
+def load_all(sources: Sequence[str], words: Sequence[str]) -> list[ctypes.CDLL]:
+    """The libraries of several sources, built at the same time. What is in each, in words, is for the report of what took long."""
     if len(sources) < 2:
-        return [load(source) for source in sources]
-    with ThreadPoolExecutor(len(sources)) as pool:
-        return list(pool.map(load, sources))
+        found = [_timed(source) for source in sources]
+    else:
+        with ThreadPoolExecutor(len(sources)) as pool:
+            found = list(pool.map(_timed, sources))
+    for (_, start, end), what in zip(found, words, strict=True):
+        tell(Took(COMPILER, start, end, what))
+    return [library for library, _, _ in found]
+
+
+def _timed(source: str) -> tuple[ctypes.CDLL, float, float]:
+    start = time.perf_counter()
+    return load(source), start, time.perf_counter()
 
 
 def cores() -> int:

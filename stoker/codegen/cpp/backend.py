@@ -10,7 +10,7 @@ from stoker.codegen.backend import Built, Native, Site
 from stoker.codegen.cpp.choose import can_choose, fastest
 from stoker.codegen.cpp.target import CPU
 from stoker.codegen.cpp.tiles import OTHERS, USUAL, Tiles
-from stoker.codegen.cpp.unit import kernel_name, units_of
+from stoker.codegen.cpp.unit import Units, kernel_name, units_of
 from stoker.codegen.host import native_kernel
 from stoker.loop.layout import Layout
 from stoker.loop.target import Target
@@ -33,22 +33,31 @@ class CppBackend:
         return False  # the libraries' products are out of reach
 
     def build(self, kernels: Sequence[Kernel], sites: Sequence[Site], *, tune: bool) -> list[Built]:
-        made = _built(kernels, USUAL)
+        names = [site.origins for site in sites]
+        made = _built(kernels, names, USUAL)
         if tune and kernels and can_choose(sites):
-            builds = [made, *(_built(kernels, tiles) for tiles in OTHERS)]
+            builds = [made, *(_built(kernels, names, tiles) for tiles in OTHERS)]
             chosen = fastest(sites, [[_address(b) for b in build] for build in builds])
             made = [builds[build][number] for number, build in enumerate(chosen)]
         return made
 
 
-def _built(kernels: Sequence[Kernel], tiles: Tiles) -> list[Built]:
+def _built(kernels: Sequence[Kernel], names: Sequence[tuple[str, ...]], tiles: Tiles) -> list[Built]:
     units = units_of(kernels, cores(), tiles)
-    libraries = load_all(units.sources)
+    words = [_words(names, [n for n, holder in enumerate(units.holder) if holder == u], units) for u in units.numbers]
+    libraries = load_all(units.sources, words)
     made = []
     for number, unit in enumerate(units.holder):
         address = _function(libraries[unit], kernel_name(number))
         made.append(Built(Native(address), native_kernel(address), units.sources[unit]))
     return made
+
+
+def _words(names: Sequence[tuple[str, ...]], held: Sequence[int], units: Units) -> str:
+    """What is in a unit, for the report of what took long."""
+    longest = max(held, key=lambda n: units.lengths[n])
+    share = units.lengths[longest] / sum(units.lengths[n] for n in held)
+    return f"{len(held)} kernels; {share:.0%} of their text: {', '.join(names[longest])}"
 
 
 def _function(library: Any, name: str) -> int:

@@ -26,6 +26,12 @@ class Units:
 
     sources: list[str]
     holder: list[int]
+    lengths: list[int]
+    """Characters of each kernel; of one that is shared, its part."""
+
+    @property
+    def numbers(self) -> range:
+        return range(len(self.sources))
 
 
 def units_of(kernels: Sequence[Kernel], most: int, tiles: Tiles = USUAL) -> Units:
@@ -39,14 +45,18 @@ def units_of(kernels: Sequence[Kernel], most: int, tiles: Tiles = USUAL) -> Unit
     held: list[list[int]] = [[] for _ in range(count)]
     length = [0] * count
     holder: dict[str, int] = {}
+    characters: dict[str, int] = {}
     for number in sorted(range(len(pieces)), key=lambda n: (-len(pieces[n].text), n)):
         unit = length.index(min(length))
         held[unit].append(number)
         length[unit] += len(pieces[number].text)
-        holder |= dict.fromkeys(pieces[number].kernels, unit)
+        inside = pieces[number].kernels
+        holder |= dict.fromkeys(inside, unit)
+        characters |= dict.fromkeys(inside, len(pieces[number].text) // len(inside))
     prelude = _PRELUDE if tiles.vector_bits == USUAL.vector_bits else _NARROW.format(tiles.vector_bits) + _PRELUDE
     sources = ["\n".join((prelude, *(pieces[number].text for number in sorted(unit)))) for unit in held]
-    return Units(sources if pieces else [], [holder[name] for name in names])
+    held_by, lengths = [holder[name] for name in names], [characters[name] for name in names]
+    return Units(sources if pieces else [], held_by, lengths)
 
 
 _NARROW = '#pragma GCC target("prefer-vector-width={}")\n'

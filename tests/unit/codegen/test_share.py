@@ -98,7 +98,9 @@ def sources(any_length: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The sources that are built."""
     found: list[str] = []
     usual = build.load_all
-    monkeypatch.setattr("stoker.codegen.cpp.backend.load_all", lambda given: found.extend(given) or usual(given))
+    monkeypatch.setattr(
+        "stoker.codegen.cpp.backend.load_all", lambda given, words: found.extend(given) or usual(given, words)
+    )
     return found
 
 
