@@ -6,6 +6,7 @@ Out: something that is called the same way. A module gets a twin (stoker/twin.py
 
 from __future__ import annotations
 
+import copyreg
 import dataclasses
 import functools
 import inspect
@@ -95,6 +96,23 @@ def revive(pair: tuple[torch.nn.Module, dict[str, Any]]) -> Any:
     """The twin that was pickled. It compiles when it is called."""
     module, settings = pair
     return compile(module, **settings)
+
+
+def _compile_again(model: Any, settings: dict[str, Any]) -> Any:
+    return compile(model, **settings)
+
+
+def _reduced(compiled: Any) -> str | tuple[Any, ...]:
+    """How a compiled function is copied and pickled: as functions are, by name, and methods with their objects."""
+    wrapped = compiled.__wrapped__
+    if isinstance(wrapped, types.FunctionType):
+        return wrapped.__qualname__
+    frames = _frames_of(compiled)
+    assert frames is not None
+    return _compile_again, (wrapped, frames.settings.given)
+
+
+copyreg.pickle(_C.Compiled, _reduced)  # type: ignore[arg-type]  # a name is as good as a tuple
 
 
 @dataclasses.dataclass(frozen=True)
