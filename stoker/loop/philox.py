@@ -2,7 +2,8 @@
 
 A generator is a seed and an offset. A thread of eager's kernels is a `lane`; its `block`th call of the generator gives four words of
 32 bits. Elements are dealt to at most so many threads in one of two ways: each thread one element and one word (`by_element`), while
-there are no more elements than threads; or four neighbours and four words (`by_four`), which is how dropout walks memory.
+there are no more elements than threads; or a vector of four or eight neighbours, with one call for each four (`by_vectors`), which is
+how dropout walks memory.
 
 Facts: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011); curand_kernel.h; ATen/native/cuda/DistributionTemplates.h
 and Dropout.cu. `stoker.codegen.triton.stream` asks the device whether they hold there.
@@ -22,6 +23,8 @@ LOW = 0xFFFFFFFF
 GROUP = 256
 """Threads that eager starts together."""
 WORDS = 4
+VECTOR_BYTES = 16
+"""What a thread of dropout reads at a time, if the number of elements allows it."""
 
 
 def philox(seed: Any, offset: Any, block: Any, lane: Any, word: Any) -> Any:
@@ -57,10 +60,23 @@ def by_element(element: Any) -> tuple[Any, Any, Any]:
     return element * 0, element, element * 0
 
 
-def by_four(element: Any, started: int) -> tuple[Any, Any, Any]:
-    """(block, lane, word) of an element where threads take four neighbours at a time."""
-    four = element // WORDS
-    return four // started, four % started, element % WORDS
+def by_vectors(element: Any, started: int, width: int) -> tuple[Any, Any, Any]:
+    """(block, lane, word) of an element where threads take so many neighbours at a time."""
+    vector, calls = element // width, width // WORDS
+    block = vector // started
+    return block if calls == 1 else block * calls + element % width // WORDS, vector % started, element % WORDS
+
+
+def vector_width(count: int, element_bytes: int) -> int:
+    """How many elements a thread of dropout takes at a time, of so many that begin aligned.
+
+    >>> [vector_width(4096, 4), vector_width(4096, 2), vector_width(4100, 2), vector_width(4098, 2), vector_width(33, 2)]
+    [4, 8, 4, 2, 1]
+    """
+    width = VECTOR_BYTES // element_bytes
+    while count % width:
+        width //= 2
+    return width
 
 
 def uniform(word: int) -> float:

@@ -86,20 +86,21 @@ def native_dropout(builder: Builder, out: list[Result], x: Tensor, p: float, tra
 def _dealt_to_dropout(
     builder: Builder, out: Result, x: Tensor, elements: int
 ) -> Callable[[Expr], tuple[Any, Any, Any]]:
-    """Eager walks memory by fours where it begins aligned, and where their number allows it."""
+    """Eager walks memory by vectors where it begins aligned, and where the number of elements allows it."""
+    width = philox.vector_width(elements, out.dtype.itemsize)
     fake, (started, most) = builder.usage.operands[0], (0, builder.target(out.device).drawing_threads())
     if not is_dense(out.sizes, tuple(map(_as_size, fake.meta.strides))):
         raise _own_order()
     if 0 in builder.usage.outside:
-        if not isinstance(x, Stored) or x.buffer not in builder.program.inputs or not _whole_fours(x.offset):
+        if not isinstance(x, Stored) or x.buffer not in builder.program.inputs or not _whole_vectors(x.offset, width):
             raise _own_order()
-    elif not isinstance(fake.meta.offset, int) or fake.meta.offset % philox.WORDS:
+    elif not isinstance(fake.meta.offset, int) or fake.meta.offset % width:
         raise _own_order()
-    if elements % philox.WORDS == 0:
+    if width >= philox.WORDS:
         if isinstance(x, Stored) and 0 in builder.usage.outside:
             builder.program.aligned.add(x.buffer)
         started = philox.threads(elements, most)
-        return lambda element: philox.by_four(element, started)
+        return lambda element: philox.by_vectors(element, started, width)
     if elements % 2 == 0 or elements > most or out.strides != contiguous(out.sizes):
         raise _own_order()
     return philox.by_element
@@ -109,8 +110,8 @@ def _as_size(value: Any) -> Expr:
     return constant(value) if isinstance(value, int) else value.node.expr
 
 
-def _whole_fours(offset: Expr) -> bool:
-    return offset.value is not None and offset.value % philox.WORDS == 0
+def _whole_vectors(offset: Expr, width: int) -> bool:
+    return offset.value is not None and offset.value % width == 0
 
 
 def _one_each(builder: Builder, out: Result) -> tuple[Stored, Word]:

@@ -33,23 +33,23 @@ def four_words(offset: int, lane: int, call: int) -> list[int]:
     return [int(philox.philox(*numbers, torch.tensor(word))) for word in range(4)]
 
 
-def dropout_forecast(count: int, p: float, offset: int) -> tuple[list[bool], int]:
+def dropout_forecast(count: int, p: float, offset: int, vector: int = 4) -> tuple[list[bool], int]:
     """Which elements stay, and the offset afterwards."""
     groups = min(THREADS // 256, -(-count // 256))
     started, kept = groups * 256, float(torch.tensor(1 - p))
     stays = [False] * count
-    width = 4 if count % 4 == 0 else 1
+    width = vector if count % vector == 0 else 4 if count % 4 == 0 else 1
     for thread in range(started):
         call = 0
         at = thread * width
         while at < count:
-            words = four_words(offset, thread, call)
-            places = [at + k for k in range(4)] if width == 4 else [at + started * k for k in range(4)]
+            words = [w for more in range(max(width // 4, 1)) for w in four_words(offset, thread, call + more)]
+            places = [at + k for k in range(width)] if width >= 4 else [at + started * k for k in range(4)]
             for place, word in zip(places, words):
                 if place < count:
                     stays[place] = philox.uniform(word) < kept
-            call += 1
-            at += started * 4
+            call += max(width // 4, 1)
+            at += started * max(width, 4)
     return stays, offset + ((count - 1) // (started * 4) + 1) * 4
 
 
@@ -80,7 +80,7 @@ def test_dropout(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     x = (torch.randn(shape) * 3).to(dtype)
     x.view(-1)[1] = math.nan
     (found, mask), backend = drawn(lambda x: torch.native_dropout(x * 2, 0.3, True), [x])
-    stays, offset = dropout_forecast(x.numel(), 0.3, OFFSET)
+    stays, offset = dropout_forecast(x.numel(), 0.3, OFFSET, 16 // dtype.itemsize)
     wanted, wanted_mask = as_eager(x * 2, stays, 0.3)
     assert torch.equal(mask, wanted_mask)
     torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)

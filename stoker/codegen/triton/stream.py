@@ -35,10 +35,10 @@ def drawing_threads() -> int:
 
 
 def _questions(most: int) -> dict[str, Callable[[], bool]]:
-    sizes = (1025, 4100, 4 * most, 12 * most + 4)
     found: dict[str, Callable[[], bool]] = {
-        f"dropout of {size}": functools.partial(_dropout_agrees, size, most, dtype)
-        for size, dtype in zip(sizes, (torch.float32, torch.float16, torch.float32, torch.float16))
+        f"dropout of {size} {dtype}": functools.partial(_dropout_agrees, size, most, dtype)
+        for dtype in (torch.float32, torch.float16, torch.bfloat16)
+        for size in (1025, 4100, 12 * most + 4, 4096, 4 * most, 24 * most + 8)
     }
     return found | {f"a distribution of {size}": functools.partial(_uniform_agrees, size, most) for size in (3, most)}
 
@@ -48,8 +48,8 @@ def _dropout_agrees(size: int, most: int, dtype: torch.dtype) -> bool:
     words = _words(size, most)
     _, mask = torch.native_dropout(x, P, True)
     at = torch.arange(size, device="cuda")
-    started = philox.threads(size, most)
-    places = philox.by_four(at, started) if size % philox.WORDS == 0 else philox.by_element(at)
+    started, width = philox.threads(size, most), philox.vector_width(size, dtype.itemsize)
+    places = philox.by_vectors(at, started, width) if width >= philox.WORDS else philox.by_element(at)
     kept = torch.tensor(1 - P, dtype=torch.float32).item()
     foretold = philox.philox(words[0], words[1], *places) < philox.words_below(kept)
     return bool(torch.equal(mask, foretold)) and _moved(words, size, most)
