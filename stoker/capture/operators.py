@@ -6,6 +6,7 @@ evaluator knows; elsewhere it breaks.
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import types
 from collections.abc import Callable
@@ -33,6 +34,10 @@ from stoker.guard.source import Fixed
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
+
+
+def is_iterable(cls: type) -> bool:
+    return any(hasattr(cls, name) for name in ("__iter__", "__getitem__"))
 
 
 class Operators:
@@ -260,12 +265,30 @@ class Operators:
         """Exactly `count` elements, as tuple assignment takes them."""
         if isinstance(value, TensorValue) and value.fake.dim() == 0:
             self.m.exceptions.raise_(TypeError, "iteration over a 0-d tensor")
-        items = value.items_list(self.m)
+        self.require_iterable(value, "cannot unpack non-iterable {name} object")
+        items = self._first(value, count + 1)
         if len(items) < count:
             self.m.exceptions.raise_(ValueError, f"not enough values to unpack (expected {count}, got {len(items)})")
         if len(items) > count:
             self.m.exceptions.raise_(ValueError, f"too many values to unpack (expected {count})")
         return items
+
+    def _first(self, value: Value, count: int) -> list[Value]:
+        """That many elements, and no more: the rest stays in the iterator."""
+        if type(value).items_list is not Value.items_list:
+            return value.items_list(self.m)
+        found: list[Value] = []
+        iterator = self.iterate(value)
+        with contextlib.suppress(Exhausted):
+            while len(found) < count:
+                found.append(iterator.next(self.m))
+        return found
+
+    def require_iterable(self, value: Value, words: str) -> None:
+        """Raise CPython's TypeError for what has no elements; `{name}` in the words is its class."""
+        cls = value.python_type()
+        if not is_iterable(cls):
+            self.m.exceptions.raise_(TypeError, words.format(name=cls.__name__))
 
     def super_of(self, cls: Value, receiver: Value) -> Value:
         after = self.m.concrete.constant(cls, "super()")

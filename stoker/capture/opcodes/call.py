@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from stoker.bytecode import Instruction
 from stoker.bytecode.versions import NULL_BEFORE_CALLABLE
 from stoker.capture.frame import Frame
+from stoker.capture.opcodes.container import callee_text
+from stoker.capture.operators import is_iterable
 from stoker.capture.values.function import CellValue, FunctionValue
 from stoker.capture.values.mapping import pairs_of
 from stoker.capture.values.sequence import TupleValue
@@ -51,6 +53,10 @@ def CALL_FUNCTION_EX(m: Machine, f: Frame, i: Instruction) -> None:
     else:
         _, function = f.pop(), f.pop()
     kwargs = {}
+    cls = arguments.python_type()
+    if not is_iterable(cls):
+        words = f"argument after * must be an iterable, not {cls.__name__}"
+        m.exceptions.raise_(TypeError, f"{callee_text(m, function)} {words}")
     if keywords is not None:
         for key, value in pairs_of(m, keywords):
             kwargs[m.concrete.constant(key, "a keyword")] = value

@@ -97,9 +97,7 @@ def MAP_ADD(m: Machine, f: Frame, i: Instruction) -> None:
 
 def LIST_EXTEND(m: Machine, f: Frame, i: Instruction) -> None:
     items = f.pop()
-    cls = items.python_type()
-    if not any(hasattr(cls, name) for name in ("__iter__", "__getitem__")):
-        m.exceptions.raise_(TypeError, f"Value after * must be an iterable, not {cls.__name__}")
+    m.operators.require_iterable(items, "Value after * must be an iterable, not {name}")
     f.stack[-i.value].method_extend(m, items)
 
 
@@ -119,16 +117,23 @@ def DICT_MERGE(m: Machine, f: Frame, i: Instruction) -> None:
     other = f.pop()
     target = f.stack[-i.value]
     assert isinstance(target, DictValue)
+    _require_mapping(m, f.stack[-i.value - (2 if NULL_BEFORE_CALLABLE else 3)], other)
     for key, value in pairs_of(m, other):
         if target.lookup(m, key) is not None:
             words = f"got multiple values for keyword argument '{m.concrete.constant(key, 'a keyword')}'"
-            m.exceptions.raise_(TypeError, f"{_callee_text(m, f, i.value)} {words}")
+            called = f.stack[-i.value - (2 if NULL_BEFORE_CALLABLE else 3)]
+            m.exceptions.raise_(TypeError, f"{callee_text(m, called)} {words}")
         target.store(m, key, value)
 
 
-def _callee_text(m: Machine, f: Frame, depth: int) -> str:
-    """The function that keywords are gathered for, as CPython's errors name it; it lies below its positional arguments."""
-    value = f.stack[-depth - (2 if NULL_BEFORE_CALLABLE else 3)]
+def _require_mapping(m: Machine, called: Value, keywords: Value) -> None:
+    if not hasattr(keywords.python_type(), "keys"):
+        words = f"argument after ** must be a mapping, not {keywords.python_type().__name__}"
+        m.exceptions.raise_(TypeError, f"{callee_text(m, called)} {words}")
+
+
+def callee_text(m: Machine, value: Value) -> str:
+    """A function that is called, as CPython's errors name it."""
     real = m.operators.real_callable(value)
     name = getattr(real, "__qualname__", None)
     if name is None:
@@ -144,7 +149,9 @@ def UNPACK_SEQUENCE(m: Machine, f: Frame, i: Instruction) -> None:
 
 def UNPACK_EX(m: Machine, f: Frame, i: Instruction) -> None:
     before, after = i.value & 0xFF, i.value >> 8
-    items = f.pop().items_list(m)
+    value = f.pop()
+    m.operators.require_iterable(value, "cannot unpack non-iterable {name} object")
+    items = value.items_list(m)
     if len(items) < before + after:
         m.exceptions.raise_(
             ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(items)})"
