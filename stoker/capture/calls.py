@@ -70,6 +70,8 @@ class Calls:
                 return dispatch_by_class(self.m, function, args)
             if function.code is torch_private.WITHHELD and self.m.policy.enters_withheld(real.__wrapped__):
                 return self.m.wrap.object(real.__wrapped__).call(self.m, args, kwargs)
+            if (beneath := self.m.policy.beneath(real)) is not None:
+                return self.m.wrap.object(beneath).call(self.m, args, kwargs)
             refusal = self.m.policy.refuse_inline(real)
             if refusal is not None:
                 raise Break(f"a call of `{real.__qualname__}`", refusal)

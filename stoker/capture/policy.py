@@ -127,6 +127,15 @@ class Policy:
         """Is a function entered that torch keeps from its own compiler?"""
         return real.__code__.co_filename.startswith((f"{TORCH}/optim/", f"{TORCH}/_refs", f"{TORCH}/_prims_common"))
 
+    def beneath(self, real: types.FunctionType) -> types.FunctionType | None:
+        """The method of a module that torch's own compiler, at work in the same process, has put one of its own in front of. It counts
+        modules there, for itself."""
+        if not real.__code__.co_filename.startswith(f"{TORCH}/_dynamo"):
+            return None
+        found = [cell.cell_contents for cell in real.__closure__ or ()]
+        methods = [f for f in found if isinstance(f, types.FunctionType) and f.__qualname__.startswith("Module.")]
+        return methods[0] if len(methods) == 1 else None
+
     def refuse_file(self, filename: str) -> str | None:
         if filename.startswith(ENTERED_FILES):
             return None

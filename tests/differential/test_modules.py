@@ -385,3 +385,22 @@ def test_module_attribute_error(m, x):
 def test_register_inside(m, x):
     m.register_buffer("extra", x * 2)
     return x + m.extra
+
+
+def test_methods_of_modules_that_another_compiler_put_its_own_before(monkeypatch):
+    """torch's compiler, once used in the process, counts modules as they are made; we make them all the same."""
+    source = "def wrapped(init):\n    def patched_init(self, *args, **kwargs):\n        init(self, *args, **kwargs)\n"
+    source += "        counted.append(self)\n    return patched_init"
+    names = {"counted": []}
+    exec(compile(source, f"{torch.__path__[0]}/_dynamo/anything.py", "exec"), names)
+    layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
+    monkeypatch.setattr(torch.nn.Module, "__init__", names["wrapped"](torch.nn.Module.__init__))
+
+    def program(x):
+        for layer in layers[:2]:
+            x = layer(x)
+        return x
+
+    x = torch.randn(2, 4)
+    assert torch.equal(stoker.compile(program, backend="eager", fullgraph=True)(x), program(x))
+    assert len(names["counted"]) == 1
