@@ -6,6 +6,8 @@ import torch
 from harness import BREAK, program
 from torch import nn
 
+import stoker
+
 
 def seeded(make):
     """Inputs: a module with the same weights each time, and a tensor."""
@@ -403,4 +405,4 @@ def test_methods_of_modules_that_another_compiler_put_its_own_before(monkeypatch
 
     x = torch.randn(2, 4)
     assert torch.equal(stoker.compile(program, backend="eager", fullgraph=True)(x), program(x))
-    assert len(names["counted"]) == 1
+    assert sum(isinstance(m, torch.nn.ModuleList) for m in names["counted"]) == 1  # eager's
