@@ -80,6 +80,7 @@ def index_select(builder: Builder, out: Result, x: Tensor, dim: int, places: Ten
     require_supported(x.dtype)
     if not x.sizes or not places.sizes:
         raise LeftToLibrary("a tensor without dimensions")
+    _require_elements(out)
     dim = dimension(dim, len(x.sizes))
     kind = "row" if dim == 0 else "element"
 
@@ -89,9 +90,16 @@ def index_select(builder: Builder, out: Result, x: Tensor, dim: int, places: Ten
     return builder.compute(out, element, [x, places], cost=4)
 
 
+def _require_elements(out: Result) -> None:
+    """Loops look at the places of elements. Eager's kernels for whole rows look at all places, though rows be empty."""
+    if any(size.value == 0 for size in out.sizes):
+        raise LeftToLibrary("rows without elements, whose places are checked all the same")
+
+
 @lower("embedding.default")
 def embedding(builder: Builder, out: Result, weight: Tensor, places: Tensor, *rest: Any, **options: Any) -> Tensor:
     require_supported(weight.dtype)
+    _require_elements(out)
 
     def element(at: Index) -> LoopValue:
         return weight.at((counted_from_0(places.at(at[:-1]), weight.sizes[0], "row"), at[-1]))

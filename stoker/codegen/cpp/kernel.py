@@ -149,6 +149,7 @@ class _Emitter:
                 out.line(f"{kind} {alone}a{position} = static_cast<{kind}>(arguments[{position}]);")
             for position in range(self.kernel.sizes):
                 out.line(f"const int64_t n{position} = sizes[{position}];")
+            self.refuse_empty()
             match self.shape:
                 case Shape.PLAIN if combines(self.kernel):
                     emit_scatter(self)
@@ -166,6 +167,15 @@ class _Emitter:
                     self.whole()
             out.line(f"return {' | '.join(f'(outside{code} ? {code} : 0)' for code in self.watches) or '0'};")
         return out.text()
+
+    def refuse_empty(self) -> None:
+        """An index out of range is taken for 0. Where that is none either, because there is no element, nothing may be looked at."""
+        for phase in self.kernel.phases:
+            loops = (*self.kernel.outer, *(self.kernel.inner if phase.across else ()))
+            run = "".join(f" && ({self.known(d.size)}) > 0" for d in loops if not d.size.value)
+            for _, i in phase.lines:
+                if isinstance(i, Indirect) and len(i.arguments) == 1 and not i.size.value:
+                    self.out.line(f"if (({self.known(i.size)}) <= 0{run}) return {outside_code(i.family)};")
 
     def parallel(self, kind: str, clauses: str = "") -> None:
         """Share the loop that follows among threads, if there is work for them."""

@@ -71,6 +71,8 @@ class _Emitter:
             for d in kernel.outer[:-1]:
                 if d != tiling.y:
                     self.axes_of[d.symbol] = NONE
+        self.limits: dict[Symbol, Expr] = {}
+        """For each computed index, what it is below."""
         self.axes: dict[int, Axes] = {}
         """For each value, what it varies along."""
         self.held: dict[tuple[object, ...], str] = {}
@@ -351,6 +353,11 @@ class _Emitter:
         """Conditions that keep an access inside the loops."""
         return [f"{axis}_inside" for axis in sorted(axes)]
 
+    def somewhere(self, index: Expr) -> list[str]:
+        """Conditions that keep an access off memory without elements: an index out of range is taken for 0, which there is none either."""
+        limits = [self.limits[s] for s in sorted(free_symbols(index), key=text) if s in self.limits]
+        return [f"(({self.expr(limit)}) > 0)" for limit in dict.fromkeys(limits) if not limit.value]
+
     def load(self, n: int, i: Load) -> None:
         buffer, index = i.buffer, i.index
         key = (buffer, index, i.arguments)
@@ -363,6 +370,7 @@ class _Emitter:
             if i.arguments:
                 along |= self.axes[i.arguments[0]]
                 conditions = [*self.inside(along), f"(v{i.arguments[0]} != 0)"]
+            conditions += self.somewhere(index)
             if i.arguments or not along:
                 place = f"{place} + {self.zeros(along)}"
             mask = f", {' & '.join(conditions)}, other=0" if conditions else ""
@@ -395,7 +403,7 @@ class _Emitter:
             return  # memory of one outer point is registers
         along = self.varies(index) | self.axes[i.arguments[0]] | self.whole_outer()
         place = f"{buffer} + ({self.expr(index)} + {self.zeros(along)})"
-        mask = " & ".join(self.inside(along))
+        mask = " & ".join([*self.inside(along), *self.somewhere(index)])
         stored = TYPES[self.kernel.arguments[int(buffer[1:])]]
         if self.axes[i.arguments[0]] != along:
             value = f"tl.broadcast_to({value}, {self.shape(along)})"
@@ -419,6 +427,7 @@ class _Emitter:
         out.line(f"note_outside(flags, {' & '.join(reached)}, {list(OUTSIDE).index(i.family)})")
         out.line(f"{result} = tl.where({result}_bad, 0, {result})")
         self.axes_of[i.name] = along
+        self.limits[i.name] = i.size
         self.axes[n] = along
 
     def scan(self, n: int, i: Scan) -> None:

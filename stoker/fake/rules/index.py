@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ from stoker.fake.tensor import FakeTensor, data_dependent
 from stoker.shape.env import DataDependent
 
 _INTEGER = (torch.int64, torch.int32)
+_MASKS = (torch.bool, torch.uint8)
 
 
 def _like(x: FakeTensor) -> Meta:
@@ -120,7 +122,7 @@ def index_select(x: FakeTensor, dim: int, index: FakeTensor) -> Meta:
     m = x.meta
     dim = wrap(dim, len(m.sizes))
     if not m.sizes:
-        return meta_of(m.dtype, (), None, m.device)
+        raise Decline
     count = index.meta.sizes[0] if index.meta.sizes else 1
     return meta_of(m.dtype, (*m.sizes[:dim], count, *m.sizes[dim + 1 :]), None, m.device)
 
@@ -137,9 +139,9 @@ def gather(x: FakeTensor, dim: int, index: FakeTensor, *, sparse_grad: bool = Fa
 
 
 def _within(index: FakeTensor, other: FakeTensor, dim: int | None = None) -> bool:
-    """Is an index no larger than a tensor in any dimension but `dim`?"""
+    """Is an index no larger than a tensor in any dimension but `dim`? One without dimensions is taken for one with an element."""
     apart = None if dim is None else dim % (len(other.meta.sizes) or 1)
-    pairs = enumerate(zip(index.meta.sizes, other.meta.sizes))
+    pairs = enumerate(zip(index.meta.sizes or (1,), other.meta.sizes or (1,)))
     return _as_told(lambda: not any(i is not s and i > s for d, (i, s) in pairs if d != apart))
 
 
@@ -167,38 +169,59 @@ def scatter(x: FakeTensor, dim: int, index: FakeTensor, src: Any, *rest: Any, **
 
 
 @rule("index_fill")
-def filled(x: FakeTensor, *rest: Any, **others: Any) -> Meta:
-    """A copy of x with elements changed."""
-    if any(isinstance(r, FakeTensor) and r.meta.device != x.meta.device and r.meta.sizes for r in rest):
+def filled(x: FakeTensor, dim: int, index: FakeTensor, value: Any) -> Meta:
+    """A copy of x with slices set to one number."""
+    _require_vector(x, dim, index, (torch.int64,))
+    if isinstance(value, FakeTensor):
+        if value.meta.sizes or (value.meta.dtype.is_complex and not x.meta.dtype.is_complex):
+            raise Decline
+    elif isinstance(value, complex) and not x.meta.dtype.is_complex:
         raise Decline
     return _like(x)
 
 
 @rule("index_add", "index_reduce")
-def placed(x: FakeTensor, *rest: Any, **others: Any) -> Meta:
-    """The same, but contiguous on the CPU."""
-    dim, index, source = rest[:3]
-    rank = len(x.meta.sizes)
-    wanted = list(x.meta.sizes)
-    if rank:
-        wanted[wrap(dim, rank)] = index.meta.sizes[0] if index.meta.sizes else 1
-    if len(index.meta.sizes) > 1 or source.meta.dtype is not x.meta.dtype:
-        raise Decline
-    if not _as_told(lambda: same(source.meta.sizes, wanted)):
-        raise Decline
-    made = filled(x, *rest)
+def placed(x: FakeTensor, dim: int, index: FakeTensor, source: FakeTensor, *rest: Any, **others: Any) -> Meta:
+    """A copy of x with slices added to; contiguous on the CPU."""
+    _require_slices(x, dim, index, source, _INTEGER)
+    made = _like(x)
     return meta_of(made.dtype, made.sizes, None, made.device) if made.device.type == "cpu" else made
 
 
-@rule("index_copy", "masked_scatter")
-def placed_densely(x: FakeTensor, *rest: Any, **others: Any) -> Meta:
-    """The same, but contiguous; a mask may stretch x."""
-    if isinstance(rest[0], FakeTensor) and (
-        rest[0].meta.dtype is not torch.bool or rest[1].meta.dtype is not x.meta.dtype
-    ):
+@rule("index_copy")
+def placed_densely(x: FakeTensor, dim: int, index: FakeTensor, source: FakeTensor) -> Meta:
+    """A contiguous copy of x with slices replaced."""
+    _require_slices(x, dim, index, source, (torch.int64,))
+    return meta_of(x.meta.dtype, x.meta.sizes, None, x.meta.device)
+
+
+def _require_vector(x: FakeTensor, dim: int, index: FakeTensor, dtypes: Sequence[torch.dtype]) -> int:
+    """That an index chooses slices along a dimension, which is told."""
+    elsewhere = index.meta.device != x.meta.device and index.meta.sizes
+    if len(index.meta.sizes) > 1 or index.meta.dtype not in dtypes or elsewhere:
         raise Decline
-    sizes = broadcast([x.meta.sizes, rest[0].meta.sizes]) if isinstance(rest[0], FakeTensor) else x.meta.sizes
-    return meta_of(x.meta.dtype, sizes, None, x.meta.device)
+    return wrap(dim, len(x.meta.sizes))
+
+
+def _require_slices(
+    x: FakeTensor, dim: int, index: FakeTensor, source: FakeTensor, dtypes: Sequence[torch.dtype]
+) -> None:
+    """That there is a slice of x for each index."""
+    dim = _require_vector(x, dim, index, dtypes)
+    wanted = list(x.meta.sizes)
+    if not wanted or source.meta.dtype is not x.meta.dtype or source.meta.device != x.meta.device:
+        raise Decline
+    wanted[dim] = index.meta.sizes[0] if index.meta.sizes else 1
+    if not _as_told(lambda: same(source.meta.sizes, wanted)):
+        raise Decline
+
+
+@rule("masked_scatter")
+def scattered_by_mask(x: FakeTensor, mask: FakeTensor, source: FakeTensor) -> Meta:
+    """A contiguous copy of x, which a mask may stretch, with elements replaced."""
+    if mask.meta.dtype is not torch.bool or source.meta.dtype is not x.meta.dtype:
+        raise Decline
+    return meta_of(x.meta.dtype, broadcast([x.meta.sizes, mask.meta.sizes]), None, x.meta.device)
 
 
 @rule("index_put", "_unsafe_index_put")
@@ -206,40 +229,77 @@ def index_put(x: FakeTensor, indices: Sequence[Any], values: FakeTensor, accumul
     """A copy of x with the indexed elements changed."""
     if values.meta.dtype is not x.meta.dtype or len(indices) > len(x.meta.sizes):
         raise Decline
+    given = [i for i in indices if i is not None]
+    if any(i.meta.dtype in _MASKS for i in given):
+        return _like(x)  # how many elements it chooses, data tells
+    if not given or any(i.meta.dtype not in _INTEGER for i in given):
+        raise Decline
+    sizes = _Chosen.of(x.meta, indices).sizes
+    if not _as_told(lambda: _stretches(values.meta.sizes, sizes)):
+        raise Decline
     return _like(x)
+
+
+def _stretches(sizes: Sequence[Size], wanted: Sequence[Size]) -> bool:
+    """Can a tensor be expanded to the wanted sizes?"""
+    if len(sizes) > len(wanted):
+        return False
+    return all(
+        s is w or (type(s) is int and s == 1) or s == w or s == 1
+        for s, w in zip(sizes, wanted[len(wanted) - len(sizes) :])
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """What index tensors choose. Indexed dimensions that are neighbours are replaced where they are, others move to the front."""
+
+    meta: Meta
+    shape: tuple[Size, ...]
+    """Of the indices, broadcast."""
+    taken: list[int]
+    lead: list[int]
+    """The dimensions before the indices', and behind."""
+    tail: list[int]
+
+    @staticmethod
+    def of(m: Meta, indices: Sequence[FakeTensor | None]) -> _Chosen:
+        shape = broadcast([i.meta.sizes for i in indices if i is not None])
+        padded = [*indices, *([None] * (len(m.sizes) - len(indices)))]
+        taken = [d for d, i in enumerate(padded) if i is not None]
+        kept = [d for d, i in enumerate(padded) if i is None]
+        adjacent = taken == list(range(taken[0], taken[-1] + 1))
+        lead = [d for d in kept if d < taken[0]] if adjacent else []
+        return _Chosen(m, shape, taken, lead, [d for d in kept if d not in lead])
+
+    @property
+    def sizes(self) -> tuple[Size, ...]:
+        m = self.meta
+        return (*(m.sizes[d] for d in self.lead), *self.shape, *(m.sizes[d] for d in self.tail))
 
 
 @rule("index.Tensor", "_unsafe_index.Tensor")
 def index(x: FakeTensor, indices: Sequence[FakeTensor | None]) -> Meta:
-    """Elements at broadcast index tensors; a mask would need its data.
-
-    Indexed dimensions that are neighbours are replaced where they are, others move to the front.
-    """
+    """Elements at broadcast index tensors; a mask would need its data."""
     m = x.meta
     given = [i for i in indices if i is not None]
-    if any(i.meta.dtype in (torch.bool, torch.uint8) for i in given):
+    if any(i.meta.dtype in _MASKS for i in given):
         raise data_dependent("indexing with a mask")
     if not given or len(indices) > len(m.sizes) or any(i.meta.dtype not in _INTEGER for i in given):
         raise Decline
     if any(i.meta.device != m.device and i.meta.device.type != "cpu" for i in given):
         raise Decline
-    shape = broadcast([i.meta.sizes for i in given])
-    padded = [*indices, *([None] * (len(m.sizes) - len(indices)))]
-    taken = [d for d, i in enumerate(padded) if i is not None]
-    kept = [d for d, i in enumerate(padded) if i is None]
-    if any(surely_empty(m.sizes[d]) for d in taken) and not _is_needed(lambda: any(s == 0 for s in shape)):
+    chosen = _Chosen.of(m, indices)
+    shape, lead, tail = chosen.shape, chosen.lead, chosen.tail
+    if any(surely_empty(m.sizes[d]) for d in chosen.taken) and not _is_needed(lambda: any(s == 0 for s in shape)):
         raise Decline
-    adjacent = taken == list(range(taken[0], taken[-1] + 1))
-    lead = [d for d in kept if d < taken[0]] if adjacent else []
-    tail = [d for d in kept if d not in lead]
-    sizes = (*(m.sizes[d] for d in lead), *shape, *(m.sizes[d] for d in tail))
     base = (*(m.strides[d] for d in lead), *([0] * len(shape)), *(m.strides[d] for d in tail))
-    operands = [(sizes, base)]
+    operands = [(chosen.sizes, base)]
     for i in given:
         stretched = (*([1] * len(lead)), *_lead_ones(i.meta.sizes, shape), *([1] * len(tail)))
         strides = (*([0] * len(lead)), *_lead_zeros(i.meta.strides, shape), *([0] * len(tail)))
         operands.append((stretched, strides))
-    return meta_of(m.dtype, sizes, iterator_strides(sizes, operands), m.device)
+    return meta_of(m.dtype, chosen.sizes, iterator_strides(chosen.sizes, operands), m.device)
 
 
 def _is_needed(holds: Callable[[], bool]) -> bool:

@@ -14,7 +14,7 @@ from stoker.fake.rule import IMPURE, RULES, Decline, rule
 from stoker.fake.tensor import FakeStorage, FakeTensor, make_fake, restride
 
 _OVERWRITE = """
-fill_ zero_ normal_ uniform_ bernoulli_ random_ exponential_ log_normal_ cauchy_ geometric_ index_put_ _index_put_impl_ put_
+fill_ zero_ normal_ uniform_ bernoulli_ random_ exponential_ log_normal_ cauchy_ geometric_
 _fill_mem_eff_dropout_mask_ fill_diagonal_ relu_ hardtanh_
 """
 
