@@ -8,7 +8,17 @@ from typing import Any
 
 import torch
 
-from stoker.fake.meta import Meta, Size, contiguous_strides, is_contiguous, is_empty, meta_of, product, same
+from stoker.fake.meta import (
+    Meta,
+    Size,
+    contiguous_strides,
+    is_contiguous,
+    meta_of,
+    of_layout,
+    product,
+    same,
+    surely_empty,
+)
 from stoker.fake.promote import REAL_OF, complex_of
 from stoker.fake.rule import Decline, ViewOf, rule
 from stoker.fake.tensor import FakeTensor
@@ -49,12 +59,14 @@ def inferred(sizes: Sequence[Size], count: Size) -> tuple[Size, ...]:
     return tuple(count // known if i == unknown[0] else s for i, s in enumerate(sizes))
 
 
+@of_layout
 def viewed_strides(sizes: Sequence[Size], strides: Sequence[Size], wanted: Sequence[Size]) -> tuple[Size, ...] | None:
     """Strides under which the same memory has the sizes `wanted`, or None if only a copy has.
 
-    Old dimensions are grouped into runs without gaps; each run must be the product of consecutive new dimensions.
+    Old dimensions are grouped into runs without gaps; each run must be the product of consecutive new dimensions. What holds for
+    large sizes holds for others: dimensions of one element, or none, only allow more.
     """
-    if is_empty(sizes):
+    if any(map(surely_empty, sizes)):
         return tuple(strides) if same(sizes, wanted) else contiguous_strides(wanted)
     if is_contiguous(sizes, strides):
         return contiguous_strides(wanted)
