@@ -213,26 +213,33 @@ REFUSED = "refused"
 
 
 def _gradient(result: dict[str, Any], leaf: torch.Tensor) -> Any:
-    """Of the sum of all results. How it lies in memory is nobody's promise."""
+    """Of a weighted sum of all results: neighbours have other weights. How it lies in memory is nobody's promise."""
     results = [t for t in result.values() if isinstance(t, torch.Tensor) and t.requires_grad]
     if not results or not leaf.requires_grad:
         return None
     try:
-        total = [t.sum().double() for t in results]
+        total = [(t * (torch.arange(t.numel()).view(t.shape) % 5 + 1)).sum().double() for t in results]
         (found,) = torch.autograd.grad(torch.stack(total).sum(), leaf, allow_unused=True)
     except RuntimeError:
         return REFUSED
     return found
 
 
-def same(a: Any, b: Any) -> bool:
+def same(a: Any, b: Any, atol: float = 1e-4) -> bool:
     if isinstance(a, torch.Tensor):
         if not isinstance(b, torch.Tensor) or a.shape != b.shape:
             return False
-        return torch.allclose(a.double(), b.double(), rtol=1e-3, atol=1e-4, equal_nan=True)
+        return torch.allclose(a.double(), b.double(), rtol=1e-3, atol=atol, equal_nan=True)
     if isinstance(a, (list, tuple)):
         return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
     return type(a) is type(b) and a == b
+
+
+def same_gradient(a: Any, b: Any) -> bool:
+    """In float32 the gradient of a normalized row of two elements is nothing but rounding errors, of a hundredth at most. A third of the calls
+    compute in float64."""
+    single = isinstance(a, torch.Tensor) and a.dtype is torch.float32
+    return same(a, b, 2e-2 if single else 1e-4)
 
 
 CALLS = 3
@@ -247,9 +254,9 @@ def difference(program: Program, seed: int, settings: dict[str, Any]) -> str | N
     for call in range(CALLS):
         expected = outcome(namespace["program"], surroundings(seed, call, namespace))
         found = outcome(compiled, surroundings(seed, call, namespace))
-        if expected[1] is REFUSED:  # what was overwritten may be what eager kept for the gradient, and not what we kept
-            expected, found = expected[0], found[0]
-        if not same(expected, found):
+        # what was overwritten may be what eager kept for the gradient, and not what we kept
+        refused = expected[1] is REFUSED
+        if not same(expected[0], found[0]) or not (refused or same_gradient(expected[1], found[1])):
             return f"call {call}\n  eager:    {expected}\n  compiled: {found}"
     return None
 
