@@ -10,7 +10,8 @@ from stoker.capture.handlers import handles
 from stoker.capture.values.function import MethodValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break
-from stoker.guard.source import Fixed
+from stoker.guard.guard import DictKeys, Is, LacksKey
+from stoker.guard.source import Attribute, DictItem, Fixed, Source
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -26,16 +27,33 @@ def signature(m: Machine, function: Value) -> Value:
     if isinstance(function, MethodValue):  # bound to many objects, it is one function
         function, real = function.function, real.__func__
     m.guards.identity(function)
-    m.guards.ask(Fixed(real, "the function"), real, _signature_facts, "has the same signature")
+    _guard(m, Fixed(real, "the function"), real)
     return m.wrap.at(found, Fixed(found, "signature", snapshot=True))
 
 
-def _signature_facts(function: Any) -> list[Any]:
-    """What a signature is made of: of functions, which are asked before each run, without making it."""
-    facts: list[Any] = []
-    while isinstance(function, types.FunctionType):
-        names = vars(function)
-        facts += [function.__code__, function.__defaults__, function.__kwdefaults__ and dict(function.__kwdefaults__)]
-        facts += [dict(function.__annotations__), names.get("__signature__"), names.get("__text_signature__")]
-        function = names.get("__wrapped__")
-    return facts if function is None else [*facts, str(inspect.signature(function))]
+def _guard(m: Machine, place: Source, function: Any) -> None:
+    """That what a signature is made of stays: of functions, each part; of anything else, the signature's text."""
+    if not isinstance(function, types.FunctionType):
+        m.guards.ask(place, function, lambda now: str(inspect.signature(now)), "has the same signature")
+        return
+    for name in ("__code__", "__defaults__"):
+        m.guards.add(Attribute(place, name), Is(getattr(function, name)))
+    for name in ("__kwdefaults__", "__annotations__"):
+        _guard_entries(m, Attribute(place, name), getattr(function, name))
+    others = Attribute(place, "__dict__")
+    for name in ("__signature__", "__text_signature__", "__wrapped__"):
+        if name not in vars(function):
+            m.guards.add(others, LacksKey(name))
+            continue
+        m.guards.add(DictItem(others, name), Is(vars(function)[name]))
+        if name == "__wrapped__":
+            _guard(m, DictItem(others, name), vars(function)[name])
+
+
+def _guard_entries(m: Machine, place: Source, entries: dict[str, Any] | None) -> None:
+    if entries is None:
+        m.guards.add(place, Is(None))
+        return
+    m.guards.add(place, DictKeys(tuple(entries)))
+    for key, value in entries.items():
+        m.guards.add(DictItem(place, key), Is(value))
