@@ -59,7 +59,7 @@ def smooth_l1_loss_backward(gradient: Tensor, x: Tensor, target: Tensor, reducti
 def huber_loss(x: Tensor, target: Tensor, reduction: int = MEAN, delta: float = 1.0) -> Tensor:
     distance = (x - target).abs()
     loss = torch.where(distance <= delta, 0.5 * distance * distance, delta * (distance - 0.5 * delta))
-    return _reduced(loss, reduction)
+    return _reduced(loss.to(x.dtype), reduction)
 
 
 @decompose("binary_cross_entropy_backward.default")

@@ -74,7 +74,7 @@ def narrow_copy(x: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 @decompose("linalg_cross.default")
 def cross(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
-    if x.is_complex():
+    if x.is_complex() or x.dtype is not y.dtype:  # which eager refuses
         return NotImplemented
     x, y = torch.broadcast_tensors(x, y)
     return x.roll(-1, dim) * y.roll(-2, dim) - x.roll(-2, dim) * y.roll(-1, dim)

@@ -24,7 +24,7 @@ from stoker.fake.meta import (
     surely_empty,
 )
 from stoker.fake.promote import broadcast, common_device, result_dtype
-from stoker.fake.rule import Decline, rule
+from stoker.fake.rule import RULES, Decline, rule
 from stoker.fake.rules.view import wrap
 from stoker.fake.tensor import FakeTensor, data_dependent
 from stoker.shape.env import DataDependent
@@ -331,8 +331,22 @@ def view_backward(grad: FakeTensor, input_sizes: Sequence[Size], *rest: Any) -> 
     return meta_of(grad.meta.dtype, input_sizes, None, grad.meta.device)
 
 
-@rule("slice_scatter", "select_scatter", "diagonal_scatter")
-def view_scatter(x: FakeTensor, src: FakeTensor, *rest: Any, **others: Any) -> Meta:
+def _register_scatter(name: str, view: Any) -> None:
+    def function(x: FakeTensor, src: FakeTensor, *rest: Any, **others: Any) -> Meta:
+        seen = RULES[view](x, *rest, **others)
+        if not _as_told(lambda: same(src.meta.sizes, seen.meta.sizes)):
+            raise Decline
+        return _replaced(x)
+
+    rule(name)(function)
+
+
+_register_scatter("slice_scatter", torch.ops.aten.slice.Tensor)
+_register_scatter("select_scatter", torch.ops.aten.select.int)
+_register_scatter("diagonal_scatter", torch.ops.aten.diagonal.default)
+
+
+def _replaced(x: FakeTensor) -> Meta:
     """A copy of x, gaps and all, with a view of it replaced."""
     m = x.meta
     overlaps = any(stride == 0 and size != 1 for size, stride in zip(m.sizes, m.strides))

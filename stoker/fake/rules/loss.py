@@ -22,7 +22,13 @@ def _reduced(tensors: tuple[FakeTensor, ...], reduction: int, dtype: torch.dtype
     return meta_of(dtype, (), None, common_device(tensors))
 
 
-@rule("mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss")
+@rule("huber_loss")
+def huber_loss(x: FakeTensor, target: FakeTensor, reduction: int = 1, delta: float = 1.0) -> Meta:
+    """A function of both, element by element, in the type of the first."""
+    return _reduced((x, target), reduction, x.meta.dtype)
+
+
+@rule("mse_loss", "smooth_l1_loss", "soft_margin_loss")
 def difference_loss(x: FakeTensor, target: FakeTensor, reduction: int = 1, *rest: Any) -> Meta:
     """A function of both, element by element."""
     return _reduced((x, target), reduction, result_dtype((x, target)))
@@ -70,10 +76,17 @@ def nll_loss(x: FakeTensor, target: FakeTensor, weight: Any, reduction: int, ign
     m = x.meta
     if len(m.sizes) not in (1, 2) or len(target.meta.sizes) > 1 or target.meta.dtype not in (torch.int64, torch.uint8):
         raise Decline
-    if len(m.sizes) == 2 and not same(m.sizes[:1], target.meta.sizes):
+    if not same(m.sizes[:1] if len(m.sizes) == 2 else (1,), target.meta.sizes or (1,)):
         raise Decline
+    _require_weights(weight, m, m.sizes[-1])
     sizes = m.sizes[:1] if reduction == _NONE and len(m.sizes) == 2 else ()
     return meta_of(m.dtype, sizes, None, m.device), meta_of(m.dtype, (), None, m.device)
+
+
+def _require_weights(weight: Any, m: Meta, classes: Size) -> None:
+    """That there is a weight for each class, of the input's type, or none at all."""
+    if weight is not None and (weight.meta.dtype is not m.dtype or not same(weight.meta.sizes, (classes,))):
+        raise Decline
 
 
 @rule("nll_loss2d_forward")
@@ -82,6 +95,7 @@ def nll_loss2d(x: FakeTensor, target: FakeTensor, weight: Any, reduction: int, i
     m, t = x.meta, target.meta
     if len(m.sizes) != 4 or len(t.sizes) != 3 or not same((m.sizes[0], *m.sizes[2:]), t.sizes):
         raise Decline
+    _require_weights(weight, m, m.sizes[1])
     return meta_of(m.dtype, t.sizes if reduction == _NONE else (), None, m.device), meta_of(m.dtype, (), None, m.device)
 
 

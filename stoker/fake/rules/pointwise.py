@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from stoker.fake.meta import Meta, channels_last_strides, contiguous_strides, iterator_strides, like_strides, meta_of
-from stoker.fake.promote import REAL_OF, broadcast, common_device, complex_of, float_dtype, result_dtype
+from stoker.fake.promote import REAL_OF, broadcast, common_device, complex_of, float_dtype, number_dtype, result_dtype
 from stoker.fake.rule import Decline, rule
 from stoker.fake.tensor import FakeTensor
 
@@ -19,7 +19,7 @@ log_sigmoid nan_to_num fix
 """
 _FLOAT = """
 exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf
-erfc erfinv reciprocal lgamma digamma i0 sinc deg2rad rad2deg logit special_entr special_i0e special_i1
+erfc erfinv reciprocal lgamma digamma i0 sinc logit special_entr special_i0e special_i1
 special_i1e special_ndtri special_log_ndtr special_erfcx special_airy_ai special_bessel_j0 special_bessel_j1
 special_bessel_y0 special_bessel_y1 special_modified_bessel_i0 special_modified_bessel_i1 special_modified_bessel_k0
 special_modified_bessel_k1 special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1
@@ -103,8 +103,17 @@ _register(_BINARY, 2, _unchanged)
 _register(_BINARY_FLOAT, 2, float_dtype)
 _register(_COMPARE, 2, _truth)
 _register("neg relu", 1, _unchanged, lambda dtype: dtype is torch.bool)
-_register("sub rsub", 2, _unchanged, lambda dtype: dtype is torch.bool)
+_register("deg2rad rad2deg", 1, float_dtype, lambda dtype: dtype.is_complex)
 _register("maximum minimum fmax fmin", 2, _unchanged, lambda dtype: dtype.is_complex)
+
+
+@rule("sub", "rsub")
+def subtract(x: Any, y: Any, *rest: Any, **others: Any) -> Meta:
+    """Of anything but truth values, even if the other is a number."""
+    if any((o.meta.dtype if isinstance(o, FakeTensor) else number_dtype(o)) is torch.bool for o in (x, y)):
+        raise Decline
+    dtype = result_dtype((x, y))
+    return elementwise((x, y), dtype, dtype)
 
 
 @rule("pow.Tensor_Scalar")
@@ -183,10 +192,10 @@ def addc(x: FakeTensor, a: FakeTensor, b: FakeTensor, *, value: Any = 1) -> Meta
 @rule("lerp")
 def lerp(start: FakeTensor, end: FakeTensor, weight: Any) -> Meta:
     """All of one type; a tensor weight broadcasts."""
-    if start.meta.dtype is not end.meta.dtype:
+    weights = (weight,) if isinstance(weight, FakeTensor) else ()
+    if any(t.meta.dtype is not start.meta.dtype for t in (end, *weights)):
         raise Decline
-    operands = (start, end, weight) if isinstance(weight, FakeTensor) else (start, end)
-    return elementwise(operands, start.meta.dtype)
+    return elementwise((start, end, *weights), start.meta.dtype)
 
 
 @rule("_to_copy")
