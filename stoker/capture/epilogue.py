@@ -100,6 +100,10 @@ def leave_by_break(e: Emitter, m: Evaluator, instruction: Instruction) -> None:
         raise SkipFrame(f"capture cannot break at {instruction.name} inside an exception handler's own bookkeeping")
     _refuse_frame_readers(instruction, operands)
     _refuse_hidden_receiver(frame)
+    for value in below:
+        known = value.forced if type(value) is Lazy else value
+        if isinstance(known, RunningIterator):
+            known.refuse_one_round(m)
     state = _Break(e, m, frame, instruction, below, operands, [], list(frame.handled))
     e.effects()
     _keep_cells(state)

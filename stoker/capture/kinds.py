@@ -78,12 +78,16 @@ if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 DICTS = (dict, collections.OrderedDict, collections.defaultdict)
-_EMPTY: tuple[Any, ...] = ([], (), {}, {}.keys(), {}.values(), {}.items(), set(), "", "é", b"", range(0), range(2**70))
+_VIEWS: tuple[Any, ...] = ({}, {}.values(), {}.items())
+_EMPTY: tuple[Any, ...] = (
+    [], (), *_VIEWS, collections.OrderedDict(), set(), "", "é", b"", range(0), range(2**70)
+)  # fmt: skip
 ITERATORS = (
     types.GeneratorType,
     types.CoroutineType,
     *{type(iter(x)) for x in _EMPTY},
     type(reversed([])),
+    *(type(reversed(view)) for view in _VIEWS),
     zip,
     map,
     filter,

@@ -31,6 +31,10 @@ DYNAMIC = object()
 WORD = re.compile(r"\b[A-Za-z_]\w*\b")
 
 
+MOST_POSITIONS = 3
+"""Places where a loop goes on after a break, each with code of its own."""
+
+
 @dataclass
 class History:
     """What has been seen at each source: sizes, or DYNAMIC where they differed."""
@@ -38,6 +42,7 @@ class History:
     shapes: dict[str, list[Any]] = field(default_factory=dict)
     strides: dict[str, list[Any]] = field(default_factory=dict)
     numbers: dict[str, Any] = field(default_factory=dict)
+    positions: dict[str, set[int]] = field(default_factory=dict)
 
     def see_shape(self, source: Source, sizes: tuple[int, ...]) -> list[bool]:
         """Record the sizes; tell which dimensions have been seen to change."""
@@ -82,6 +87,12 @@ class Sizes:
         if self.dynamic is False:
             return False
         return self.history.see_number(source, value)
+
+    def was_elsewhere(self, source: Source, position: int) -> bool:
+        """Has a number that can be no symbol been seen to be many?"""
+        seen = self.history.positions.setdefault(source.text, set())
+        seen.add(position)
+        return len(seen) > MOST_POSITIONS
 
     def float_varies(self, source: Source, value: float) -> bool:
         return self.dynamic is not False and self.history.see_number(source, value)

@@ -102,7 +102,6 @@ def test_itertools(x, a, b, c, d, e, f):
 
 @program(
     "map, filter and iterators of dictionaries and sets",
-    BREAK,
     inputs=given(
         lambda: map(abs, [-1]), lambda: filter(None, [0, 2]), lambda: iter({"a": 1}.items()), lambda: iter({3})
     ),

@@ -1,19 +1,31 @@
 """Iterators that existed before the call: those whose elements are known, and those that only CPython can advance.
 
-An iterator of a list, a range, `enumerate` or `itertools.count` tells by `__reduce__` what it goes over and where it is. What
-captured code takes of it is taken again behind the graph, so that it ends where eager leaves it. One that is somewhere else
-at each call would need code of its own for each place: it is advanced by CPython, at a break.
+An iterator of a list, a range, `enumerate` or `itertools.count` tells by `__reduce__` what it goes over and where it is; one of a
+dictionary or a set, what is left of it. What captured code takes of it is taken again behind the graph, so that it ends where
+eager leaves it. One that is somewhere else at each call would need code of its own for each place: it is advanced by CPython, at
+a break. So a loop that breaks in one round goes on in one graph, and a loop that breaks in each round breaks at its head, too.
 """
 
 from __future__ import annotations
 
+import collections
 import functools
+import gc
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from operator import length_hint
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.iterator import CountIterator, EnumerateIterator, IteratorValue, RepeatIterator, ZipIterator
+from stoker.capture.values.iterator import (
+    CountIterator,
+    EnumerateIterator,
+    FilterIterator,
+    IteratorValue,
+    MapIterator,
+    RepeatIterator,
+    ZipIterator,
+)
 from stoker.capture.values.sequence import SequenceIterator, SequenceValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break, StepBreak
@@ -24,68 +36,72 @@ if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 
-class RunningIterator(Value):
-    """An iterator that existed before the call: advancing it is done by CPython, at a graph break."""
+class RunningIterator(IteratorValue):
+    """An iterator that existed before the call. Where it has a model, captured code advances that in its place; otherwise advancing
+    it is done by CPython, at a graph break.
 
-    def __init__(self, real: Any, source: Source) -> None:
-        self.real, self.source = real, source
-
-    def python_type(self) -> type:
-        return type(self.real)
-
-    def iterator(self, m: Machine) -> Value:
-        return self
-
-    def truth(self, m: Machine) -> bool:
-        return True
-
-    def next(self, m: Machine) -> Value:
-        raise Break(
-            "an iterator from outside",
-            f"{self.describe()} is a running {type(self.real).__name__}; its next element is known only when it runs",
-            "pass a list, or create the iterator inside the compiled function",
-        )
-
-    def attribute(self, m: Machine, name: str) -> Value:
-        return m.attributes.builtin(self, name)
-
-
-class KnownIterator(IteratorValue):
-    """An iterator that existed before the call, and a model of it that captured code advances in its place."""
+    The model of one that a break has kept for a loop is made when it is advanced: on the way there the loop passes other resume
+    functions, which take the iterator as it comes."""
 
     written_last = True
 
-    def __init__(self, real: Any, source: Source, model: Value) -> None:
-        self.real, self.source, self.model = real, source, model
+    def __init__(self, real: Any, source: Source, model: Value | None = None) -> None:
+        self.real, self.place, self.model = real, source, model
+        self.source = source
         self.kind = type(real)
         self.taken = self.step = 0
 
     def next(self, m: Machine) -> Value:
+        if self.model is None and is_kept_by_a_break(self.place):
+            self.model = _model(m, self.real, self.place)
+        if self.model is None:
+            raise Break(
+                "an iterator from outside",
+                f"{self.describe()} is a running {self.kind.__name__}; its next element is known only when it runs",
+                "pass a list, or create the iterator inside the compiled function",
+            )
         m.effects.will_mutate(self)
         self.step = self.step if self.taken else m.step
         self.taken += 1
         return self.model.next(m)
 
+    def refuse_one_round(self, m: Machine) -> None:
+        """A loop that a break has left breaks again in its next round: it will in others, and no round is like another."""
+        if self.taken == 1 and is_kept_by_a_break(self.place):
+            self.stop_before(m, f"the loop over {self.describe()} breaks in each round")
+
+    def stop_before(self, m: Machine, words: str) -> NoReturn:
+        """End this graph before the iterator is advanced."""
+        reason = Break("an iterator from outside", words)
+        m.blame(reason)
+        raise StepBreak(self.step, reason)
+
     def write_back(self, e: Emitter) -> None:
-        for sequence in _sequences(self.model):
-            if id(sequence) in e.m.effects.mutated:
-                words = f"{sequence.describe()} is changed while {self.describe()} goes over it"
-                reason = Break("an iterator from outside", words)
-                e.m.blame(reason)
-                raise StepBreak(self.step, reason)
+        for container in (*_sequences(self.model), *_containers(e.m, self.real)):
+            if id(container) in e.m.effects.mutated:
+                self.stop_before(e.m, f"{container.describe()} is changed while {self.describe()} goes over it")
         e.call_function(_advance, [self, Constant(self.taken)])
         e.pop()
 
 
-def _sequences(model: Value) -> list[Value]:
+def _sequences(model: Value | None) -> list[Value]:
     match model:
         case SequenceIterator():
             return [model.sequence]
-        case EnumerateIterator():
+        case EnumerateIterator() | FilterIterator():
             return _sequences(model.part)
-        case ZipIterator():
+        case ZipIterator() | MapIterator():
             return [sequence for part in model.parts for sequence in _sequences(part)]
     return []
+
+
+def _containers(m: Machine, iterator: Any) -> list[Value]:
+    """The dictionaries and sets that an iterator, or one inside it, goes over, as far as captured code knows them."""
+    if type(iterator) in MODELS and MODELS[type(iterator)] is not _left_of_container:
+        inside = [part for part in iterator.__reduce__()[1] if type(part) in MODELS]
+        return [found for part in inside for found in _containers(m, part)]
+    held = (m.wrap.known.get(id(container)) for container in gc.get_referents(iterator))
+    return [known[0] for known in held if known is not None]
 
 
 def _advance(iterator: Any, times: int) -> None:
@@ -96,7 +112,7 @@ def _advance(iterator: Any, times: int) -> None:
 def known_iterator(m: Machine, real: Any, source: Source) -> Value | None:
     """The iterator with a model of it, or None if it has none."""
     model = _model(m, real, source)
-    return KnownIterator(real, source, model) if model is not None else None
+    return RunningIterator(real, source, model) if model is not None else None
 
 
 def is_kept_by_a_break(source: Source) -> bool:
@@ -111,17 +127,27 @@ def _model(m: Machine, real: Any, source: Source) -> Value | None:
 
 def _sequence(m: Machine, real: Any, source: Source) -> Value | None:
     sequence, position = _iterated(real), _position(real)
-    if m.sizes.int_is_dynamic(Asked(source, _position), position):
+    where = _position if type(sequence) in (list, tuple) else length_hint
+    if _is_elsewhere(m, Asked(source, where), where(real)):
         return None
     m.guards.ask(source, real, _position, f"is at position {position}")
     value = m.wrap.at(sequence, Asked(source, _iterated))
+    backward = type(real) in _REVERSED
     if isinstance(value, Constant):
-        return m.operators.iterate(Constant(sequence[position:] if position >= 0 else ()))
+        left = sequence[position::-1] if backward else sequence[position:]
+        return m.operators.iterate(Constant(left if position >= 0 else ()))
     if type(sequence) not in (list, tuple) or not isinstance(value, SequenceValue):
         return None
-    made = SequenceIterator(value, -1 if type(real) is type(reversed([])) else 1)
+    made = SequenceIterator(value, -1 if backward else 1)
     made.position, made.done = position, position < 0
     return made
+
+
+def _is_elsewhere(m: Machine, place: Source, position: int) -> bool:
+    """Was an iterator seen in another place before? One of a loop that breaks in each round is, whatever sizes may do."""
+    if is_kept_by_a_break(place):
+        return m.sizes.was_elsewhere(place, position)
+    return m.sizes.int_is_dynamic(place, position)
 
 
 def _iterated(iterator: Any) -> Any:
@@ -129,9 +155,38 @@ def _iterated(iterator: Any) -> Any:
 
 
 def _position(iterator: Any) -> int:
-    """Where it is; below 0 at its end."""
+    """Where it is; below 0 at its end. (From 3.12 on, an iterator of a range gives the range that is left, and None.)"""
     _, _, *state = iterator.__reduce__()
-    return state[0] if state else -1
+    return (state[0] or 0) if state else -1
+
+
+def _left_of_container(m: Machine, real: Any, source: Source) -> Value | None:
+    left = _left(real)
+    if left is None or _is_elsewhere(m, Asked(source, _left), len(left)):
+        return None
+    value = m.wrap.at(left, Asked(source, _left))
+    return m.operators.iterate(value) if isinstance(value, (Constant, SequenceValue)) else None
+
+
+def _left(iterator: Any) -> list[Any] | None:
+    """What an iterator of a dictionary or a set has still to give; None if that has changed its size since."""
+    try:
+        found: list[Any] = iterator.__reduce__()[1][0]
+    except RuntimeError:
+        return None
+    return found
+
+
+def _map(m: Machine, real: Any, source: Source) -> Value | None:
+    _, parts = m.guards.ask(source, real, _shape, "has as many parts")
+    models = [_inner(m, real, source, index) for index in range(1, parts)]
+    known = [model for model in models if model is not None]
+    return MapIterator(_part(m, real, source, 0), known) if len(known) == len(models) else None
+
+
+def _filter(m: Machine, real: Any, source: Source) -> Value | None:
+    part = _inner(m, real, source, 1)
+    return FilterIterator(_part(m, real, source, 0), part) if part is not None else None
 
 
 def _enumerate(m: Machine, real: Any, source: Source) -> Value | None:
@@ -146,8 +201,10 @@ def _zip(m: Machine, real: Any, source: Source) -> Value | None:
     return ZipIterator(known, bool(strict)) if len(known) == len(models) else None
 
 
-def _count(m: Machine, real: Any, source: Source) -> Value:
+def _count(m: Machine, real: Any, source: Source) -> Value | None:
     _, parts = m.guards.ask(source, real, _shape, "has as many parts")
+    if is_kept_by_a_break(source) and _is_elsewhere(m, Asked(source, _argument(0)), _argument(0)(real)):
+        return None
     step = _part(m, real, source, 1) if parts > 1 else Constant(1)
     return CountIterator(_part(m, real, source, 0), step)
 
@@ -155,7 +212,7 @@ def _count(m: Machine, real: Any, source: Source) -> Value:
 def _repeat(m: Machine, real: Any, source: Source) -> Value | None:
     _, parts = m.guards.ask(source, real, _shape, "has as many parts")
     times = real.__reduce__()[1][1] if parts > 1 else None
-    if times is not None and m.sizes.int_is_dynamic(Asked(source, _argument(1)), times):
+    if times is not None and _is_elsewhere(m, Asked(source, _argument(1)), times):
         return None
     return RepeatIterator(_part(m, real, source, 0), _part(m, real, source, 1).constant() if parts > 1 else None)
 
@@ -190,10 +247,17 @@ def _inner(m: Machine, real: Any, source: Source, index: int) -> Value | None:
     return model
 
 
+_REVERSED: tuple[type, ...] = (type(reversed([])), reversed)
 _SEQUENCES: tuple[Any, ...] = ([], (), "", "\u00e9", b"", range(0), range(2**70))
+_EMPTY, _ORDERED = dict[Any, Any](), collections.OrderedDict[Any, Any]()
+_CONTAINERS: tuple[Any, ...] = (_EMPTY, _EMPTY.values(), _EMPTY.items(), _ORDERED, set())
 MODELS: dict[type, Callable[[Machine, Any, Source], Value | None]] = {
     **{type(iter(made)): _sequence for made in _SEQUENCES},
-    type(reversed([])): _sequence,
+    **dict.fromkeys(_REVERSED, _sequence),
+    **{type(iter(made)): _left_of_container for made in _CONTAINERS},
+    **{type(reversed(made)): _left_of_container for made in (_EMPTY, _EMPTY.values(), _EMPTY.items())},
+    map: _map,
+    filter: _filter,
     enumerate: _enumerate,
     zip: _zip,
     itertools.count: _count,
