@@ -7,7 +7,7 @@ Out: simpler expressions; `Dimension` lists.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from stoker.loop.layout import product
@@ -123,6 +123,20 @@ def express(sizes: Sequence[Expr], fine: Sequence[Dimension]) -> tuple[Expr, ...
             stride = stride * fine[position].size
         result.append(value)
     return tuple(reversed(result))
+
+
+def loops_by_place(loops: Dimensions, index: Expr) -> Callable[[Expr], dict[Symbol, Expr]] | None:
+    """From a place in dense memory, which loops walk in some order, to where each loop is there."""
+    steps = [(found.value, loop) for loop in loops if (found := coefficient(index, loop.symbol)) is not None]
+    known = [(stride, loop, loop.size.value) for stride, loop in steps if stride is not None and loop.size.value]
+    if len(known) != len(loops) or index is not sum((loop.symbol * s for s, loop, _ in known), constant(0)):
+        return None
+    running = 1
+    for stride, _, size in sorted(known, key=lambda found: found[0]):
+        if stride != running:
+            return None
+        running *= size
+    return lambda place: {loop.symbol: (place // stride) % size for stride, loop, size in known}
 
 
 def count(dimensions: Sequence[Dimension]) -> Expr:

@@ -72,6 +72,9 @@ class Target:
     """Are losses of half precision summed in float32, as eager sums them there?"""
     wide_scans: bool = True
     """Are running sums kept in a wider type, as eager keeps them?"""
+    joins_columns: bool = False
+    """Is what columns are reduced of computed by the kernel that reduces them, which walks memory in another order than whoever only
+    computes it?"""
     split: Split | None = None
     """(outer loops, inner loops, body): the number of pieces in which a reduction is made, whose results are then reduced. 1: in one
     step. None: never in pieces."""

@@ -8,7 +8,7 @@ import torch
 
 from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
-from stoker.loop.view import Index, Tensor
+from stoker.loop.view import Computed, Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.index import counted_from_0
 from stoker.lower.operand import compute_dtype, elementwise, number, require_supported
@@ -39,27 +39,36 @@ def nll_loss_forward(
     one = Result(wide, x.device, target.sizes, target.strides)
     inputs = [t for t in (x, target, weight) if t is not None]
 
-    def weight_at(at: Index) -> tuple[Expr, LoopValue]:
-        """The place of a label, and its weight."""
+    def label_at(at: Index) -> tuple[LoopValue, LoopValue]:
+        """A label, 0 if it is ignored; and whether it is."""
         label = ops.to_dtype(target.at(at), torch.int64)
         ignored = ops.eq(label, ops.constant(ignore_index, torch.int64))
-        safe = ops.where(ignored, ops.constant(0, torch.int64), label)
-        place = counted_from_0(safe, x.sizes[classes], "target")
-        value = ops.constant(1.0, wide) if weight is None else ops.to_dtype(weight.at((place,)), wide)
-        return place, ops.where(ignored, ops.constant(0.0, wide), value)
+        return ops.where(ignored, ops.constant(0, torch.int64), label), ignored
 
-    def loss_at(at: Index) -> LoopValue:
-        place, share = weight_at(at)
-        picked = x.at((*at[:classes], place, *at[classes:]) if at else (place,))
-        return ops.mul(ops.neg(ops.to_dtype(picked, wide)), share)
+    def place_of(label: LoopValue) -> Expr:
+        return counted_from_0(label, x.sizes[classes], "target")
 
-    loss = builder.compute(one, loss_at, inputs, cost=6)
+    def share_at(at: Index) -> LoopValue:
+        """The weight of a label."""
+        label, ignored = label_at(at)
+        value = ops.constant(1.0, wide) if weight is None else ops.to_dtype(weight.at((place_of(label),)), wide)
+        return ops.where(ignored, ops.constant(0.0, wide), value)
+
+    def picked_at(at: Index) -> LoopValue:
+        place = place_of(label_at(at)[0])
+        found = x.at((*at[:classes], place, *at[classes:]) if at else (place,))
+        return ops.neg(ops.to_dtype(found, wide))
+
+    picked: Tensor = builder.compute(one, picked_at, [x, target], cost=4)
+    if isinstance(x, Computed) and builder.target(x.device).split is not None:
+        picked = builder.store(picked)  # by the kernel that has read the row, not by few programs that add up
+    loss = builder.compute(one, lambda at: ops.mul(picked.at(at), share_at(at)), [picked, *inputs[1:]], cost=2)
     if reduction == NONE and len(x.sizes) > 1:
         return [
             elementwise(builder, out[0], [loss], lambda v: v),
             builder.compute(out[1], lambda at: number(0.0, x.dtype)),
         ]
-    shares = builder.compute(one, lambda at: weight_at(at)[1], inputs[1:], cost=4)
+    shares = builder.compute(one, share_at, inputs[1:], cost=4)
     sums = [replace(r, dtype=wide) for r in out]
     total = reduced(builder, sums[1], shares, None, False, "sum", lambda v: v)
     losses = reduced(builder, sums[0], loss, None, False, "sum", lambda v: v)

@@ -13,7 +13,17 @@ from functools import cached_property
 
 import torch
 
-from stoker.loop.index import Dimension, Dimensions, coefficient, count, express, refine
+from stoker.loop.index import (
+    Dimension,
+    Dimensions,
+    coefficient,
+    count,
+    express,
+    loops_by_place,
+    ranges_of,
+    refine,
+    simplify,
+)
 from stoker.loop.instruction import Load, Store
 from stoker.loop.node import Loops
 from stoker.shape.expr import Expr, Symbol, constant, free_symbols, substitute, symbol
@@ -207,6 +217,22 @@ def _with_reduction(plain: Draft, reducing: Draft) -> tuple[Draft, Draft] | None
     spread = _renamed(plain, names, outer, inner)
     members = tuple(replace(m, across=True) for m in spread.members)
     return Draft(members, outer, inner), _over(reducing, outer, inner)
+
+
+def align_by_places(first: Draft, second: Draft) -> tuple[Draft, Draft] | None:
+    """A draft without inner loops in the order in which a reduction of what it writes reads it: columns, say, of rows that it makes."""
+    shared = first.writes & second.reads
+    stores, loads = ({i for name, i in accesses if name in shared} for accesses in (first.stores, second.loads))
+    if first.inner or not second.inner or len(shared) != 1 or len(stores) != 1 or len(loads) != 1:
+        return None
+    loops, (written,), (read,) = (*second.outer, *second.inner), stores, loads
+    place = loops_by_place(first.outer, written)
+    if place is None or loops_by_place(loops, read) is None or count(first.outer) is not count(loops):
+        return None
+    ranges = ranges_of(loops)
+    names = {s: simplify(e, ranges) for s, e in place(read).items()}
+    spread = _renamed(first, names, second.outer, second.inner)
+    return replace(spread, members=tuple(replace(m, across=True) for m in spread.members)), second
 
 
 def _refined(first: Dimensions, second: Dimensions) -> Dimensions | None:

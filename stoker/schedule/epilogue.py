@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from stoker.loop.index import Dimension, Dimensions, coefficient, count, ranges_of, simplify
+from stoker.loop.index import Dimension, count, loops_by_place, ranges_of, simplify
 from stoker.loop.instruction import Indirect, Load, LoopInstruction, Store, with_expressions
 from stoker.loop.layout import Layout, contiguous
 from stoker.loop.node import tensors_in
@@ -108,7 +108,7 @@ def candidate_of(
     if conditions:
         return None
     product, buffers = _product(library, layouts[name], [b for b in run.buffers if b != name])
-    place = _loops_by_place(kernel.outer, index)
+    place = loops_by_place(kernel.outer, index)
     if place is None or count(kernel.outer).value != product.batch * product.rows * product.columns:
         return None
     made = _with_product(kernel, product, position, place, [layouts[b].dtype for b in buffers])
@@ -150,20 +150,6 @@ def _product(library: Library, layout: Layout, buffers: list[str]) -> tuple[Prod
     columns = right.sizes[-1].value or 0
     factors = factor(left, left.strides), factor(right, right.strides)
     return Product(batch, sizes[-2], columns, sizes[-1], layout.dtype, *factors, bias), buffers
-
-
-def _loops_by_place(loops: Dimensions, index: Expr) -> Callable[[Expr], dict[Symbol, Expr]] | None:
-    """From a place in dense memory, which loops walk in some order, to where each loop is there."""
-    steps = [(found.value, loop) for loop in loops if (found := coefficient(index, loop.symbol)) is not None]
-    known = [(stride, loop, loop.size.value) for stride, loop in steps if stride is not None and loop.size.value]
-    if len(known) != len(loops) or index is not sum((loop.symbol * s for s, loop, _ in known), constant(0)):
-        return None
-    running = 1
-    for stride, _, size in sorted(known, key=lambda found: found[0]):
-        if stride != running:
-            return None
-        running *= size
-    return lambda place: {loop.symbol: (place // stride) % size for stride, loop, size in known}
 
 
 def _with_product(

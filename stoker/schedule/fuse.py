@@ -14,7 +14,7 @@ from enum import Enum
 
 from stoker.loop.instruction import Scan, Store
 from stoker.loop.target import Target
-from stoker.schedule.draft import Draft, align, joined
+from stoker.schedule.draft import Draft, align, align_by_places, joined
 
 
 class Refusal(Enum):
@@ -29,8 +29,10 @@ class Refusal(Enum):
     SCAN = "one of them runs its inner loops in order"
 
 
-def fuse(first: Draft, second: Draft, target: Target, *, strangers: bool = False) -> Draft | Refusal:
-    """Decide, cheapest test first. `strangers` may share nothing."""
+def fuse(
+    first: Draft, second: Draft, target: Target, *, strangers: bool = False, columns: bool = False
+) -> Draft | Refusal:
+    """Decide, cheapest test first. `strangers` may share nothing; for `columns` the first may change the order of its loops."""
     if first.device != second.device:
         return Refusal.DEVICE
     if first.length + second.length > target.largest_body or len(first.reads | second.reads) > target.most_buffers:
@@ -39,16 +41,22 @@ def fuse(first: Draft, second: Draft, target: Target, *, strangers: bool = False
         return Refusal.SCATTER
     if _scans(first) or _scans(second):
         return Refusal.SCAN
-    found = align(first, second)
+    found = align_by_places(first, second) if columns else align(first, second)
     if found is None:
         return Refusal.RANGES
     first, second = found
     shared = first.writes & second.reads
-    if any(access not in first.stores for access in second.loads if access[0] in shared):
+    if not _in_order(first, second):
         return Refusal.ORDER
     if not strangers and not shared and not first.loads & second.loads:
         return Refusal.NOTHING_SHARED
     return joined(first, second)
+
+
+def _in_order(first: Draft, second: Draft) -> bool:
+    """Does each iteration of the second read what the same one of the first has written?"""
+    shared = first.writes & second.reads
+    return all(access in first.stores for access in second.loads if access[0] in shared)
 
 
 def _scans(draft: Draft) -> bool:

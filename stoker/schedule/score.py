@@ -67,6 +67,8 @@ def group(program: Program, targets: Targets) -> Groups:
     candidates = sorted(_candidates(program, writers, readers), reverse=True)
     while _join_round(groups, candidates):
         pass
+    while any(t.joins_columns for t in targets.values()) and _join_round(groups, candidates, columns=True):
+        pass
     _join_strangers(groups)
     return groups
 
@@ -95,7 +97,8 @@ def _number(expr: Expr) -> int:
     return expr.offset + sum(factor * TYPICAL_SIZE ** len(monomial) for monomial, factor in expr.terms)
 
 
-def _join_round(groups: Groups, candidates: list[tuple[int, int, int, int, int]]) -> bool:
+def _join_round(groups: Groups, candidates: list[tuple[int, int, int, int, int]], *, columns: bool = False) -> bool:
+    """Try all pairs; with `columns` those that agree only if one changes its order, which comes last: rows are walked faster."""
     joined_any = False
     tried: set[tuple[int, int]] = set()
     for *_, first, second in candidates:
@@ -103,7 +106,7 @@ def _join_round(groups: Groups, candidates: list[tuple[int, int, int, int, int]]
         if pair[0] == pair[1] or pair in tried:
             continue
         tried.add(pair)
-        if _try(groups, *pair):
+        if _try(groups, *pair, columns=columns):
             joined_any = True
     return joined_any
 
@@ -125,7 +128,7 @@ def _join_strangers(groups: Groups) -> None:
             alike[key] = number
 
 
-def _try(groups: Groups, a: int, b: int, *, strangers: bool = False) -> bool:
+def _try(groups: Groups, a: int, b: int, *, strangers: bool = False, columns: bool = False) -> bool:
     """Join two groups if that is legal: no third must run between them, and the kernels agree."""
     first, second = groups.drafts[a], groups.drafts[b]
     if isinstance(first, Extern) or isinstance(second, Extern):
@@ -134,11 +137,14 @@ def _try(groups: Groups, a: int, b: int, *, strangers: bool = False) -> bool:
         a, b, first, second = b, a, second, first
     if groups.order.between(a, b):
         return False
-    if (a, b) in groups.refusals and not strangers:
+    if (a, b) in groups.refusals and not strangers and not columns:
         return False
-    result = fuse(first, second, groups.targets[first.device.type], strangers=strangers)
+    target = groups.targets[first.device.type]
+    if columns and (first.inner or not second.inner or not target.joins_columns):
+        return False
+    result = fuse(first, second, target, strangers=strangers, columns=columns)
     if isinstance(result, Refusal):
-        if not strangers:
+        if not strangers and not columns:
             groups.refusals[a, b] = result
             for number in (a, b):
                 groups.refused.setdefault(number, set()).add((a, b))

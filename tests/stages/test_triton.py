@@ -45,6 +45,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "where": lambda x: torch.where(x > 0, x, -x.abs().sqrt()),
     "pool": lambda x: F.max_pool2d(x[None, None], 3, 2),
     "cross_entropy": lambda x: F.cross_entropy(x, torch.arange(x.shape[0]) % 3),
+    "columns_of_computed": lambda x: ((y := F.gelu(x) * x[:1]), y.sum(0)),
     "matmul": lambda x: F.gelu(x @ x.t()) + 1,
     "strangers": lambda x: tuple(torch.full((3,), float(n)).cumsum(0).exp() + x[n % 5, :3] for n in range(9)),
 }
@@ -148,6 +149,34 @@ def test_small_kernels_run_side_by_side() -> None:
     backend = Interpreted()
     _agree(lambda *given: tuple(g + 1 for g in given), large, backend)
     assert len(backend.units) <= 3
+
+
+def test_columns_are_reduced_by_the_kernel_that_makes_them() -> None:
+    """What is stored and summed along columns is read by nobody again; pieces of the sum are added up by a second kernel."""
+
+    def program(gradient: torch.Tensor, x: torch.Tensor, bias: torch.Tensor) -> Any:
+        made = torch.ops.aten.gelu_backward(gradient, x + bias)
+        return made, made.sum(0)
+
+    torch.manual_seed(0)
+    backend = Interpreted()
+    _agree(program, [torch.randn(1024, 64), torch.randn(1024, 64), torch.randn(64)], backend)
+    assert len(backend.units) == 2
+    backend = Interpreted()
+    _agree(lambda x: ((y := x.t() * 2), y.sum(1), y.amax(0)), [torch.randn(40, 24)], backend)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+def test_a_loss_is_picked_by_the_kernel_that_reads_the_row(dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    x, labels = torch.randn(24, 50).to(dtype), torch.randint(50, (24,))
+    labels[3] = -100
+    backend = Interpreted()
+    _agree(lambda x, labels: F.cross_entropy(x, labels), [x, labels], backend)
+    assert len(backend.units) == 2
+    weight = torch.rand(50).to(dtype)
+    for how in ("mean", "sum", "none"):
+        _agree(lambda x, labels, w: F.cross_entropy(x, labels, w, reduction=how), [x, labels, weight])  # noqa: B023  (called here)
 
 
 def test_sources_compile_for_a_gpu(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,7 @@ class _Emitter:
                     self.axes_of[d.symbol] = NONE
         self.limits: dict[Symbol, Expr] = {}
         """For each computed index, what it is below."""
+        self.unsure = self.unsure_axes()
         self.axes: dict[int, Axes] = {}
         """For each value, what it varies along."""
         self.held: dict[tuple[object, ...], str] = {}
@@ -94,6 +95,12 @@ class _Emitter:
         places = [i.index for _, i in self.lines if isinstance(i, (Load, Store))]
         points = count(self.kernel.outer) * count(self.kernel.inner)
         return all(bounds(e, self.ranges).high < limit for e in (*places, points))
+
+    def unsure_axes(self) -> Axes:
+        """The axes along which the last tile may reach past the loops."""
+        return frozenset(
+            axis for axis, loops in self.loops_of_axes().items() if (count(loops) % self.sizes[axis]).value != 0
+        )
 
     def expr(self, expr: Expr) -> str:
         return expression(expr, self.ranges)
@@ -202,7 +209,7 @@ class _Emitter:
         value, made = f"v{i.arguments[0]}", []
         for k, (words, (start, dtype)) in enumerate(zip(form.given, form.starts)):
             words = words.format(v=f"({value})", k="r")
-            self.out.line(f"v{n}_in{k} = tl.where(r_inside & x_inside, {words}, tl.full([], {start}, {dtype}))")
+            self.out.line(f"v{n}_in{k} = {self.where_inside(words, f'tl.full([], {start}, {dtype})')}")
             made.append(f"tl.broadcast_to(v{n}_in{k}, {tile})")
         return made
 
@@ -229,14 +236,14 @@ class _Emitter:
         known = self.held.get(("mean", i.arguments[0]))
         if known is None:
             size = f"tl.full([], {self.expr(count(self.kernel.inner))}, {dtype})"
-            out.line(f"v{n}_row = tl.broadcast_to(tl.where(r_inside & x_inside, {value}, 0.0), {tile})")
+            out.line(f"v{n}_row = tl.broadcast_to({self.where_inside(value, '0.0')}, {tile})")
             out.line(f"v{n}_mean = divide(tl.sum(v{n}_row, 1)[:, None], {size})")
             known = self.held["mean", i.arguments[0]] = f"v{n}_mean"
         self.axes[n] = frozenset("x")
         if i.kind == "mean":
             out.line(f"v{n} = {known}")
             return
-        out.line(f"v{n}_apart = tl.broadcast_to(tl.where(r_inside & x_inside, {value} - {known}, 0.0), {tile})")
+        out.line(f"v{n}_apart = tl.broadcast_to({self.where_inside(f'{value} - {known}', '0.0')}, {tile})")
         out.line(f"v{n} = tl.sum(v{n}_apart * v{n}_apart, 1)[:, None]")
 
     def accumulate(self, n: int, i: Reduce, form: Form) -> None:
@@ -350,8 +357,13 @@ class _Emitter:
         return frozenset().union(*(self.axes_of.get(s, NONE) for s in free_symbols(expr)))
 
     def inside(self, axes: Axes) -> list[str]:
-        """Conditions that keep an access inside the loops."""
-        return [f"{axis}_inside" for axis in sorted(axes)]
+        """Conditions that keep an access inside the loops, but for those that always hold."""
+        return [f"{axis}_inside" for axis in sorted(axes & self.unsure)]
+
+    def where_inside(self, words: str, otherwise: str) -> str:
+        """A value of a reduction's tile; what changes nothing, outside the loops."""
+        conditions = self.inside(frozenset("xr"))
+        return f"tl.where({' & '.join(conditions)}, {words}, {otherwise})" if conditions else words
 
     def somewhere(self, index: Expr) -> list[str]:
         """Conditions that keep an access off memory without elements: an index out of range is taken for 0, which there is none either."""
@@ -403,7 +415,7 @@ class _Emitter:
             return  # memory of one outer point is registers
         along = self.varies(index) | self.axes[i.arguments[0]] | self.whole_outer()
         place = f"{buffer} + ({self.expr(index)} + {self.zeros(along)})"
-        mask = " & ".join([*self.inside(along), *self.somewhere(index)])
+        mask = " & ".join([*self.inside(along), *self.somewhere(index)]) or "None"
         stored = TYPES[self.kernel.arguments[int(buffer[1:])]]
         if self.axes[i.arguments[0]] != along:
             value = f"tl.broadcast_to({value}, {self.shape(along)})"

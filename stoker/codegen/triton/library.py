@@ -160,16 +160,6 @@ def differ(a, b):
 
 
 @triton.jit
-def take_larger(a, b):
-    return tl.where((a > b) | (a != a), a, b)
-
-
-@triton.jit
-def take_smaller(a, b):
-    return tl.where((a < b) | (a != a), a, b)
-
-
-@triton.jit
 def _first(a, i, b, j, a_wins):
     """The winner; of equals (and of two that are no numbers) the one that came first."""
     even = (a == b) | ((a != a) & (b != b))

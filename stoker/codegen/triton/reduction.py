@@ -48,12 +48,12 @@ def form_of(kind: str, value: torch.dtype) -> Form:
             kept = "tl.int32" if value is torch.bool else t
             return Form((("0", kept),), (f"{{v}}.to({kept})",), "differ", f"({{0}}).to({t})")
         case "any" | "all":
-            start, name = ("0", "take_larger") if kind == "any" else ("1", "take_smaller")
+            start, name = ("0", "larger") if kind == "any" else ("1", "smaller")
             return Form(((start, "tl.int32"),), ("{v}.to(tl.int32)",), name, "({0}) != 0")
         case "max" | "min":
             if value is torch.bool:
                 return form_of("any" if kind == "max" else "all", value)
-            name = "take_larger" if kind == "max" else "take_smaller"
+            name = "larger" if kind == "max" else "smaller"
             return Form(((_limit(value, lowest=kind == "max"), t),), ("{v}",), name, "{0}")
         case "argmax" | "argmin":
             kept = "tl.int32" if value is torch.bool else t
@@ -73,8 +73,8 @@ def form_of(kind: str, value: torch.dtype) -> Form:
 SCANS: dict[str, str] = {
     "sum": "add_up",
     "prod": "multiply_up",
-    "max": "take_larger",
-    "min": "take_smaller",
+    "max": "larger",
+    "min": "smaller",
     "argmax": "latest_larger",
     "argmin": "latest_smaller",
     "logaddexp": "add_exponents",

@@ -42,6 +42,7 @@ def cuda_target(
         combined_dtypes=frozenset({torch.int32, torch.int64, torch.float32, torch.float64}),
         wide_losses=True,
         wide_scans=False,
+        joins_columns=True,
         split=functools.partial(pieces, processors=processors),
         matmul_alignment_bytes=16,
         image_dtypes=frozenset({torch.float16, torch.bfloat16, torch.float32}),

@@ -135,7 +135,9 @@ def _persistent(kernel: Kernel, points: int, processors: int) -> Tiling:
 def _looped(kernel: Kernel, points: int, processors: int) -> Tiling:
     if _columns(kernel):
         x = min(COLUMN_TILE, power_of_two(points))
-        return Tiling(x, max(16, 8192 // x), persistent=False, warps=8)
+        longest = max(len(phase.lines) for phase in kernel.phases if phase.across)
+        elements = 8192 if longest <= LIGHT else 4096
+        return Tiling(x, max(16, elements // x), persistent=False, warps=8)
     return Tiling(1, 4096 if points < processors * 8 else 2048, persistent=False, warps=8)
 
 
@@ -158,6 +160,8 @@ def _votes(lines: Sequence[LoopInstruction], loop: Dimension) -> int:
     return sum(s is not None and s.value == 1 for s in strides)
 
 
+LIGHT = 8
+"""Instructions of a loop up to which a lane has registers for 32 elements; half as many beyond."""
 COLUMN_TILE = 128
 """Neighbouring results that one program makes when their memory is side by side."""
 PROGRAMS_EACH = 4
@@ -172,8 +176,8 @@ def pieces(outer: Dimensions, inner: Dimensions, body: Sequence[LoopInstruction]
     upright = columns(outer, inner, body)
     programs, shortest = (-(-points // COLUMN_TILE), 64) if upright else (points, 1024)
     wanted = processors * PROGRAMS_EACH
-    if programs * 2 > wanted or row < 2 * shortest:
-        return 1
+    if programs * 2 > wanted or row < 2 * shortest or (not upright and row <= LONGEST_ROW):
+        return 1  # it is busy enough, or a second kernel would take longer to start than the row takes
     return max(1, min(wanted // programs, row // shortest))
 
 
