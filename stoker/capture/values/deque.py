@@ -6,8 +6,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.sequence import ListValue, SequenceValue, TupleValue
-from stoker.capture.values.value import Value
+from stoker.capture.values.sequence import ListValue, SequenceValue, TupleValue, take_each
+from stoker.capture.values.value import Exhausted, Value
 from stoker.guard.source import Source
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ class DequeValue(ListValue):
     def __init__(self, elements: list[Value], maxlen: int | None = None, source: Source | None = None) -> None:
         super().__init__(elements, source)
         self.maxlen = maxlen
+        self.state = 0  # changes with each element that comes or goes
         self.trim(left=True)
 
     def python_type(self) -> type:
@@ -57,26 +58,45 @@ class DequeValue(ListValue):
             return DequeValue(self.elements(m) * m.concrete.integer(other), self.maxlen)
         return None
 
+    def iterator(self, m: Machine) -> Value:
+        return DequeIterator(self)
+
     def method_append(self, m: Machine, item: Value) -> Value:
         super().method_append(m, item)
+        self.state += 1
         self.trim(left=True)
         return Constant(None)
 
     def method_appendleft(self, m: Machine, item: Value) -> Value:
         m.effects.will_mutate(self)
+        self.state += 1
         self._elements.insert(0, item)
         self.trim(left=False)
         return Constant(None)
 
     def method_extend(self, m: Machine, items: Value) -> Value:
-        super().method_extend(m, items)
-        self.trim(left=True)
+        take_each(m, self._other(m, items), lambda item: self.method_append(m, item))
         return Constant(None)
 
     def method_extendleft(self, m: Machine, items: Value) -> Value:
-        for item in items.items_list(m):
-            self.method_appendleft(m, item)
+        take_each(m, self._other(m, items), lambda item: self.method_appendleft(m, item))
         return Constant(None)
+
+    def _other(self, m: Machine, items: Value) -> Value:
+        """A deque that is extended by itself takes what it holds at the start."""
+        return TupleValue(list(self.elements(m))) if items is self else items
+
+    def method_clear(self, m: Machine) -> Value:
+        self.state += 1
+        return super().method_clear(m)
+
+    def method_insert(self, m: Machine, index: Value, item: Value) -> Value:
+        self.state += 1
+        return super().method_insert(m, index, item)
+
+    def method_remove(self, m: Machine, item: Value) -> Value:
+        self.state += 1
+        return super().method_remove(m, item)
 
     def method_pop(self, m: Machine) -> Value:  # type: ignore[override]  # a deque's own parameters, not a list's
         return self._pop(m, -1)
@@ -88,12 +108,14 @@ class DequeValue(ListValue):
         if not self._elements:
             m.exceptions.raise_(IndexError, "pop from an empty deque")
         m.effects.will_mutate(self)
+        self.state += 1
         element = self.element(m, index)
         del self._elements[index]
         return element
 
     def method_rotate(self, m: Machine, n: Value = Constant(1)) -> Value:  # noqa: B008
         m.effects.will_mutate(self)
+        self.state += 1
         turned = deque(self._elements)
         turned.rotate(m.concrete.integer(n))
         self._elements[:] = turned
@@ -122,3 +144,45 @@ class DequeValue(ListValue):
     def write_back(self, e: Emitter) -> None:
         e.method_call(self, deque.clear, [])
         self.fill(e)
+
+
+class DequeIterator(Value):
+    """An iterator over a deque; a change under it is CPython's RuntimeError."""
+
+    def __init__(self, sequence: DequeValue) -> None:
+        self.sequence, self.state, self.position = sequence, sequence.state, 0
+
+    def python_type(self) -> type:
+        return type(iter(deque()))
+
+    def iterator(self, m: Machine) -> Value:
+        return self
+
+    def truth(self, m: Machine) -> bool:
+        return True
+
+    def next(self, m: Machine) -> Value:
+        if self.state != self.sequence.state:
+            m.exceptions.raise_(RuntimeError, "deque mutated during iteration")
+        if self.position >= len(self.sequence.raw_elements()):
+            raise Exhausted
+        self.position += 1
+        return self.sequence.element(m, self.position - 1)
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(
+            _advanced, [self.sequence, Constant(self.position), Constant(self.state != self.sequence.state)]
+        )
+
+
+def _advanced(sequence: deque, position: int, changed: bool) -> Any:
+    """An iterator over a deque that has already given `position` elements; `changed`: and the deque has changed since."""
+    iterator = iter(sequence)
+    for _ in range(0 if changed else position):
+        next(iterator)
+    if changed:
+        held = list(sequence)
+        sequence.extend(held or [None])
+        sequence.clear()
+        sequence.extend(held)
+    return iterator

@@ -6,11 +6,12 @@ Keys are kept by `hash_key`, a stand-in with the equality of the object, beside 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.reference import IdentityValue
-from stoker.capture.values.sequence import ListValue, TupleValue
+from stoker.capture.values.sequence import ListValue, TupleValue, is_taken_one_by_one
 from stoker.capture.values.sets import combine, compare_sets, set_of
 from stoker.capture.values.value import Exhausted, Keywords, Lazy, NotConstant, Value
 from stoker.guard.guard import HasKey, LacksKey, Length
@@ -235,7 +236,7 @@ class DictValue(Value):
 
     def method_update(self, m: Machine, *others: Value, **kwargs: Value) -> Value:
         for other in others:
-            for key, value in pairs_of(m, other):
+            for key, value in each_pair(m, other):
                 self.store(m, key, value)
         for name, value in kwargs.items():
             self.store(m, Constant(name), value)
@@ -288,15 +289,21 @@ class DictValue(Value):
 
 
 def pairs_of(m: Machine, value: Value) -> list[tuple[Value, Value]]:
-    """What `dict(value)` or `d.update(value)` takes from its argument."""
+    """What `dict(value)` takes from its argument."""
+    return list(each_pair(m, value))
+
+
+def each_pair(m: Machine, value: Value) -> Iterator[tuple[Value, Value]]:
+    """What `d.update(value)` takes from its argument, one by one: an error in the middle leaves what came before it."""
     storage = value.stored()
     if isinstance(storage, DictValue):
-        return storage.pairs(m)
+        yield from storage.pairs(m)
+        return
     if m.operators.has_attribute(value, "keys"):
-        names = value.attribute(m, "keys").call(m, [], {}).items_list(m)
-        return [(key, m.operators.item(value, key)) for key in names]
-    found = []
-    for index, element in enumerate(value.items_list(m)):
+        for key in value.attribute(m, "keys").call(m, [], {}).items_list(m):
+            yield key, m.operators.item(value, key)
+        return
+    for index, element in enumerate(_each(m, value)):
         if not hasattr(element.python_type(), "__iter__"):
             m.exceptions.raise_(TypeError, f"cannot convert dictionary update sequence element #{index} to a sequence")
         parts = element.items_list(m)
@@ -304,8 +311,20 @@ def pairs_of(m: Machine, value: Value) -> list[tuple[Value, Value]]:
             m.exceptions.raise_(
                 ValueError, f"dictionary update sequence element #{index} has length {len(parts)}; 2 is required"
             )
-        found.append((parts[0], parts[1]))
-    return found
+        yield parts[0], parts[1]
+
+
+def _each(m: Machine, value: Value) -> Iterator[Value]:
+    if not is_taken_one_by_one(value):
+        yield from value.items_list(m)
+        return
+    iterator = m.operators.iterate(value)
+    while True:
+        try:
+            element = iterator.next(m)
+        except Exhausted:
+            return
+        yield element
 
 
 def dict_from(m: Machine, cls: type, args: list[Value], kwargs: Keywords) -> DictValue:

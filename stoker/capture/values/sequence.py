@@ -6,8 +6,10 @@ written back as a whole.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -165,6 +167,10 @@ class ListValue(SequenceValue):
         return Constant(None)
 
     def method_extend(self, m: Machine, items: Value) -> Value:
+        if is_taken_one_by_one(items):
+            m.effects.will_mutate(self)
+            take_each(m, items, self._elements.append)
+            return Constant(None)
         new = items.items_list(m)
         m.effects.will_mutate(self)
         self._elements.extend(new)
@@ -210,8 +216,17 @@ class ListValue(SequenceValue):
         return ListValue(list(self.elements(m)))
 
     def method_sort(self, m: Machine, key: Value | None = None, reverse: Value = Constant(False)) -> Value:  # noqa: B008
+        """As CPython's: while it runs, the list is empty."""
         m.effects.will_mutate(self)
-        self._elements[:] = sort_values(m, self.elements(m), key, reverse)
+        found = held = list(self.elements(m))
+        self._elements.clear()
+        try:
+            found = sort_values(m, held, key, reverse)
+        finally:
+            changed = bool(self._elements)
+            self._elements[:] = found
+        if changed:
+            m.exceptions.raise_(ValueError, "list modified during sort")
         return Constant(None)
 
     def hash_key(self, m: Machine) -> Any:
@@ -325,6 +340,18 @@ def _lazy_constant(lazy: Lazy) -> Any:
 def _field_name(cls: type, index: int) -> str:
     names = [n for n, v in vars(cls).items() if type(v).__name__ == "member_descriptor"]
     return names[index] if index < len(names) else ""
+
+
+def is_taken_one_by_one(items: Value) -> bool:
+    """Does what takes its elements run code between them, which may raise, or look at what was taken so far?"""
+    return type(items).items_list is Value.items_list
+
+
+def take_each(m: Machine, items: Value, take: Callable[[Value], Any]) -> None:
+    iterator = m.operators.iterate(items)
+    with contextlib.suppress(Exhausted):
+        while True:
+            take(iterator.next(m))
 
 
 class SequenceIterator(Value):

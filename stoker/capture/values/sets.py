@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.capture.python_operators import BINARY, COMPARE
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.sequence import TupleValue
-from stoker.capture.values.value import NotConstant, Value
+from stoker.capture.values.sequence import TupleValue, is_taken_one_by_one, take_each
+from stoker.capture.values.value import Exhausted, NotConstant, Value
 from stoker.guard.source import Source
 
 if TYPE_CHECKING:
@@ -168,7 +168,10 @@ class SetValue(Value):
         return Constant(key in self._entries)
 
     def iterator(self, m: Machine) -> Value:
-        return TupleValue(self.elements(m)).iterator(m)
+        return SetIterator(self, self.elements(m))
+
+    def items_list(self, m: Machine) -> list[Value]:
+        return self.elements(m)
 
     def elements(self, m: Machine) -> list[Value]:
         if self.layout is not None:
@@ -247,10 +250,20 @@ class SetValue(Value):
         return Constant(None)
 
     def method_update(self, m: Machine, *others: Value) -> Value:
-        return self._updated(m, "update", "|", others)
+        for other in others:
+            if is_taken_one_by_one(other):
+                take_each(m, other, lambda item: self.method_add(m, item))
+            else:
+                self._updated(m, "update", "|", (other,))
+        return Constant(None)
 
     def method_difference_update(self, m: Machine, *others: Value) -> Value:
-        return self._updated(m, "difference_update", "-", others)
+        for other in others:
+            if is_taken_one_by_one(other):
+                take_each(m, other, lambda item: self.method_discard(m, item))
+            else:
+                self._updated(m, "difference_update", "-", (other,))
+        return Constant(None)
 
     def method_intersection_update(self, m: Machine, *others: Value) -> Value:
         return self._updated(m, "intersection_update", "&", others)
@@ -311,6 +324,53 @@ class SetValue(Value):
         """The same changes again, so that the order becomes eager's."""
         for name, parts in self.steps:
             e.method_call(self, getattr(set, name), [part.value for part in parts])
+
+
+class SetIterator(Value):
+    """An iterator over a set; a change of size under it is CPython's RuntimeError."""
+
+    def __init__(self, held: SetValue, elements: list[Value]) -> None:
+        self.held, self.elements, self.size, self.position = held, elements, len(elements), 0
+
+    def python_type(self) -> type:
+        return type(iter(set()))
+
+    def iterator(self, m: Machine) -> Value:
+        return self
+
+    def truth(self, m: Machine) -> bool:
+        return True
+
+    def next(self, m: Machine) -> Value:
+        if len(self.held._entries) != self.size:
+            m.exceptions.raise_(RuntimeError, "Set changed size during iteration")
+        if self.position >= len(self.elements):
+            raise Exhausted
+        self.position += 1
+        return self.elements[self.position - 1]
+
+    def emit(self, e: Emitter) -> None:
+        """What is left, in its order. A set that has changed since is another: its iterator could not be advanced to the same place."""
+        if len(self.held._entries) != self.size:
+            e.call_function(_changed, [])
+        elif self.held.steps:
+            e.call_function(iter, [TupleValue(self.elements[self.position :])])
+        else:
+            e.call_function(_advanced, [self.held, Constant(self.position)])
+
+
+def _advanced(held: Any, position: int) -> Any:
+    iterator = iter(held)
+    for _ in range(position):
+        next(iterator)
+    return iterator
+
+
+def _changed() -> Any:
+    held = {0}
+    iterator = iter(held)
+    held.add(1)
+    return iterator
 
 
 @dataclass(frozen=True)
