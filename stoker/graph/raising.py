@@ -28,31 +28,6 @@ INDEXING = frozenset({"getitem", "setitem"})
 DIVISIONS = frozenset({"div", "divide", "floordiv", "ifloordiv", "floor_divide", "mod", "imod", "remainder", "fmod"})
 
 
-READ_NO_DATA = frozenset(
-    {
-        "zero",
-        "fill",
-        "zeros_like",
-        "ones_like",
-        "full_like",
-        "empty_like",
-        "new_zeros",
-        "new_ones",
-        "new_full",
-        "new_empty",
-    }
-)
-"""Operators that look at sizes and types alone."""
-
-
-def is_unread(node: Node) -> bool:
-    """Does nobody look at what a node computes?"""
-    return all(
-        isinstance(user.target, torch_private.OpOverload) and user.target.overloadpacket.__name__ in READ_NO_DATA
-        for user in node.users
-    )
-
-
 def raises_by_data(node: Node) -> bool:
     """May a call raise an error that its arguments' metadata does not foretell?"""
     if node.op not in ("call_function", "call_method"):

@@ -21,7 +21,7 @@ from stoker.graph.dedupe import dedupe
 from stoker.graph.facts import homes_of
 from stoker.graph.nested import OPERATORS
 from stoker.graph.prune import prune
-from stoker.graph.raising import is_unread, raises_by_data
+from stoker.graph.raising import raises_by_data
 from stoker.loop.layout import Layout, is_dense
 from stoker.loop.node import Program, SymbolSource
 from stoker.loop.target import LOOP_DTYPES, Targets
@@ -52,6 +52,7 @@ from stoker.lower import (  # noqa: F401  (they fill the table)
 from stoker.lower.builder import Builder
 from stoker.lower.extern import EXACT
 from stoker.lower.registry import CALLS, LOWERINGS, LeftToLibrary, Result, Usage, find
+from stoker.lower.whole import computed_whole
 from stoker.passes.simplify import VIEWS
 from stoker.shape.expr import Expr, Symbol, free_symbols
 from stoker.shape.symnode import expr_of, size_of
@@ -97,6 +98,7 @@ class _Lowering:
         self.values: dict[GraphNode, Any] = {}
         self.given: list[Any] = []
         """The memory of inputs and constants."""
+        self.whole = computed_whole(module.graph)
 
     def visit(self, node: GraphNode) -> None:
         match node.op:
@@ -187,9 +189,7 @@ class _Lowering:
         )
         origin = builder.usage.origin
         function = LOWERINGS.get(target)
-        if function is not None and raises_by_data(node) and is_unread(node):
-            builder.program.declined.append((origin, "nobody reads its result, but it may raise"))
-        elif function is not None and out is not None:
+        if function is not None and out is not None:
             try:
                 result = function(builder, out, *arguments, **keywords)
                 builder.program.lowered.append(origin)
@@ -231,9 +231,11 @@ class _Lowering:
         )
 
     def settle(self, node: GraphNode, value: Any) -> Any:
-        """Store what is too costly to compute at each use, or too large."""
+        """Store what is too costly to compute at each use, or too large, or may refuse elements that nobody reads."""
         if not isinstance(value, Computed):
             return value
+        if raises_by_data(node) and node not in self.whole:
+            return self.builder.store(value)
         target = self.builder.target(value.device)
         large = value.cost > target.largest_cost or len(value.reads) > target.largest_reads
         costly = value.cost > target.inline_cost or len(value.reads) > target.inline_reads

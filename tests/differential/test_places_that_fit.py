@@ -139,3 +139,38 @@ def test_places_among_none(program):
     some, none = torch.tensor([True, False, True, True, False]), torch.zeros(5, dtype=torch.bool)
     for mask, index in [(some, [0, 1]), (none, [0, 1]), (none, []), (some, [2, 9]), (some, [1, 1])]:
         assert_same(program, compiled, torch.randn(5), mask, torch.tensor(index, dtype=torch.long))
+
+
+READ_IN_PART = {
+    "an element": lambda x, i: x[i][0] + 1,
+    "a slice": lambda x, i: x[i][:1].sum(),
+    "a row that was selected": lambda x, i: x.index_select(0, i)[0] * 2,
+    "a row of a table": lambda x, i: torch.nn.functional.embedding(i, x)[0] + 1,
+    "a row that was gathered": lambda x, i: x.gather(0, i[:, None].expand(2, 3))[0] + 1,
+    "an element that was taken": lambda x, i: x.take(i)[0] + 1,
+    "a piece": lambda x, i: (x[i] * 2).split(1)[0] + 1,
+    "a diagonal": lambda x, i: x[i].diagonal()[:1] + 1,
+    "windows": lambda x, i: x[i].unfold(0, 1, 5) + 1,
+    "joined with others": lambda x, i: torch.cat([x[i][:1], x]) + 1,
+    "places among places": lambda x, i: x[i][torch.tensor([0])] + 1,
+    "where it is positive": lambda x, i: torch.where(x[i] > 0, x[i], 0)[0],
+    "what was put": lambda x, i: x.index_put((i,), torch.ones(()))[0] + 1,
+    "overwritten": lambda x, i: x[i].copy_(x[:2]) + 1,
+    "computed, then overwritten": lambda x, i: (x[i] * 2).copy_(x[:2]) + 1,
+    "its sizes": lambda x, i: torch.zeros_like(x[i] * 3) + 1,
+    "its sizes, transposed": lambda x, i: torch.full_like(x[i].t() + 1, 2.0),
+    "filled": lambda x, i: (x[i] * 2 + 1).view(-1).fill_(3) + 1,
+    "drawn": lambda x, i: x[i].uniform_() * 0 + 1,
+    "nothing": lambda x, i: (x[i] * 2, x + 1)[1],
+    "a quotient": lambda x, i: (x.long()[:2, :2] // i)[:1, :1] + 1,
+    "everything": lambda x, i: x[i] * 2,
+}
+
+
+@pytest.mark.parametrize("name", READ_IN_PART)
+def test_places_that_nobody_reads(name):
+    """Eager looks at all places when it is asked for them, not at those whose elements are read later."""
+    f = READ_IN_PART[name]
+    compiled = stoker.compile(f)
+    for index in ([0, 1], [1, 99], [3, 2], [99, 1]):
+        assert_same(f, compiled, torch.arange(12.0).view(4, 3) + 1, torch.tensor(index))
