@@ -102,6 +102,17 @@ def test_sizes(x):
     return torch.from_numpy(np.sort(x.numpy(), axis=0)) * 2
 
 
+@program("numbers and lists out of arrays", inputs=matrix)
+def test_numbers(a):
+    total, place = a.sum(), a.argmax()
+    return float(total), int(place), total.item(), a.tolist(), type(total), np.hanning(4), a[0, 0].item() * 2
+
+
+@program("parts of complex arrays", inputs=lambda: (np.array([[1 + 2j, 3 - 1j]]),))
+def test_complex(z):
+    return z.real, z.imag, z.conj(), z.T, z.sum(), np.abs(z).max(), z * z
+
+
 @pytest.mark.parametrize("backend", ["eager", "stoker"])
 def test_errors_are_numpys(backend: str) -> None:
     """What numpy refuses by value it refuses, and what the program did before is done once."""

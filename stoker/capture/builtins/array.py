@@ -303,7 +303,9 @@ def _hosted(function: Any) -> None:
     handles(function)(lambda m, *args, **kwargs: m.arrays.call(function, list(args), kwargs))
 
 
-for _maker in "arange array eye identity tri indices full triu_indices tril_indices".split():  # noqa: SIM905
+for (
+    _maker
+) in "arange array eye identity tri indices full triu_indices tril_indices hanning hamming blackman bartlett".split():  # noqa: SIM905
     _hosted(getattr(numpy, _maker))
 _hosted(numpy.fft.fftfreq)
 _hosted(numpy.fft.rfftfreq)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stoker.capture.handlers import CLASS_METHODS, STORAGE, handles, on_object
+from stoker.capture.values.array import ArrayValue
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.deque import DequeValue
@@ -34,6 +35,8 @@ def _number(m: Machine, cls: type, special: str, args: tuple[Value, ...]) -> Val
     if not args:
         return Constant(cls())
     value = args[0] if len(args) > 1 else symbolic(args[0])
+    if isinstance(value, ArrayValue) and value.scalar:
+        value = value.tensor
     if isinstance(value, TensorValue):
         return m.calls.builtin_method(value, f"__{cls.__name__}__", [], {})
     if isinstance(value, InstanceValue):

@@ -37,7 +37,7 @@ NUMPY_OF = {theirs: ours for ours, theirs in DTYPES.items()}
 
 # Methods that are functions of numpy, of which the array is the first argument.
 BY_FUNCTION = frozenset(
-    "sum mean prod max min argmax argmin std var any all cumsum cumprod trace dot clip round repeat take argsort ptp searchsorted".split()  # noqa: SIM905
+    "sum mean prod max min argmax argmin std var any all cumsum cumprod trace dot clip round repeat take argsort ptp searchsorted conj conjugate".split()  # noqa: SIM905
 )
 
 
@@ -80,6 +80,10 @@ class ArrayValue(Value):
                 return Constant(fake.dim())
             case "size":
                 return m.wrap.number(fake.numel())
+            case "real" if self.dtype.kind == "c" and not self.scalar:
+                return self.view(m.record.call(torch.real, [self.tensor], {}))
+            case "imag" if self.dtype.kind == "c" and not self.scalar:
+                return self.view(m.record.call(torch.imag, [self.tensor], {}))
             case "itemsize":
                 return Constant(self.dtype.itemsize)
             case "T":
@@ -171,6 +175,12 @@ class ArrayValue(Value):
 
     def method_copy(self, m: Machine) -> Value:
         return ArrayValue(_cloned(m, self.dense()))
+
+    def method_item(self, m: Machine) -> Value:
+        return m.calls.builtin_method(self.tensor, "item", [], {})
+
+    def method_tolist(self, m: Machine) -> Value:
+        return m.calls.builtin_method(self.tensor, "tolist", [], {})
 
     def method_astype(self, m: Machine, dtype: Value) -> Value:
         wanted = m.concrete.run(numpy.dtype, m.concrete.constant(dtype, "a dtype"))
