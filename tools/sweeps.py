@@ -49,6 +49,7 @@ SWEEPS = {
         ),
         (*FRONT, *MIDDLE, *BACK),
     ),
+    "floats": Sweep("docs/coverage/floats.md", (("tools/sweep_floats.py",),), FRONT),
     "sizes": Sweep("docs/coverage/dynamic.md", (("tools/sweep_dynamic.py",),), (*FRONT, *MIDDLE, *BACK)),
     "programs": Sweep(
         "docs/coverage/programs.md", (("tools/sweep_programs.py",),), (*FRONT, *MIDDLE, *BACK, "bench/programs")

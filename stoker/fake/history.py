@@ -62,4 +62,6 @@ def _is_freed(node: Any) -> bool:
 
 @functools.cache
 def names_of_saved(kind: type) -> tuple[str, ...]:
-    return tuple(name for name in dir(kind) if name.startswith("_saved_") or name == "saved_tensors")
+    """The attributes by which a node's saved tensors are read. (Saved numbers are never freed, and reading a symbolic one fixes it.)"""
+    names = dir(kind)
+    return tuple(n for n in names if n.startswith("_saved_") and f"_raw{n}" in names or n == "saved_tensors")

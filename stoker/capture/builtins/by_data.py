@@ -76,7 +76,7 @@ def equal(m: Machine, input: Value, other: Value) -> Value:
 @handles(torch.allclose)
 @tensor_special("allclose")
 def allclose(m: Machine, *args: Value, **kwargs: Value) -> Value:
-    return _whether_all(m, m.record.call(torch.isclose, list(args), kwargs))
+    return _whether_all(m, m.wrap.object(torch.isclose).call(m, list(args), kwargs))
 
 
 def _whether_all(m: Machine, conditions: Value) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
 import torch.nn.functional as F
 
 from stoker.capture.handlers import TENSOR_METHODS, handles
@@ -37,6 +38,42 @@ def _always(args: list[Value], kwargs: dict[str, Value]) -> bool:
     return True
 
 
+def _without_out(args: list[Value], kwargs: dict[str, Value]) -> bool:
+    return "out" not in kwargs
+
+
+def _one_tensor(args: list[Value], kwargs: dict[str, Value]) -> bool:
+    """The form with tolerances by name."""
+    return len(args) == 1 and not kwargs.keys() & {"out", "tol", "rcond"}
+
+
+def _dims(value: Value) -> int:
+    return value.fake.dim() if isinstance(value, TensorValue) else -1
+
+
+def _is_false(value: Value | None) -> bool:
+    return value is None or isinstance(value, Constant) and value.value is False
+
+
+def _of_its_input_alone(args: list[Value], kwargs: dict[str, Value]) -> bool:
+    """An instance norm without running statistics."""
+    mean = args[1] if len(args) > 1 else kwargs.get("running_mean")
+    by_input = args[5] if len(args) > 5 else kwargs.get("use_input_stats", Constant(True))
+    return _is_none(mean) and isinstance(by_input, Constant) and by_input.value is True
+
+
+def _draws_like_a_tensor(args: list[Value], kwargs: dict[str, Value]) -> bool:
+    """`torch.normal` of a tensor that no gradient is asked for."""
+    tensors = [v for v in (*args, *kwargs.values()) if isinstance(v, TensorValue)]
+    plain = kwargs.keys() <= {"mean", "std"}
+    return plain and len(tensors) == 1 and not tensors[0].fake.requires_grad and tensors[0].fake.is_contiguous()
+
+
+def _pads_by_a_number(args: list[Value], kwargs: dict[str, Value]) -> bool:
+    mode = args[2] if len(args) > 2 else kwargs.get("mode", Constant("constant"))
+    return isinstance(mode, Constant) and mode.value == "constant"
+
+
 FUNCTIONS: dict[Any, tuple[Any, Any]] = {
     F.layer_norm: (floats.layer_norm, _always),
     F.rms_norm: (floats.rms_norm, _always),
@@ -47,8 +84,31 @@ FUNCTIONS: dict[Any, tuple[Any, Any]] = {
     F.smooth_l1_loss: (floats.smooth_l1_loss, _always),
     F.margin_ranking_loss: (floats.margin_ranking_loss, _always),
     F.cross_entropy: (floats.cross_entropy, _plain_targets),
+    F.pad: (floats.pad, _pads_by_a_number),
+    F.dropout1d: (floats.feature_dropout, lambda args, kwargs: bool(args) and _dims(args[0]) == 3),
+    F.dropout2d: (floats.feature_dropout, lambda args, kwargs: bool(args) and _dims(args[0]) in (3, 4)),
+    F.dropout3d: (floats.feature_dropout, lambda args, kwargs: bool(args) and _dims(args[0]) in (4, 5)),
+    F.rrelu: (floats.rrelu, lambda args, kwargs: len(args) < 4 and _is_false(kwargs.get("training"))),
+    F.instance_norm: (floats.instance_norm, _of_its_input_alone),
+    torch.normal: (floats.normal, _draws_like_a_tensor),
+    torch.isclose: (floats.isclose, _always),
+    torch.quantile: (floats.quantile, _without_out),
+    torch.nanquantile: (floats.nanquantile, _without_out),
+    torch.logit: (floats.logit, _without_out),
+    torch.special.logit: (floats.logit, _without_out),
+    torch.trapezoid: (floats.trapezoid, _always),
+    torch.trapz: (floats.trapezoid, _always),
+    torch.cumulative_trapezoid: (floats.cumulative_trapezoid, _always),
+    torch.linalg.matrix_rank: (floats.matrix_rank, _one_tensor),
+    torch.linalg.pinv: (floats.pinv, _one_tensor),
+    torch.pairwise_distance: (floats.pairwise_distance, _always),
 }
-METHODS: dict[str, Any] = {"uniform_": floats.uniform_, "normal_": floats.normal_, "bernoulli_": floats.bernoulli_}
+NAMED_ALIKE = """
+alpha_dropout cosine_embedding_loss cosine_similarity feature_alpha_dropout hinge_embedding_loss poisson_nll_loss triplet_margin_loss
+"""
+FUNCTIONS |= {getattr(F, name): (getattr(floats, name), _always) for name in NAMED_ALIKE.split()}
+METHOD_NAMES = "bernoulli_ cauchy_ exponential_ isclose log_normal_ logit nanquantile normal_ quantile uniform_"
+METHODS: dict[str, Any] = {name: getattr(floats, name) for name in METHOD_NAMES.split()}
 
 
 def _register(function: Any, written: Any, fits: Any) -> None:

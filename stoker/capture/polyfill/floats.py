@@ -81,9 +81,24 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
 def scaled_dot_product_attention(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
 ):
-    """The scale goes into the query, but for the one that attention has by itself."""
-    scaled = query * (scale * math.sqrt(query.shape[-1]))
-    return F.scaled_dot_product_attention(scaled, key, value, attn_mask, dropout_p, is_causal, enable_gqa=enable_gqa)
+    """The scale goes into the query, but for the one that attention has by itself. What is dropped is dropped from the weights."""
+    if scale is not None:
+        query = query * (scale * math.sqrt(query.shape[-1]))
+    if dropout_p > 0.0:
+        return _attention_that_drops(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
+    return F.scaled_dot_product_attention(query, key, value, attn_mask, 0.0, is_causal, enable_gqa=enable_gqa)
+
+
+def _attention_that_drops(query, key, value, mask, p, is_causal, enable_gqa):
+    if enable_gqa:
+        repeats = query.shape[-3] // key.shape[-3]
+        key, value = key.repeat_interleave(repeats, -3), value.repeat_interleave(repeats, -3)
+    scores = query / math.sqrt(query.shape[-1]) @ key.transpose(-2, -1)
+    if is_causal:
+        mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == torch.bool else scores + mask
+    return dropout(scores.softmax(-1), p) @ value
 
 
 def dropout(input, p=0.5, training=True, inplace=False):
@@ -145,3 +160,192 @@ def normal_(input, mean=0.0, std=1.0, *, generator=None):
 
 def bernoulli_(input, p=0.5, *, generator=None):
     return input.copy_(torch.ops.stoker.bernoulli(input.detach(), p))
+
+
+def exponential_(input, lambd=1.0, *, generator=None):
+    return input.exponential_().div_(lambd)
+
+
+def log_normal_(input, mean=1.0, std=2.0, *, generator=None):
+    return input.log_normal_(0.0, 1.0).log_().mul_(std).add_(mean).exp_()
+
+
+def cauchy_(input, median=0.0, sigma=1.0, *, generator=None):
+    return input.cauchy_().mul_(sigma).add_(median)
+
+
+def _feature_noise(input, p):
+    """One number for each channel: kept or dropped."""
+    shape = [*input.shape[:2], *([1] * (input.dim() - 2))]
+    return torch.ops.stoker.bernoulli(input.new_zeros(shape), 1 - p)
+
+
+def _refuse_probability(p):
+    if p < 0.0 or p > 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+def feature_dropout(input, p=0.5, training=True, inplace=False):
+    """Whole channels are dropped."""
+    _refuse_probability(p)
+    if not training or p == 0.0:
+        return input
+    scaled = _feature_noise(input, p) / (1 - p) if p < 1.0 else torch.zeros((), dtype=input.dtype, device=input.device)
+    return input.mul_(scaled) if inplace else input * scaled
+
+
+_ALPHA = 1.7580993408473766
+"""Of self-normalizing networks (Klambauer et al., 2017): what a dropped unit is set to, negative."""
+
+
+def _alpha_dropped(input, noise, p, inplace):
+    if p == 1.0:
+        nothing = torch.zeros((), dtype=input.dtype, device=input.device)
+        return input.mul_(nothing) if inplace else input * nothing
+    a = 1.0 / math.sqrt((_ALPHA * _ALPHA * p + 1) * (1 - p))
+    shift = (noise - 1) * (_ALPHA * a) + _ALPHA * a * p
+    return input.mul_(noise * a).add_(shift) if inplace else input * (noise * a) + shift
+
+
+def alpha_dropout(input, p=0.5, training=False, inplace=False):
+    _refuse_probability(p)
+    if not training or p == 0.0:
+        return input
+    return _alpha_dropped(input, torch.ops.stoker.bernoulli(input.detach(), 1 - p), p, inplace)
+
+
+def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
+    _refuse_probability(p)
+    if not training or p == 0.0:
+        return input
+    return _alpha_dropped(input, _feature_noise(input, p), p, inplace)
+
+
+def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
+    return F.leaky_relu(input, (lower + upper) / 2, inplace)
+
+
+def instance_norm(
+    input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5
+):
+    by_channel = [1, -1] + [1] * (input.dim() - 2)
+    weight = None if weight is None else weight.reshape(by_channel)
+    bias = None if bias is None else bias.reshape(by_channel)
+    return _affine(_normalized(input, list(range(2, input.dim())), eps), weight, bias).to(input.dtype)
+
+
+def isclose(input, other, rtol=1e-5, atol=1e-8, equal_nan=False):
+    if rtol < 0 or atol < 0:
+        raise RuntimeError(
+            f"{'rtol' if rtol < 0 else 'atol'} must be greater than or equal to zero, but got {rtol if rtol < 0 else atol}"
+        )
+    close = input == other
+    if equal_nan and (input.is_floating_point() or input.is_complex()):
+        close = close | (input.isnan() & other.isnan())
+    if rtol == 0 and atol == 0:
+        return close
+    wide = other if other.is_floating_point() or other.is_complex() else other.to(torch.get_default_dtype())
+    apart = (input - wide).abs()
+    return close | (apart.isfinite() & (apart <= atol + (rtol * wide).abs()))
+
+
+def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
+    return _quantile(torch.quantile, input, q, dim, keepdim, interpolation)
+
+
+def nanquantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
+    return _quantile(torch.nanquantile, input, q, dim, keepdim, interpolation)
+
+
+def _quantile(function, input, q, dim, keepdim, interpolation):
+    if q < 0 or q > 1:
+        raise RuntimeError(f"quantile() q must be in the range [0, 1] but got {q}")
+    return function(input, torch.full((), q, dtype=input.dtype), dim, keepdim, interpolation=interpolation)
+
+
+def logit(input, eps=None):
+    return torch.logit(input.clamp(eps, 1 - eps)) if eps is not None and eps >= 0 else torch.logit(input)
+
+
+def trapezoid(y, x=None, *, dx=1.0, dim=-1):
+    if x is not None or y.shape[dim] == 0:
+        return torch.trapezoid(y, x, dim=dim)
+    ends = y.select(dim, 0) + y.select(dim, -1)
+    return (y.sum(dim) - ends * 0.5) * dx
+
+
+def cumulative_trapezoid(y, x=None, *, dx=1.0, dim=-1):
+    if x is not None:
+        return torch.cumulative_trapezoid(y, x, dim=dim)
+    size = y.shape[dim]
+    return (dx / 2.0 * (y.narrow(dim, 0, size - 1) + y.narrow(dim, 1, size - 1))).cumsum(dim)
+
+
+def pad(input, pad, mode="constant", value=None):
+    return torch.constant_pad_nd(input, pad, value)
+
+
+def matrix_rank(A, *, atol=None, rtol=None, hermitian=False):
+    return torch.linalg.matrix_rank(A, atol=_as_tensor(A, atol), rtol=_as_tensor(A, rtol), hermitian=hermitian)
+
+
+def pinv(A, *, atol=None, rtol=None, hermitian=False):
+    return torch.linalg.pinv(A, atol=_as_tensor(A, atol), rtol=_as_tensor(A, rtol), hermitian=hermitian)
+
+
+def _as_tensor(matrix, number):
+    if number is None or isinstance(number, torch.Tensor):
+        return number
+    return torch.full((), number, dtype=torch.float64, device=matrix.device)
+
+
+def cosine_similarity(x1, x2, dim=1, eps=1e-8):
+    norms = [torch.linalg.vector_norm(x, 2, dim, True) for x in (x1, x2)]
+    first, second = [n + (n.clamp(min=eps) - n).detach() for n in norms]
+    return ((x1 / first) * (x2 / second)).sum(dim)
+
+
+def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
+    return torch.linalg.vector_norm(x1 - x2 + eps, float(p), -1, keepdim)
+
+
+def triplet_margin_loss(
+    anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None, reduce=None, reduction="mean"
+):
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
+    if swap:
+        far = torch.minimum(far, pairwise_distance(positive, negative, p, eps))
+    return _reduced((margin + near - far).clamp(min=0), reduction)
+
+
+def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
+    zero = torch.zeros_like(input)
+    apart = torch.where(target == 1, zero, (margin - input).clamp(min=0))
+    return _reduced(apart + torch.where(target == -1, zero, input), reduction)
+
+
+def poisson_nll_loss(
+    input, target, log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"
+):
+    loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
+    if full:
+        stirling = target * target.log() - target + 0.5 * (2 * math.pi * target).log()
+        loss = loss + stirling.masked_fill(target <= 1, 0)
+    return _reduced(loss, reduction)
+
+
+def cosine_embedding_loss(input1, input2, target, margin=0.0, size_average=None, reduce=None, reduction="mean"):
+    dim, tiny = target.dim(), 1e-12
+    lengths = ((input1 * input1).sum(dim) + tiny) * ((input2 * input2).sum(dim) + tiny)
+    cosine = (input1 * input2).sum(dim) / lengths.sqrt()
+    zero = torch.zeros_like(cosine)
+    near = torch.where(target == 1, 1 - cosine, zero)
+    return _reduced(near + torch.where(target == -1, (cosine - margin).clamp(min=0), zero), reduction)
+
+
+def normal(mean, std=1.0):
+    """Drawn for each element of whichever is a tensor."""
+    like = mean if isinstance(mean, torch.Tensor) else std
+    return torch.empty_like(like.detach()).normal_().mul_(std).add_(mean)

@@ -1,0 +1,89 @@
+"""Functions of torch that ask for plain floats, given one that is another at each call: two compilations serve all, with eager's
+values, gradients and random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import stoker
+
+FLOATS = [0.2, 0.35, 0.5, 0.61, 0.74]
+Tensor = torch.Tensor
+
+PROGRAMS: dict[str, Callable[[Tensor, Tensor, float], Any]] = {
+    "isclose": lambda x, y, a: (torch.isclose(x, y, rtol=a), x.isclose(y, a, 0.1), torch.isclose(x.long(), y.long(), a)),
+    "isclose, nan": lambda x, y, a: torch.isclose(x / 0, y / 0, atol=a, equal_nan=True),
+    "allclose": lambda x, y, a: x * torch.allclose(x, y, rtol=a),
+    "quantile": lambda x, y, a: (torch.quantile(x, a), x.quantile(a, 1, True), torch.quantile(y, a, 0, interpolation="nearest")),
+    "nanquantile": lambda x, y, a: (torch.nanquantile(x, a), y.nanquantile(a, dim=1)),
+    "logit": lambda x, y, a: (torch.logit(x.sigmoid(), a / 2), torch.special.logit(y.sigmoid(), eps=a / 3), x.sigmoid().logit(a / 4)),
+    "trapezoid": lambda x, y, a: (torch.trapezoid(x, dx=a), torch.trapz(y, dx=a, dim=0), torch.cumulative_trapezoid(x, dx=a)),
+    "pad": lambda x, y, a: (F.pad(x, (1, 2), value=a), F.pad(y, (0, 1, 1, 0), "constant", a), F.pad(x, (-1, 1), value=a)),
+    "matrix_rank": lambda x, y, a: torch.linalg.matrix_rank(x @ y.t(), rtol=a),
+    "pinv": lambda x, y, a: torch.linalg.pinv(x, rtol=a / 100),
+    "cosine_similarity": lambda x, y, a: (F.cosine_similarity(x, y, 1, a), F.cosine_similarity(x, y, dim=0, eps=a * 9)),
+    "pairwise_distance": lambda x, y, a: (F.pairwise_distance(x, y, 2.0, a), F.pairwise_distance(x, y, p=1.0, eps=a, keepdim=True)),
+    "triplet_margin_loss": lambda x, y, a: (F.triplet_margin_loss(x, y, y.flip(0), a), F.triplet_margin_loss(x, y, x.flip(1), margin=a, swap=True, reduction="none")),
+    "hinge_embedding_loss": lambda x, y, a: F.hinge_embedding_loss(x, torch.where(y > 0, 1, -1), a, reduction="sum"),
+    "cosine_embedding_loss": lambda x, y, a: (F.cosine_embedding_loss(x, y, torch.where(y[:, 0] > 0, 1, -1), a), F.cosine_embedding_loss(x[0], y[0], torch.tensor(-1), margin=a)),
+    "poisson_nll_loss": lambda x, y, a: (F.poisson_nll_loss(x.abs(), y.abs(), log_input=False, eps=a), F.poisson_nll_loss(x, y.abs() * 3, full=True, eps=a)),
+    "instance_norm": lambda x, y, a: (F.instance_norm(x[None], eps=a), F.instance_norm(y[None], weight=x[:, 0], bias=y[:, 1], eps=a)),
+    "rrelu": lambda x, y, a: F.rrelu(x, a / 2, a),
+    "feature dropout": lambda x, y, a: (F.dropout2d(x[None, :, :, None].expand(2, -1, -1, 2), a), F.dropout3d(y[None, :, :, None, None], a)),
+    "alpha dropout": lambda x, y, a: (F.alpha_dropout(x, a, True), F.feature_alpha_dropout(y[None, :, :, None], a, True)),
+    "no dropout": lambda x, y, a: F.dropout2d(x[None, None], a, training=False) + F.alpha_dropout(y, a)[None, None],
+    "attention": lambda x, y, a: F.scaled_dot_product_attention(x[None], y[None], y[None], dropout_p=a),
+    "causal attention": lambda x, y, a: F.scaled_dot_product_attention(x[None], y[None], y[None], dropout_p=a, is_causal=True, scale=a),
+    "exponential_": lambda x, y, a: x.detach().clone().exponential_(a) * y,
+    "log_normal_": lambda x, y, a: x.detach().clone().log_normal_(a, a / 2) * y,
+    "cauchy_": lambda x, y, a: x.detach().clone().cauchy_(a, a * 2) * y,
+    "saved by autograd": lambda x, y, a: (F.leaky_relu(x, a), y.clamp(-a, a), F.elu(x, a), F.threshold(y, a, a), F.hardtanh(x, -a, a), F.celu(y, a), (x.abs() + 1).pow(a + 1), F.softplus(y, a)),
+    "normal": lambda x, y, a: (torch.normal(x.detach(), a), torch.normal(a, y.detach().abs())),
+}  # fmt: skip
+
+
+def _outcome(program: Callable[..., Any], a: float) -> list[Any]:
+    torch.manual_seed(5)
+    x, y = (torch.randn(4, 6).requires_grad_() for _ in range(2))
+    made = program(x, y, a)
+    results = list(made) if isinstance(made, tuple) else [made]
+    wanted = [r for r in results if r.requires_grad]
+    gradients = torch.autograd.grad(sum(r.sin().sum() for r in wanted), (x, y), allow_unused=True) if wanted else []  # type: ignore[arg-type]
+    return [[r.detach() for r in results], [torch.zeros(()) if g is None else g for g in gradients]]
+
+
+@pytest.mark.parametrize("backend", ["eager", "stoker"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_two_compilations(name: str, backend: str) -> None:
+    stoker.log.clear()
+    compiled = stoker.compile(PROGRAMS[name], backend=backend, fullgraph=True)
+    for a in FLOATS:
+        torch.testing.assert_close(_outcome(compiled, a), _outcome(PROGRAMS[name], a), rtol=1e-4, atol=1e-5)
+    assert len(stoker.events("captured")) == 2
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x, a: torch.isclose(x, x, rtol=a),
+        lambda x, a: torch.quantile(x, a + 3),
+        lambda x, a: F.dropout2d(x[None, None], a),
+        lambda x, a: F.triplet_margin_loss(x, x, x, margin=a),
+    ],
+)
+def test_what_eager_refuses(program: Callable[..., Any]) -> None:
+    compiled = stoker.compile(program)
+    for a in (0.2, 0.3):
+        if "quantile" not in program.__code__.co_names:
+            compiled(torch.ones(3, 4), a)
+    found = []
+    for run in (compiled, program):
+        with pytest.raises((RuntimeError, ValueError)) as caught:
+            run(torch.ones(3, 4), -0.5)
+        found.append(type(caught.value))
+    assert found[0] is found[1]
