@@ -52,6 +52,7 @@ SKIPPED_FILES: tuple[tuple[str, str], ...] = (
     ("<frozen importlib", "the import system runs as it is"),
     ("<__array_function__", "numpy runs as it is"),
     (NUMPY, "numpy runs as it is"),
+    (f"{STANDARD_LIBRARY}/random.py", "what it draws depends on the state of a generator, which only the run knows"),
 )
 # As root frames (called from CPython) library code is not worth a graph; inlined from user code it may be entered.
 ROOT_SKIPPED: tuple[tuple[str, str], ...] = (
