@@ -26,6 +26,7 @@ from stoker.fake import FakeTensor
 from stoker.fake.foreign import tensors_in
 from stoker.fake.meta import Meta, is_dense, memory_order
 from stoker.fake.write import functional_form
+from stoker.graph.facts import LITERAL
 from stoker.nest import map_leaves
 
 if TYPE_CHECKING:
@@ -354,6 +355,7 @@ def _lift_fresh(trace: Trace, func: Any, value: Any) -> Any:
         return trace.record(aten.alias.default, (value,), {})
     result = trace.mode.propagate(func, (value,), {})
     constant = trace.read(value)
+    constant.meta[LITERAL] = trace.from_numbers
     trace.aliases.add_root(result, trace.emit(aten.clone.default, constant))
     return result
 

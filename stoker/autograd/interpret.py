@@ -32,8 +32,16 @@ def run_captured(captured: GraphModule, inputs: Sequence[Any], trace: Trace) -> 
             outputs = args[0]
             return tuple(outputs) if isinstance(outputs, (list, tuple)) else (outputs,)
         trace.places.enter(node.meta.get("location", node.stack_trace), node.meta.get("recompute", False))
+        trace.from_numbers = node.target in (torch.tensor, torch.as_tensor) and _is_numbers(node.args[:1])
         values[node] = _run_checked(captured, node, args, kwargs)
     return ()
+
+
+def _is_numbers(value: Any) -> bool:
+    """Plain numbers, in lists or alone?"""
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_numbers, value))
+    return isinstance(value, (bool, int, float, complex))
 
 
 _NO_DATA = "its data is not allocated yet"

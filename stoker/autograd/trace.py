@@ -49,6 +49,8 @@ class Trace(torch_private.TorchDispatchMode):
         self.aliases = AliasTable(self.emit)
         self.sizes = SizeNodes(self.graph, self.note)
         self.constants: dict[str, torch.Tensor] = {}
+        self.from_numbers = False
+        """Does the program make a tensor of plain numbers just now?"""
         self.phase = "forward"
         self.differentiates = False
         """May something in the program require a gradient?"""

@@ -28,6 +28,8 @@ def device_of(node: Any) -> torch.device | None:
     return value.meta.device if isinstance(value, FakeTensor) else None
 
 
+LITERAL = "literal"
+"""Of a constant: is it made of numbers in the program's text, and so the same for ever?"""
 HOMES = "homes"
 """Of the node that gives back a graph's results: `homes_of`."""
 

@@ -4,8 +4,8 @@ In:  a functional ATen graph.
 Out: the same graph, changed: such values are constants of the module, and how many there are.
 
 Loops compute a mask of comparisons or a filled tensor where it is used, for less than reading it would take: values made of
-`IN_LOOPS` alone stay as they are. What a program closed over is no constant: it may be written to between calls. Memory is
-bounded: a value of more than `LARGEST_BYTES` is left to the plan, and so is what would bring the sum above `MOST_BYTES`.
+`IN_LOOPS` alone stay as they are. What a program closed over is no constant, since it may be written to between calls; what it makes of
+numbers is. Memory is bounded: a value of more than `LARGEST_BYTES` is left to the plan, and so is what would bring the sum above `MOST_BYTES`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch.fx import GraphModule, Node
 
 from stoker import torch_private
 from stoker.fake import FakeTensor
+from stoker.graph.facts import LITERAL
 from stoker.graph.walk import is_random
 from stoker.passes.simplify import VIEWS
 
@@ -54,8 +55,8 @@ def precompute(module: GraphModule) -> int:
     costly = _constants(module)
     if not any(costly.values()):
         return 0
-    kept = [n for n, c in costly.items() if c and any(u not in costly for u in n.users)]
-    values = _evaluated(costly, kept)
+    kept = [n for n, c in costly.items() if c and n.op != "get_attr" and any(u not in costly for u in n.users)]
+    values = _evaluated(module, costly, kept)
     total = count = 0
     for node in (n for n in kept if n in values):
         total += values[node].untyped_storage().nbytes()
@@ -70,7 +71,9 @@ def _constants(module: GraphModule) -> dict[Node, bool]:
     found: dict[Node, bool] = {}
     for node in module.graph.nodes:
         given = node.all_input_nodes
-        if node.op == "call_function" and all(n in found for n in given) and _is_plain(node):
+        if node.op == "get_attr" and node.meta.get(LITERAL):
+            found[node] = True
+        elif node.op == "call_function" and all(n in found for n in given) and _is_plain(node):
             found[node] = node.target not in IN_LOOPS or any(found[n] for n in given)
     return found
 
@@ -86,7 +89,7 @@ def _is_plain(node: Node) -> bool:
     return value.numel() * meta.dtype.itemsize <= LARGEST_BYTES
 
 
-def _evaluated(constants: dict[Node, bool], kept: list[Node]) -> dict[Node, torch.Tensor]:
+def _evaluated(module: GraphModule, constants: dict[Node, bool], kept: list[Node]) -> dict[Node, torch.Tensor]:
     needed, pending = set(kept), list(kept)
     while pending:
         fresh = [n for n in pending.pop().all_input_nodes if n not in needed]
@@ -95,7 +98,9 @@ def _evaluated(constants: dict[Node, bool], kept: list[Node]) -> dict[Node, torc
     values: dict[Node, Any] = {}
     with torch.inference_mode(False), torch.no_grad():
         for node in constants:
-            if node in needed and all(n in values for n in node.all_input_nodes):
+            if node in needed and node.op == "get_attr":
+                values[node] = getattr(module, str(node.target))
+            elif node in needed and all(n in values for n in node.all_input_nodes):
                 args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
                 try:
                     values[node] = node.target(*args, **kwargs)  # type: ignore[operator]  # fx types arguments loosely: here they are nodes

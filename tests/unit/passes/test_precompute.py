@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import stoker
+from stoker.log import collecting
 from stoker.passes import precompute as module_of
 from stoker.passes.precompute import precompute
 
@@ -70,3 +72,45 @@ def test_random_numbers_are_drawn_each_time() -> None:
     compiled = stoker.compile(lambda x: x + torch.rand(3).cos())
     x = torch.zeros(3)
     assert not torch.equal(compiled(x), compiled(x))
+
+
+def test_what_a_program_makes_of_numbers_is_a_constant() -> None:
+    def program(x: Any) -> Any:
+        scale = torch.sqrt(torch.tensor(x.shape[-1], dtype=torch.float) * 3)
+        table = torch.tensor([[1.0, 2.0], [3.0, 4.0]]).exp()
+        return x / scale + table.sum() * torch.as_tensor(2.5)
+
+    compiled, x = stoker.compile(program), torch.randn(2, 2)
+    events: list[Any] = []
+    with collecting(events):
+        for _ in range(2):
+            torch.testing.assert_close(compiled(x), program(x))
+    assert any("depends on no input (2)" in (e.reason or "") for e in events if e.kind == "improved")
+
+
+def test_numbers_that_are_written_or_returned() -> None:
+    def program(x: Any) -> Any:
+        counts = torch.tensor([1.0, 2.0])
+        counts += x
+        fresh = torch.tensor([5, 6])
+        return counts * 2, fresh, torch.tensor(3.0).sin()
+
+    compiled, x = stoker.compile(program), torch.ones(2)
+    for _ in range(3):
+        found = compiled(x)
+        for mine, eager in zip(found, program(x), strict=True):
+            torch.testing.assert_close(mine, eager)
+            mine.zero_()
+
+
+def test_arrays_of_the_program_are_no_numbers() -> None:
+    array = np.array([1.0, 2.0])
+
+    def program(x: Any) -> Any:
+        return x * torch.as_tensor(array).sin(), x + torch.tensor(array).cos()
+
+    compiled, x = stoker.compile(program), torch.ones(2, dtype=torch.float64)
+    for number in range(3):
+        array[0] = number
+        for mine, eager in zip(compiled(x), program(x), strict=True):
+            torch.testing.assert_close(mine, eager)
