@@ -1,6 +1,7 @@
 """CUDA graphs on a CUDA device: eager, eager recorded by hand, stoker without and with recordings, torch.compile's reduce-overhead.
 
-    python -m bench.cudagraphs [--no-rival] [--rounds N] [--write FILE] [name ...]
+    python -m bench.cudagraphs [--no-rival] [--rounds N] [--warm N] [--write FILE] [name ...]
+    python -m bench.cudagraphs --tables FILE ...        (results of runs, as tables in docs/benchmarks.md)
 
 Inference in float16; `name-1` is a batch of one, `llama-decode` one token with a static cache. Calls take turns between two sets of
 inputs, which lie in different places; who records by hand copies them to where the graph reads them. Beside the times: how many kernels
@@ -24,6 +25,7 @@ from typing import Any
 import torch
 
 from bench.gpu import CALLS, MODELS, compiled, facts, made, mean
+from bench.report import put
 
 ANCHORS = ["bert", "gpt2", "llama", "t5", "vit", "convnext", "resnet50", "deberta", "whisper", "qwen3", "swin"]
 NAMES = [*ANCHORS, *(f"{name}-1" for name in ANCHORS), "llama-decode"]
@@ -157,9 +159,56 @@ def warm(names: list[str], flags: list[str], at_once: int) -> None:
         running = [process for process in running if process.poll() is None]
 
 
+RIVALS = ("eager", "by hand", "stoker", "torch.compile")
+
+
+def tables(files: list[str]) -> str:
+    """Times, and what was recorded how."""
+    runs = [json.loads(Path(file).read_text()) for file in files]
+    rows = {name: row for run in runs for name, row in run["models"].items()}
+    commits = ", ".join(f"{', '.join(run['models'])} at {run['facts']['commit']}" for run in runs)
+    given = runs[0]["facts"]
+    lines = [
+        f"{given['device']}, torch {given['torch']}, Triton {given['triton']}, {given['date']}; {commits}.",
+        "",
+        "| model | recorded ms | host us | of eager | of eager by hand | of stoker's default | of torch.compile |",
+        "|---" * 7 + "|",
+    ]
+    for name, row in rows.items():
+        ratios = " | ".join(_over(row, rival) for rival in RIVALS)
+        lines.append(f"| {name} | {row['recorded']:.2f} | {row['recorded host'] * 1e3:.0f} | {ratios} |")
+    means = " | ".join(
+        f"{mean(found):.2f} (lowest {min(found):.2f})" if (found := _ratios(rows, rival)) else "" for rival in RIVALS
+    )
+    lines += [f"| geometric mean | | | {means} |", ""]
+    lines += [
+        "What became of each graph: one for each size and version; `as it is` is one that gains nothing from being recorded.",
+        "",
+        "| model | kernels in it | runs | us: as it is, copied, followed | bytes a call: copied, followed | left out |",
+        "|---" * 6 + "|",
+    ]
+    for name, row in rows.items():
+        for graph in row["graphs"]:
+            times = ", ".join(f"{value:.0f}" for value in graph["us"].values())
+            counts = ", ".join(f"{value:,}" for value in graph["bytes"].values())
+            left = "; ".join(row["not recorded"]) or "nothing"
+            lines.append(f"| {name} | {graph['kernels']} | {graph['way']} | {times} | {counts} | {left} |")
+    return "\n".join(lines)
+
+
+def _over(row: dict[str, Any], rival: str) -> str:
+    value = row.get(rival)
+    return f"{value / row['recorded']:.2f}" if isinstance(value, float) else "cannot be" if value else ""
+
+
+def _ratios(rows: dict[str, dict[str, Any]], rival: str) -> list[float]:
+    return [row[rival] / row["recorded"] for row in rows.values() if isinstance(row.get(rival), float)]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("names", nargs="*", default=NAMES)
+    parser.add_argument("--tables", nargs="+", help="files of results")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--no-rival", action="store_true")
     parser.add_argument("--warm", type=int, default=0, help="processes at once that fill caches first")
@@ -167,6 +216,9 @@ def main() -> None:
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     chosen.mode, chosen.rival_mode = "reduce-overhead", "reduce-overhead"
+    if chosen.tables:
+        put("cudagraphs", tables(chosen.tables))
+        return
     if chosen.one:
         print(json.dumps(row_of(chosen.names[0], chosen)))
         return
@@ -182,14 +234,13 @@ def main() -> None:
             print(name, "failed:", "\n".join(run.stderr.strip().splitlines()[-12:]), flush=True)
             continue
         row = rows[name] = json.loads(run.stdout.strip().splitlines()[-1])
-        rivals = [r for r in ("eager", "by hand", "stoker", "torch.compile") if isinstance(row.get(r), float)]
+        rivals = [r for r in RIVALS if isinstance(row.get(r), float)]
         words = "  ".join(f"x{row[r] / row['recorded']:.2f} of {r}" for r in rivals)
         print(f"{name:12} {row['recorded']:.3f} ms, host {row['recorded host'] * 1e3:.0f} us  {words}", flush=True)
         if chosen.write:
             Path(chosen.write).write_text(json.dumps({"facts": facts(chosen), "models": rows}, indent=1) + "\n")
-    for rival in ("eager", "by hand", "stoker", "torch.compile"):
-        ratios = [row[rival] / row["recorded"] for row in rows.values() if isinstance(row.get(rival), float)]
-        if ratios:
+    for rival in RIVALS:
+        if ratios := _ratios(rows, rival):
             print(f"geometric mean: x{mean(ratios):.3f} of {rival}, lowest x{min(ratios):.2f}")
 
 
