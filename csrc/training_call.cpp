@@ -33,6 +33,13 @@ bool leaves_node(const TrainingPlan& plan, PyObject* const* inputs) {
   return false;
 }
 
+// A tensor of inference mode counts no versions and cannot be saved: what may be done with it, eager says.
+bool takes_inference(const TrainingPlan& plan, PyObject* const* inputs) {
+  for (size_t i = 0; i < plan.inputs.size(); ++i)
+    if (plan.inputs[i] != Memory::OBJECT && THPVariable_Unpack(inputs[i]).is_inference()) return true;
+  return false;
+}
+
 bool inputs_fit(const TrainingPlan& plan, PyObject* const* inputs, size_t count) {
   if (count != plan.inputs.size()) return false;
   for (size_t i = 0; i < count; ++i)
@@ -85,8 +92,9 @@ PyObject* call_training(PyObject* object, PyObject* const* inputs, size_t flagge
     PyErr_SetString(PyExc_TypeError, "a compiled graph was called with other inputs than it was compiled for");
     return nullptr;
   }
-  if (under_transform()) return PyObject_Vectorcall(plan.captured.get(), inputs, count, nullptr);
   const bool with_node = leaves_node(plan, inputs);
+  if (under_transform() || (with_node && takes_inference(plan, inputs)))
+    return PyObject_Vectorcall(plan.captured.get(), inputs, count, nullptr);
   Ref random_state;
   if (with_node && plan.random_state.get() != Py_None)
     random_state = Ref::steal(checked(PyObject_CallNoArgs(plan.random_state.get())));

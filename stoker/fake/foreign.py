@@ -69,7 +69,7 @@ def eager_complains(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 _REFUSE_NUMBERS = """
 cauchy cauchy_ exponential exponential_ geometric geometric_ log_normal log_normal_ normal normal_ normal_functional uniform uniform_
-random random_ bernoulli bernoulli_ huber_loss smooth_l1_loss softshrink hardshrink gelu rrelu native_dropout masked_fill masked_fill_
+random random_ bernoulli bernoulli_ huber_loss smooth_l1_loss softshrink hardshrink gelu rrelu native_dropout masked_fill masked_fill_ fill fill_
 """
 REFUSE_NUMBERS = frozenset(f"aten::{name}" for name in _REFUSE_NUMBERS.split())
 """Operators that refuse some numbers, whatever their tensors are."""

@@ -6,5 +6,5 @@ library call. Nothing is stored until something needs it in memory, so chains of
 Reading order: `registry` (the table), `builder` (what lowerings call), `operand` (promotion and broadcasting), then the families
 `pointwise` and `compound`, `activation`, `view`, `reduce`, `moments`, `loss`, `scan`, `index`, `scatter`, `move`, `rearrange`, `pad`, `axis` and
 `window`, `unfold`, `resize`, `search`,
-`conv`, `extern`; `driver` walks a graph.
+`conv`, `extern`; `whole` (what nobody may leave out); `driver` walks a graph.
 """

@@ -37,6 +37,10 @@ OPERANDS = {
         (IMAGE, PIXELS), (IMAGE, PIXELS, torch.ones(3)), (IMAGE, PIXELS, torch.ones(4)), (IMAGE, PIXELS, torch.ones(3).double()),
         (IMAGE, PIXELS[:1]),
     ]),
+    "heaviside": (torch.heaviside, [(FLOATS, FLOATS), (FLOATS, DOUBLES), (DOUBLES[0], FLOATS[0]), (WHOLE, WHOLE), (FLOATS + 1j, FLOATS + 1j)]),
+    "abs_": (lambda x: x.clone().abs_(), [(FLOATS,), (WHOLE,), (FLOATS + 1j,)]),
+    "cumsum_": (lambda x, t: x.clone().cumsum_(0, dtype=t), [(FLOATS, None), (FLOATS, torch.float32), (FLOATS, torch.float64), (WHOLE, torch.int32)]),
+    "fill_": (lambda x, v: x.clone().fill_(v), [(FLOATS, 2), (FLOATS, 1j), (WHOLE, 2.5), (WHOLE, 1e30), (FLOATS + 1j, 1j), (TRUTHS, 3)]),
     "huber_loss": (F.huber_loss, [(FLOATS, FLOATS + 1), (FLOATS, DOUBLES + 3), (DOUBLES, FLOATS), (FLOATS, WHOLE)]),
     "huber_loss of each": (lambda x, y: F.huber_loss(x, y, reduction="none"), [(FLOATS, DOUBLES + 3), (DOUBLES, FLOATS + 1)]),
 }  # fmt: skip
@@ -61,3 +65,46 @@ def test_operands(name, number):
         torch.testing.assert_close(found, expected)  # types, too
     else:
         assert found is expected
+
+
+@pytest.mark.parametrize("sizes", [(3, 4), (3,), (4,), (1,), (3, 1), (1, 4), (), (3, 4, 1)], ids=str)
+@pytest.mark.parametrize("full", [False, True])
+def test_masks(sizes, full):
+    def set_by(x, mask):
+        x[mask] = 3.0
+        return x + 1
+
+    def set_columns(x, mask):
+        x[:, mask] = 2.0
+        return x + 1
+
+    for f in (set_by, set_columns):
+        args = SQUARE.clone(), torch.full(sizes, full)
+        expected = outcome(f, args)
+        found = outcome(stoker.compile(f, backend="aot_eager"), (SQUARE.clone(), args[1]))
+        assert found is expected if isinstance(expected, type) else torch.equal(found, expected)
+
+
+def test_tensors_of_inference_mode():
+    """What may be done with them where gradients are computed, eager says."""
+    with torch.inference_mode():
+        given = torch.arange(3.0)
+
+    def copied(v, y):
+        return v.clone() * y
+
+    def saved(v, y):
+        return v * y
+
+    for backend in ("aot_eager", "stoker"):
+        for f in (copied, saved):
+            y = torch.ones(3, requires_grad=True)
+            compiled = stoker.compile(f, backend=backend)
+            for v in (given, given.clone(), given):
+                expected, found = outcome(f, (v, y)), outcome(compiled, (v, y))
+                if isinstance(expected, type):
+                    assert found is expected
+                else:
+                    torch.testing.assert_close(
+                        torch.autograd.grad(found.sum(), y), torch.autograd.grad(expected.sum(), y)
+                    )

@@ -231,13 +231,27 @@ def index_put(x: FakeTensor, indices: Sequence[Any], values: FakeTensor, accumul
         raise Decline
     given = [i for i in indices if i is not None]
     if any(i.meta.dtype in _MASKS for i in given):
-        return _like(x)  # how many elements it chooses, data tells
+        if not _masks_fit(x, indices):
+            raise Decline
+        return _like(x)  # how many elements they choose, data tells
     if not given or any(i.meta.dtype not in _INTEGER for i in given):
         raise Decline
     sizes = _Chosen.of(x.meta, indices).sizes
     if not _as_told(lambda: _stretches(values.meta.sizes, sizes)):
         raise Decline
     return _like(x)
+
+
+def _masks_fit(x: FakeTensor, indices: Sequence[Any]) -> bool:
+    """Is each mask as large as the dimensions that it stands for?"""
+    position, pairs = 0, []
+    for i in indices:
+        mask = i is not None and i.meta.dtype in _MASKS
+        rank = len(i.meta.sizes) if mask else 1
+        if mask:
+            pairs.append((i.meta.sizes, x.meta.sizes[position : position + rank]))
+        position += rank
+    return all(sizes for sizes, _ in pairs) and _as_told(lambda: all(same(*pair) for pair in pairs))
 
 
 def _stretches(sizes: Sequence[Size], wanted: Sequence[Size]) -> bool:

@@ -28,7 +28,7 @@ special_spherical_bessel_j0
 _TRUTH = "logical_not isnan isinf isfinite isposinf isneginf signbit"
 _BINARY = """
 add mul fmod remainder floor_divide bitwise_and bitwise_or bitwise_xor
-bitwise_left_shift bitwise_right_shift __lshift__ __rshift__ pow hypot nextafter gcd lcm heaviside logaddexp logaddexp2
+bitwise_left_shift bitwise_right_shift __lshift__ __rshift__ pow hypot nextafter gcd lcm logaddexp logaddexp2
 _add_relu
 """
 _BINARY_FLOAT = """
@@ -114,6 +114,14 @@ def subtract(x: Any, y: Any, *rest: Any, **others: Any) -> Meta:
         raise Decline
     dtype = result_dtype((x, y))
     return elementwise((x, y), dtype, dtype)
+
+
+@rule("heaviside")
+def heaviside(x: FakeTensor, values: FakeTensor) -> Meta:
+    """Of one real type."""
+    if x.meta.dtype is not values.meta.dtype or x.meta.dtype.is_complex:
+        raise Decline
+    return elementwise((x, values), x.meta.dtype)
 
 
 @rule("pow.Tensor_Scalar")

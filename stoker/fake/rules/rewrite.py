@@ -11,6 +11,7 @@ from stoker import torch_private
 from stoker.fake.meta import Size, contiguous_strides, formatted_strides, meta_of, same
 from stoker.fake.promote import broadcast
 from stoker.fake.rule import IMPURE, RULES, Decline, rule
+from stoker.fake.rules.view import wrap
 from stoker.fake.tensor import FakeStorage, FakeTensor, make_fake, restride
 
 _OVERWRITE = """
@@ -22,6 +23,23 @@ _fill_mem_eff_dropout_mask_ fill_diagonal_ relu_ hardtanh_
 @rule(*_OVERWRITE.split())
 def overwrite(x: FakeTensor, *rest: Any, **others: Any) -> FakeTensor:
     """New content, same metadata."""
+    return x
+
+
+@rule("abs_")
+def overwrite_real(x: FakeTensor) -> FakeTensor:
+    """The absolute value of a complex number is of another type."""
+    if x.meta.dtype.is_complex:
+        raise Decline
+    return x
+
+
+@rule("cumsum_", "cumprod_")
+def accumulate(x: FakeTensor, dim: int, *, dtype: torch.dtype | None = None) -> FakeTensor:
+    """In the type that it is."""
+    wrap(dim, len(x.meta.sizes))
+    if dtype not in (None, x.meta.dtype):
+        raise Decline
     return x
 
 
