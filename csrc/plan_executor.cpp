@@ -96,6 +96,7 @@ int64_t floor_divide(int64_t a, int64_t b) {
 }
 
 constexpr int FAMILIES = 4;
+constexpr int64_t NARROW_LIMIT = (int64_t(1) << 31) - (1 << 16);  // as in stoker/codegen/triton/width.py
 constexpr uintptr_t ALIGNMENT = 16;  // of what kernels on a device are given, as they were told when compiled
 
 // A kernel of an earlier call met an index out of range: on a device this is known late, and is told now.
@@ -125,7 +126,7 @@ at::Tensor empty_on(c10::Device device, c10::IntArrayRef sizes, c10::IntArrayRef
 }
 
 // The plan is not for these inputs. A number that it computes does not fit, or is a division by zero: Python's integers know what comes
-// of it. Or an input lies where eager's kernels would draw other random numbers.
+// of it. Or it is too large for kernels that compute with 32 bits, or an input lies where eager's kernels would draw other random numbers.
 struct NotForThese {};
 
 // One call of a plan.
@@ -135,7 +136,7 @@ class Execution {
   Execution(const PlanRecord& plan, PyObject* const* inputs, PyObject* arena_source)
       : plan_(plan), numbers_(plan.numbers), arena_source_(arena_source) {
     slots_.resize(plan.slot_count);
-    if (!read_inputs(inputs) || !evaluate()) throw NotForThese();
+    if (!read_inputs(inputs) || !evaluate() || !fits_kernels()) throw NotForThese();
     if (plan.device) {
       if (plan.flags) raise_noted(*plan.flags);
       const auto device = static_cast<int>(*plan.device);
@@ -220,6 +221,13 @@ class Execution {
       }
     }
     return true;
+  }
+
+  // Are numbers that kernels compute with in 32 bits small enough?
+  bool fits_kernels() const {
+    return std::all_of(plan_.narrow.begin(), plan_.narrow.end(), [this](uint32_t number) {
+      return numbers_[number] > -NARROW_LIMIT && numbers_[number] < NARROW_LIMIT;
+    });
   }
 
   // Blocks of the processor are kept between calls; those of a device come from its allocator, which keeps them.

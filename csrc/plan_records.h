@@ -199,11 +199,12 @@ struct PlanRecord {
   std::optional<int64_t> device{};
   std::optional<int32_t*> flags{};
   std::vector<int64_t> aligned{};
+  std::vector<uint32_t> narrow{};
   template <class Field> void each(const Field& field) {
     field("slot_count", slot_count); field("inputs", inputs); field("constants", constants); field("numbers", numbers);
     field("symbols", symbols); field("arithmetic", arithmetic); field("arenas", arenas); field("steps", steps);
     field("outputs", outputs); field("takes_list", takes_list); field("device", device); field("flags", flags);
-    field("aligned", aligned);
+    field("aligned", aligned); field("narrow", narrow);
   }
 };
 

@@ -42,6 +42,8 @@ class Launch:
     """The size of the grid, of the kernel's sizes n0, n1, ..."""
     watches: bool
     """Does it take a pointer to flags, for indices out of range?"""
+    limited: bool = False
+    """Does it compute places in 32 bits, though the sizes of a call may be too large for them?"""
 
 
 @dataclass(frozen=True, slots=True)

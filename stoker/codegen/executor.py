@@ -18,6 +18,7 @@ from stoker.codegen.backend import Built, Launch, Native
 from stoker.codegen.encoding import Encoding
 from stoker.codegen.library_call import library_call
 from stoker.codegen.numbers import TooLarge
+from stoker.loop.index import count
 from stoker.loop.instruction import Index
 from stoker.loop.layout import Layout
 from stoker.loop.node import SymbolSource
@@ -37,8 +38,8 @@ def executor(
 ) -> _C.Plan:
     """A callable that runs without Python: of the plan's inputs, or of a list of them if its `_boxed_call` is true.
 
-    `otherwise`, of the inputs, is called where a size or number, which the plan computes with 64 bits, does not fit, or where an input
-    that must be aligned is not.
+    `otherwise`, of the inputs, is called where a size or number, which the plan computes with 64 bits, does not fit, is too large for
+    kernels that compute with 32, or where an input that must be aligned is not.
     """
     encoded, objects = encode(plan, layouts, kernels)
     return _C.Plan(record.plain(encoded), objects, otherwise if plan.symbols or plan.aligned else None)
@@ -59,11 +60,12 @@ def encode(
     steps = tuple(_step(coding, step) for step in plan.steps)
     outputs = tuple(_output(coding, value) for value in plan.outputs)
     _count_in_kernels(coding)
+    narrow = _narrow(coding)  # before the numbers are written down
     watched = any(isinstance(b.launchable, Launch) and b.launchable.watches for b in kernels)
     flags = record.IndexFlags(coding.hold(index_flags().data_ptr())) if watched else None
     encoded = record.PlanRecord(
         len(coding.slots), inputs, constants, tuple(coding.numbers.values), symbols, tuple(coding.numbers.steps), arenas, steps,
-        outputs, plan.takes_list, _device(plan, kernels), flags, plan.aligned,
+        outputs, plan.takes_list, _device(plan, kernels), flags, plan.aligned, narrow,
     )  # fmt: skip
     return encoded, tuple(coding.objects)
 
@@ -100,6 +102,20 @@ def _count_in_kernels(coding: Encoding) -> None:
             for _, i in phase.lines:
                 if isinstance(i, Index) and free_symbols(i.expr) <= known.keys():
                     coding.numbers.of(substitute(i.expr, known))
+
+
+def _narrow(coding: Encoding) -> tuple[record.Number, ...]:
+    """What kernels that compute in 32 bits must not be called on: sizes, counts and memory that are too large."""
+    found: dict[record.Number, None] = {}
+    for step in coding.plan.steps:
+        launchable = coding.kernels[step.kernel].launchable if isinstance(step, Run) else None
+        if not isinstance(step, Run) or not isinstance(launchable, Launch) or not launchable.limited:
+            continue
+        kernel = coding.plan.kernels[step.kernel]
+        points = substitute(count((*kernel.outer, *kernel.inner)), _sizes(step))
+        reaches = (coding.layouts[name].reach for name in step.buffers)
+        found |= dict.fromkeys(coding.numbers.each([*step.sizes, points, *reaches]))
+    return tuple(found)
 
 
 def _output(coding: Encoding, value: object) -> record.PlanOutput:

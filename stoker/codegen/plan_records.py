@@ -262,6 +262,8 @@ class PlanRecord:
     flags: IndexFlags | None
     aligned: tuple[int, ...]
     """Inputs that the plan is for only where they begin at a multiple of 16 bytes."""
+    narrow: tuple[Number, ...]
+    """Numbers that the plan is for only where they fit into 32 bits, in which kernels compute with them."""
 
 
 RECORDS: tuple[type, ...] = (

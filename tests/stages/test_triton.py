@@ -11,7 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch.fx import Graph, GraphModule
 
+import stoker
+from stoker import pipeline
 from stoker.autograd import aot
+from stoker.codegen.host import host_program
 from stoker.pipeline import decompositions
 from stoker.runtime.cubin import Job, compile_all
 from tests.stages.interpreted import Interpreted, compile_interpreted
@@ -188,3 +191,34 @@ def test_sources_compile_for_a_gpu(tmp_path: Any, monkeypatch: pytest.MonkeyPatc
     jobs = [Job(u.name, u.source, u.signature, u.aligned, u.warps, 90) for u in backend.units]
     binaries = compile_all(jobs)
     assert len(binaries) == len(jobs) and all(b.content.startswith(b"\x7fELF") for b in binaries)
+
+
+@pytest.mark.parametrize(
+    ("program", "narrow"),
+    [
+        (lambda x: x * 2 + x[:, :1], True),
+        (lambda x: torch.softmax(x, -1), True),
+        (lambda x: x.sum(0), True),
+        (lambda x: x + x.shape[0], False),
+        (lambda x: x.repeat(2, 1)[1:] * 2, False),
+    ],
+)
+def test_sizes_of_a_call_in_32_bits(program: Callable[..., Any], narrow: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing but a size can be too large; a size that is data, or that a division looks at, is computed with in 64."""
+    backend = Interpreted()
+    monkeypatch.setattr(pipeline, "generators", lambda devices: {"cpu": backend})
+    monkeypatch.setattr(
+        pipeline,
+        "executor",
+        lambda plan, layouts, kernels, otherwise=None: host_program(plan, [k.call for k in kernels]),
+    )
+    stoker.reset()
+    compiled = stoker.compile(program, dynamic=True, fullgraph=True)
+    for size in ((3, 7), (20, 33), (1000, 5)):
+        x = torch.randn(size)
+        torch.testing.assert_close(compiled(x), program(x), rtol=1e-4, atol=1e-4)
+    stoker.reset()
+    sized = [u for u in backend.units if any(name.startswith("n") for name, _ in u.signature)]
+    assert sized and {u.limited for u in sized} == {narrow}
+    assert all((kind == "i32") is u.limited for u in sized for name, kind in u.signature if name.startswith("n"))
+    assert all(("program_id(0).to(tl.int64)" in u.source) is not u.limited for u in sized)

@@ -15,7 +15,7 @@ from tools.plan_records import TARGET, header
 
 EMPTY = PlanRecord(
     slot_count=1, inputs=(BufferSlot(0),), constants=(), numbers=(3, 1, 0), symbols=(), arithmetic=(), arenas=(), steps=(),
-    outputs=(), takes_list=False, device=None, flags=None, aligned=(),
+    outputs=(), takes_list=False, device=None, flags=None, aligned=(), narrow=(),
 )  # fmt: skip
 SHAPE = (Number(0),), (Number(1),)
 WHOLE = record.TensorView(BufferSlot(0), record.Dtype("float32"), *SHAPE, Number(2), True)
@@ -115,7 +115,7 @@ def test_a_mistake_is_told_by_the_names_of_record_and_field(case: str) -> None:
 
 def test_fields_too_few_and_too_many() -> None:
     described = plain(EMPTY)
-    with pytest.raises(ValueError, match=r"PlanRecord\.aligned: it is missing"):
+    with pytest.raises(ValueError, match=r"PlanRecord\.narrow: it is missing"):
         _C.Plan(described[:-1], ())
     with pytest.raises(ValueError, match="PlanRecord: it has more fields than are known"):
         _C.Plan((*described, None), ())
@@ -130,3 +130,23 @@ def test_a_plan_that_is_not_for_an_input_calls_what_is() -> None:
     aligned, other = memory[first : first + 3], memory[first + 1 : first + 4]
     (found,) = plan(aligned)
     assert found.data_ptr() == aligned.data_ptr() and plan(other) == "otherwise"
+
+
+def test_a_plan_whose_kernels_compute_in_32_bits_is_not_for_large_numbers() -> None:
+    symbols = (record.SymbolRead(Number(0), 1, None, False),)
+    fields = {
+        "inputs": (BufferSlot(0), None),
+        "symbols": symbols,
+        "narrow": (Number(0),),
+        "outputs": (record.NumberArgument(Number(0)),),
+    }
+    plan = _C.Plan(plain(dataclasses.replace(EMPTY, **fields)), (), lambda *inputs: "otherwise")
+    for number, small in (
+        (7, True),
+        (-7, True),
+        (2**31 - 2**16 - 1, True),
+        (2**31 - 2**16, False),
+        (-(2**31), False),
+        (2**40, False),
+    ):
+        assert plan(torch.empty(1), number) == ((number,) if small else "otherwise")

@@ -87,7 +87,8 @@ class TritonBackend:
 
 def _loaded(kernel: Kernel, unit: Unit, binary: Binary) -> Built:
     device = kernel.device.index if kernel.device.index is not None else torch.cuda.current_device()
-    launch = Launch(_function(device, binary), binary.warps * LANES, binary.shared_bytes, unit.programs, unit.watches)
+    function, threads = _function(device, binary), binary.warps * LANES
+    launch = Launch(function, threads, binary.shared_bytes, unit.programs, unit.watches, unit.limited)
     return Built(launch, host_kernel(unit), unit.source)
 
 

@@ -20,6 +20,7 @@ from stoker.codegen.triton.operation import TYPES, converted, literal, operation
 from stoker.codegen.triton.product import places_in_product, write_product
 from stoker.codegen.triton.reduction import SCANS, Form, form_of
 from stoker.codegen.triton.tiling import Tiling
+from stoker.codegen.triton.width import Width, width_of
 from stoker.codegen.writer import Writer
 from stoker.loop.index import Dimension, Dimensions, count, ranges_of
 from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopInstruction, Number, Reduce, Scan, Store
@@ -45,12 +46,16 @@ class Written:
     warps: int
     watches: bool
     """Does it take a pointer to flags, for indices out of range?"""
+    limited: bool
+    """Does it compute in 32 bits what sizes may make too large?"""
 
 
 def emit(name: str, kernel: Kernel, tiling: Tiling) -> Written:
     """The Triton of a kernel."""
     emitter = _Emitter(name, kernel, tiling)
-    return Written(emitter.function(), emitter.programs(), tiling.warps, emitter.watches)
+    return Written(
+        emitter.function(), emitter.programs(), tiling.warps, emitter.watches, emitter.width is Width.LIMITED
+    )
 
 
 class _Emitter:
@@ -64,7 +69,8 @@ class _Emitter:
         self.made = dict(self.lines)
         self.types = {n: i.dtype for n, i in self.lines}
         self.watches = any(isinstance(i, Indirect) for _, i in self.lines)
-        self.wide = not self.fits_32_bits()
+        self.width = width_of(kernel, self.ranges)
+        self.wide = self.width is Width.WIDE
         self.axes_of: dict[Symbol, Axes] = {d.symbol: frozenset("r") for d in kernel.inner}
         self.axes_of |= {d.symbol: frozenset("y" if d == tiling.y else "x") for d in kernel.outer}
         if tiling.y is not None:
@@ -88,13 +94,6 @@ class _Emitter:
             return _pieces(count(self.kernel.outer), tiling.x_block)
         rest = count([d for d in self.kernel.outer[:-1] if d != tiling.y])
         return rest * _pieces(tiling.y.size, tiling.y_block) * _pieces(self.kernel.outer[-1].size, tiling.x_block)
-
-    def fits_32_bits(self) -> bool:
-        """Are all places and counts below 2**31?"""
-        limit = 2**31 - (1 << 16)
-        places = [i.index for _, i in self.lines if isinstance(i, (Load, Store))]
-        points = count(self.kernel.outer) * count(self.kernel.inner)
-        return all(bounds(e, self.ranges).high < limit for e in (*places, points))
 
     def unsure_axes(self) -> Axes:
         """The axes along which the last tile may reach past the loops."""

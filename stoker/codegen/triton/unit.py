@@ -32,6 +32,7 @@ class Unit:
     stages: int
     programs: Expr
     watches: bool
+    limited: bool
 
 
 def unit_of(kernel: Kernel, tiling: Tiling, origins: Sequence[str] = ()) -> Unit:
@@ -39,7 +40,7 @@ def unit_of(kernel: Kernel, tiling: Tiling, origins: Sequence[str] = ()) -> Unit
     name = _name(origins)
     written = emit(name, kernel, tiling)
     parameters = [(f"a{n}", POINTERS[dtype]) for n, dtype in enumerate(kernel.arguments)]
-    parameters += [(f"n{n}", "i64") for n in range(kernel.sizes)]
+    parameters += [(f"n{n}", "i32" if written.limited else "i64") for n in range(kernel.sizes)]
     parameters += [("flags", "*i32")] if written.watches else []
     return Unit(
         name,
@@ -50,6 +51,7 @@ def unit_of(kernel: Kernel, tiling: Tiling, origins: Sequence[str] = ()) -> Unit
         tiling.stages,
         written.programs,
         written.watches,
+        written.limited,
     )
 
 
