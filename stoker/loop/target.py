@@ -56,6 +56,8 @@ class Target:
     """Buffers a kernel reads beyond which nothing is fused into it."""
     alignment_bytes: int
     """Where buffers in an arena begin."""
+    rounds_products: bool = False
+    """Does eager round a product in half precision before it adds it to something? torch's code without vectors does."""
     largest_in_arena: int | None = None
     """Bytes of a temporary that has a place in the arena, which is held for a whole call; a larger one is allocated and freed. None:
     all have."""

@@ -107,8 +107,11 @@ def add(builder: Builder, out: Result, a: Operand, b: Operand, alpha: Operand = 
     if alpha == 1:
         return elementwise(builder, out, [a, b], operation, scalar_dtype=out.dtype)
 
+    rounds = builder.target(out.device).rounds_products and not builder.wide
+
     def scaled(x: LoopValue, y: LoopValue) -> LoopValue:
-        return operation(x, ops.mul(y, ops.to_dtype(number(alpha, out.dtype), y.dtype)))
+        product = ops.mul(y, ops.to_dtype(number(alpha, out.dtype), y.dtype))
+        return operation(x, ops.to_dtype(ops.to_dtype(product, out.dtype), y.dtype) if rounds else product)
 
     return elementwise(builder, out, [a, b], scaled, cost=2, scalar_dtype=out.dtype)
 

@@ -3,6 +3,9 @@ otherwise. One graph holds many operators, so that the C++ compiler runs once.""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -154,3 +157,24 @@ def test_functions_are_near_to_eager(dtype: torch.dtype) -> None:
     for found, function in zip(compiled(functions, x, x.flip(0))(x, x.flip(0)), functions, strict=True):
         few = 4 * torch.finfo(dtype).eps
         torch.testing.assert_close(found, function(x, x.flip(0)), rtol=few, atol=few, equal_nan=True)
+
+
+WITHOUT_VECTORS = """
+import torch
+import stoker
+assert torch.backends.cpu.get_cpu_capability() == "DEFAULT"
+torch.manual_seed(0)
+for dtype in (torch.bfloat16, torch.float16):
+    x, y = torch.randn(2, 300).to(dtype)
+    for program in (lambda x, y: torch.add(x, y, alpha=1.7), lambda x, y: torch.sub(x, y, alpha=-0.3), lambda x, y: x + 1.7 * y):
+        assert torch.equal(stoker.compile(program)(x, y), program(x, y)), dtype
+"""
+
+
+def test_half_precision_where_torch_has_no_vectors() -> None:
+    """Eager's code for other processors rounds products, too."""
+    told = subprocess.run(
+        [sys.executable, "-c", WITHOUT_VECTORS],
+        env={**os.environ, "ATEN_CPU_CAPABILITY": "default"}, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr

@@ -5,6 +5,8 @@ from __future__ import annotations
 import platform
 from collections.abc import Sequence
 
+import torch
+
 from stoker.codegen.cpp.shape import Shape, shape_of
 from stoker.loop.index import Dimensions, count
 from stoker.loop.instruction import LoopInstruction
@@ -35,4 +37,5 @@ CPU = Target(
     largest_body=500,
     most_buffers=40,
     alignment_bytes=64,
+    rounds_products=torch.backends.cpu.get_cpu_capability() == "DEFAULT",
 )
