@@ -45,7 +45,7 @@ from stoker.capture.values.pending import pending_generator
 from stoker.capture.values.proxy import ProxyValue
 from stoker.capture.values.reference import ReferenceValue
 from stoker.capture.values.running import RunningIterator, is_kept_by_a_break, known_iterator
-from stoker.capture.values.sequence import ListValue, TupleValue, is_plain_tuple
+from stoker.capture.values.sequence import GrowingList, ListValue, TupleValue, is_plain_tuple
 from stoker.capture.values.sets import SetValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.subclass import SubclassValue, is_captured_class, take_out
@@ -218,8 +218,12 @@ def wrap_tuple(m: Machine, real: tuple, source: Source) -> Value:
 
 def wrap_list(m: Machine, real: list, source: Source) -> Value:
     m.guards.add_unless_fixed(source, TypeIs(list))
-    m.guards.add(source, Length(len(real)))
-    return ListValue([Lazy(element, Item(source, index)) for index, element in enumerate(real)], source)
+
+    def look() -> list[Value]:
+        m.guards.add(source, Length(len(real)))
+        return [Lazy(element, Item(source, index)) for index, element in enumerate(real)]
+
+    return GrowingList(look, source)
 
 
 def wrap_dictionary(m: Machine, real: dict, source: Source) -> Value:

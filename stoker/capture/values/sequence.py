@@ -1,7 +1,7 @@
 """Lists and tuples (and torch.Size, named tuples, struct sequences: tuples of another class).
 
-A list that existed before the call is read lazily: its length is guarded, its elements only when used. A mutated one is
-written back as a whole.
+A list that existed before the call is read lazily: its length is guarded when it is asked for, its elements only when used. A
+mutated one is written back as a whole, or, where captured code only added to it, what was added.
 """
 
 from __future__ import annotations
@@ -243,6 +243,50 @@ class ListValue(SequenceValue):
     def write_back(self, e: Emitter) -> None:
         """Make the list that existed before hold what this one holds."""
         e.call_function(list.__setitem__, [self, Constant(slice(None)), TupleValue(list(self._elements))])
+        e.pop()
+
+
+class GrowingList(ListValue):
+    """A list that existed before the call. While captured code only adds to it, nobody asks how long it is."""
+
+    def __init__(self, look: Callable[[], list[Value]], source: Source) -> None:
+        self._look, self._found, self._added = look, None, []
+        self.source = source
+
+    _look: Callable[[], list[Value]]
+    _found: list[Value] | None
+    _added: list[Value]
+
+    @property
+    def _elements(self) -> list[Value]:
+        if self._found is None:
+            self._found = self._look() + self._added
+        return self._found
+
+    @_elements.setter
+    def _elements(self, elements: list[Value]) -> None:
+        self._found = elements
+
+    def method_append(self, m: Machine, item: Value) -> Value:
+        m.effects.will_mutate(self)
+        self._end().append(item)
+        return Constant(None)
+
+    def method_extend(self, m: Machine, items: Value) -> Value:
+        new = items.items_list(m)
+        m.effects.will_mutate(self)
+        self._end().extend(new)
+        return Constant(None)
+
+    def _end(self) -> list[Value]:
+        """What new elements are added to."""
+        return self._added if self._found is None else self._found
+
+    def write_back(self, e: Emitter) -> None:
+        if self._found is not None:
+            super().write_back(e)
+            return
+        e.call_function(list.extend, [self, TupleValue(list(self._added))])
         e.pop()
 
 
