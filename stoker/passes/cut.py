@@ -1,6 +1,7 @@
-"""A graph with numbers that only data tells is cut where they appear.
+"""A graph with numbers that only data tells is cut where they appear, and where operators take what no plan holds.
 
-In:  a functional ATen graph, some of whose operators give sizes or numbers that no input tells (`nonzero`, `item`).
+In:  a functional ATen graph, some of whose operators give sizes or numbers that no input tells (`nonzero`, `item`), or draw from a
+     generator of the user's.
 Out: `Piece`s in the order in which they run: graphs without such operators, which can be compiled, and between them the operators
      themselves, with what is asked of their results (`hosted`). A size that a piece needs is told by an input of that piece.
 
@@ -79,7 +80,7 @@ def run_pieces(
 
 def _hosted(nodes: Sequence[Node]) -> set[Node]:
     """Operators whose results only data tells, the parts of such results, what is computed of their sizes, and conditions on them:
-    these are checked before anything relies on them."""
+    these are checked before anything relies on them. Operators that draw from a generator that is an input."""
     found: set[Node] = set()
     for node in nodes:
         value, operands = node.meta.get("val"), node.all_input_nodes
@@ -88,7 +89,8 @@ def _hosted(nodes: Sequence[Node]) -> set[Node]:
         made = [n for n in operands if n.op != "placeholder"]
         size = isinstance(value, torch.SymInt) and bool(untold(value)) and found.issuperset(made)
         by_truth = any(isinstance(n.meta.get("val"), torch.SymBool) for n in operands)
-        if tells(node) or condition or part or size or by_truth:
+        draws = any(isinstance(n.meta.get("val"), torch.Generator) for n in operands)
+        if tells(node) or condition or part or size or by_truth or draws:
             found.add(node)
     return found
 
@@ -97,12 +99,14 @@ def _levels(nodes: Sequence[Node], hosted: set[Node]) -> dict[Node, int]:
     """In which round each node runs: compiled graphs of a round come before its hosted operators. What is hosted, and needs nothing
     that is compiled, comes first."""
     levels: dict[Node, int] = {}
-    ordered = -1
+    ordered, last_is_hosted = -1, False
     for node in nodes:
         later = [levels[n] + (n in hosted and node not in hosted) for n in node.all_input_nodes if n in levels]
         levels[node] = max(-1 if node in hosted else 0, *later, -1)
         if has_effect(node) and node.target not in CHECKS:
-            levels[node] = ordered = max(levels[node], ordered)
+            soonest = ordered + (last_is_hosted and node not in hosted)
+            levels[node] = ordered = max(levels[node], soonest)
+            last_is_hosted = node in hosted
     return levels
 
 
