@@ -105,7 +105,7 @@ def verdict(found: dict[str, Any]) -> str:
     return "as wanted" if most <= 2 and with_one <= 3 else "compiled more often"
 
 
-def render(data: dict[str, Any], commit: str) -> str:
+def render(data: dict[str, Any]) -> str:
     run = {name: r for name, r in data.items() if "unbuilt" not in r}
     lines = [
         "# Models at changing sizes",
@@ -114,7 +114,7 @@ def render(data: dict[str, Any], commit: str) -> str:
         f"`stoker` at {len(SIZES)} lengths and batches 2 to 8, then with batches of one among them. As wanted: equal to eager at each size,",
         "at most 2 compilations of any graph, 3 with batches of one. *compilations*: before and after batches of one.",
         "",
-        f"Run at commit {commit}.",
+        f"Run at commit {', '.join(sorted({r['commit'] for r in run.values()}))}.",
         "",
     ]
     for how in ("inference", "training"):
@@ -156,10 +156,10 @@ def main() -> None:
         if arguments.more and name in data:
             continue
         with multiprocessing.get_context("fork").Pool(1) as pool:
-            data[name] = pool.apply(one, (name, arguments.limit))
+            data[name] = pool.apply(one, (name, arguments.limit)) | {"commit": commit()}
         print(name, json.dumps(data[name])[:600], flush=True)
         DATA.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n")
-        PAGE.write_text(render(data, commit()))
+        PAGE.write_text(render(data))
 
 
 if __name__ == "__main__":

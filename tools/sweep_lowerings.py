@@ -31,6 +31,7 @@ import tempfile
 import time
 import warnings
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -446,7 +447,7 @@ passes if it is within its type's tolerance (that of `torch.testing.assert_close
 {worse} times as far from it as eager's own; results that are not floating point are eager's. Strides are eager's. All samples of
 an operator are one program: it is compiled in one graph, or else runs with breaks, or as it was captured, and is listed with why.
 
-Run at commit {commit}, torch {torch}, {where}.{left}
+Run at commit {commit}, torch {torch}, {where}.{words}
 """
 KINDS = ("lowered", "decomposed", "library call")
 
@@ -456,7 +457,7 @@ def write_page(
     rows: dict[tuple[str, str], dict[str, Any]],
     samples: int,
     where: str = "on the processor",
-    left: int = 0,
+    words: str = "",
 ) -> None:
     dtypes = [d for d in DTYPES if any(dtype == d for dtype, _ in rows)]
     lines = [
@@ -466,7 +467,7 @@ def write_page(
             commit=os.environ.get("STOKER_COMMIT") or _commit(),
             torch=torch.__version__,
             where=where,
-            left=f" It was stopped before {left} operators and types." if left else "",
+            words=words,
         ),
         "| type | operators | pass in one graph | pass with a break, or as captured | fail | skip |",
         "|---" * 6 + "|",
@@ -487,6 +488,18 @@ def write_page(
     for (dtype, name), row in sorted(rows.items()):
         verdicts[dtype][name] = row["outcomes"]
     path.with_suffix(".json").write_text(json.dumps(verdicts, indent=1, sort_keys=True) + "\n")
+
+
+def earlier(page: Path, swept: Sequence[str]) -> dict[tuple[str, str], dict[str, Any]]:
+    """The rows of types that were not swept this time: what came of them, not what became of their operators."""
+    found = json.loads(page.with_suffix(".json").read_text())
+    unknown: dict[str, Any] = {"lowered": {}, "library": {}, "decomposed": {}}
+    return {
+        (dtype, name): {"outcomes": outcomes, **unknown}
+        for dtype, verdicts in found.items()
+        for name, outcomes in verdicts.items()
+        if dtype not in swept
+    }
 
 
 def _commit() -> str:
@@ -548,6 +561,7 @@ def main() -> None:
     parser.add_argument("--generator", choices=("cpp", "triton"), default="cpp")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--seconds", type=float, default=0, help="stop after this time; 0: when all are done")
+    parser.add_argument("--keep", action="store_true", help="keep the page's rows of other types")
     parser.add_argument("--share", help=argparse.SUPPRESS)
     parser.add_argument("--to", type=Path, default=sweep.ROOT / "docs" / "coverage" / "lowerings.md")
     given = parser.parse_args()
@@ -575,7 +589,12 @@ def main() -> None:
     where = {"cpu": "on the processor"}.get(given.device) or f"on an {torch.cuda.get_device_name()}"
     if given.generator == "triton":
         where = "by Triton's interpreter on the processor"
-    write_page(given.to, rows, given.samples, where, len(wanted) - len(rows))
+    left = len(wanted) - len(rows)
+    words = f" It was stopped before {left} operators and types." if left else ""
+    if given.keep:
+        rows |= earlier(given.to, given.dtype.split(","))
+        words += f" Rows of types other than {given.dtype} are of an earlier sweep."
+    write_page(given.to, rows, given.samples, where, words)
 
 
 if __name__ == "__main__":

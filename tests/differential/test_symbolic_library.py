@@ -28,6 +28,10 @@ CASES: dict[str, Callable[[torch.Tensor], Any]] = {
     "unfold": lambda x: F.unfold(x[None], 3, padding=1, stride=2),
     "fold": lambda x: F.fold(F.unfold(x, 3), x.shape[-2:], 3),
     "rfft2": lambda x: torch.fft.rfft2(x).abs(),
+    "fft": lambda x: torch.fft.fft(torch.fft.fft(x, dim=-1), dim=-2).real,
+    "fftn": lambda x: torch.fft.fftshift(torch.fft.fftn(x, dim=(1, 2))).abs(),
+    "irfft": lambda x: torch.fft.irfft(torch.fft.rfft(x, dim=1) * 2, n=x.shape[1], dim=1),
+    "ifft2": lambda x: torch.fft.ifft2(x.transpose(0, 1)).abs(),
     "grid_sample": lambda x: F.grid_sample(x[None], x.new_zeros(1, 4, 4, 2), align_corners=False),
 }
 
@@ -48,3 +52,12 @@ def test_sizes_that_change(name: str) -> None:
         x = torch.randn(3, n, n, requires_grad=True)
         torch.testing.assert_close(run(compiled, x), run(function, x), rtol=1e-3, atol=1e-4)
     assert not stoker.events("break"), stoker.events("break")
+
+
+@pytest.mark.parametrize("name", ["fft", "fftn", "irfft", "ifft2", "rfft2"])
+def test_fourier_transforms_are_compiled_once(name: str) -> None:
+    compiled = stoker.compile(CASES[name], dynamic=True, fullgraph=True)
+    stoker.log.clear()
+    for n in (4, 5, 8, 9):
+        compiled(torch.randn(n - 1, n, n + 1))
+    assert len(stoker.events("captured")) == 1

@@ -15,7 +15,7 @@ from stoker.fake.tensor import FakeTensor, data_dependent
 def _by_columns(x: FakeTensor, batch: Sequence[Size], rows: Size, columns: Size, leading: Size) -> Meta:
     """Matrices as LAPACK leaves them: each column dense, `leading` elements from one to the next."""
     strides: list[Size] = []
-    step: Size = leading * columns
+    step: Size = leading * (columns if isinstance(columns, torch.SymInt) else max(columns, 1))
     for size in reversed(batch):
         strides.insert(0, step)
         step = step * size
@@ -34,6 +34,8 @@ def geqrf(a: FakeTensor) -> tuple[Meta, Meta]:
     if len(a.meta.sizes) < 2:
         raise Decline
     *batch, m, n = a.meta.sizes
+    if not any(isinstance(size, torch.SymInt) for size in (m, n, *batch)):
+        return _by_columns(a, batch, m, n, max(m, 1)), meta_of(a.meta.dtype, (*batch, min(m, n)), None, a.meta.device)
     _known(m, n, *batch)
     return _by_columns(a, batch, m, n, m), meta_of(a.meta.dtype, (*batch, torch.sym_min(m, n)), None, a.meta.device)
 
