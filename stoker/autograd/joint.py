@@ -427,12 +427,13 @@ def _backward(
 
 
 def _run_backward(results: Any, tangents: Any, leaves: Any) -> tuple[torch.Tensor | None, ...]:
-    """The engine on fakes. A program whose backward eager refuses may still run forward: it is left as captured."""
+    """The engine on fakes. A program whose backward eager refuses may still run forward: it is left as captured. So is one that divides
+    sizes by zero, as the variance of one element does: in C++ that is no error."""
     try:
         return torch_private.run_backward(results, tangents, leaves, keep_graph=True)
     except (DataDependent, NoMetaRule):
         raise
-    except RuntimeError as error:
+    except (RuntimeError, ZeroDivisionError) as error:
         raise CannotTrace(f"its backward raises {type(error).__name__}: {error}") from error
 
 

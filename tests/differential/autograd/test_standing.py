@@ -279,3 +279,20 @@ def test_as_eager(program, backend):
     compiled = stoker.compile(program, backend=backend)
     for _ in range(2):
         assert_same(outcome(compiled), expected)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_variance_of_few(rows, dynamic):
+    """The gradient of a variance divides by one less than the number of rows."""
+
+    def f(y):
+        return y[1:].var(0), y.std(0), torch.var_mean(y[:1], 0)[0]
+
+    y = torch.randn(rows, 5, dtype=torch.float64, requires_grad=True)
+    for backend in ("aot_eager", "stoker"):
+        expected, found = f(y), stoker.compile(f, backend=backend, dynamic=dynamic)(y)
+        torch.testing.assert_close(found, expected, equal_nan=True)
+        gradients = [torch.autograd.grad(torch.stack(r).sum(), y)[0] for r in (expected, found)]
+        torch.testing.assert_close(*gradients, equal_nan=True)
