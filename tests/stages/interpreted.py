@@ -32,7 +32,11 @@ PROCESSORS = 132
 class Libdevice:
     """The device's mathematics library, by torch's functions."""
 
-    NAMES: ClassVar[dict[str, Callable[..., Any]]] = {"rint": torch.round, "fast_sinf": torch.sin}
+    NAMES: ClassVar[dict[str, Callable[..., Any]]] = {
+        "rint": torch.round,
+        "fast_sinf": torch.sin,
+        "fast_expf": torch.exp,
+    }
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         function = self.NAMES.get(name) or getattr(torch, name)

@@ -14,10 +14,14 @@ from torch.fx import Graph, GraphModule
 import stoker
 from stoker import pipeline
 from stoker.autograd import aot
+from stoker.codegen.backend import Built
 from stoker.codegen.host import host_program
+from stoker.codegen.triton.host import host_kernel
+from stoker.codegen.triton.tiling import alternatives, tiling_of
+from stoker.codegen.triton.unit import unit_of
 from stoker.pipeline import decompositions
 from stoker.runtime.cubin import Job, compile_all
-from tests.stages.interpreted import Interpreted, compile_interpreted
+from tests.stages.interpreted import LIBDEVICE, Interpreted, compile_interpreted
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
 
@@ -222,3 +226,22 @@ def test_sizes_of_a_call_in_32_bits(program: Callable[..., Any], narrow: bool, m
     assert sized and {u.limited for u in sized} == {narrow}
     assert all((kind == "i32") is u.limited for u in sized for name, kind in u.signature if name.startswith("n"))
     assert all(("program_id(0).to(tl.int64)" in u.source) is not u.limited for u in sized)
+
+
+@pytest.mark.parametrize("number", range(14))
+def test_other_tiles(number: int) -> None:
+    """What tuning tries computes the same."""
+
+    class Other(Interpreted):
+        def build(self, kernels: Any, sites: Any, *, tune: bool) -> Any:
+            found = []
+            for kernel, site in zip(kernels, sites):
+                usual = tiling_of(kernel, 132)
+                choice = [usual, *alternatives(kernel, usual)]
+                unit = unit_of(kernel, choice[min(number, len(choice) - 1)], site.origins)
+                found.append(Built(None, host_kernel(unit, LIBDEVICE), unit.source))
+            return found
+
+    torch.manual_seed(0)
+    _agree(lambda x: ((y := F.gelu(x) * x[:1]), y.sum(0)), [torch.randn(600, 130)], Other())
+    _agree(lambda x: (torch.softmax(x, -1), x.t().contiguous()), [torch.randn(40, 33)], Other())

@@ -189,7 +189,9 @@ class _Emitter:
             for k, (start, dtype) in enumerate(form.starts):
                 out.line(f"v{n}_{k} = tl.full([{tiling.x_block}, {tiling.r_block}], {start}, {dtype})")
         held = dict(self.held)
-        with out.indented(f"for r_start in range(0, {self.expr(count(self.kernel.inner))}, {tiling.r_block}):"):
+        turns = f"0, {self.expr(count(self.kernel.inner))}, {tiling.r_block}"
+        walk = f"range({turns})" if tiling.ahead == 1 else f"tl.range({turns}, num_stages={tiling.ahead})"
+        with out.indented(f"for r_start in {walk}:"):
             out.line("r = r_start + r_first")
             self.inner_point()
             for n, i in phase.lines:

@@ -114,22 +114,36 @@ def normal_tail(x):
     t = tl.abs(x)
     if x.dtype == tl.float64:
         return 0.5 * libdevice.erfc(t * 0.70710678118654752440)
-    q = t * 1.3109115570841823e-07 + 2.8794491299777292e-05
-    q = q * t - 0.000726579106412828
-    q = q * t + 0.00791677925735712
-    q = q * t - 0.053130991756916046
-    q = q * t - 0.4589895009994507
-    q = q * t - 1.1511322259902954
-    q = q * t - 0.999999463558197
-    return tl.where(t > 6.0, 0.0, tl.exp2(q))
+    q = tl.fma(t, 1.3109115570841823e-07, 2.8794491299777292e-05)
+    q = tl.fma(q, t, -0.000726579106412828)
+    q = tl.fma(q, t, 0.00791677925735712)
+    q = tl.fma(q, t, -0.053130991756916046)
+    q = tl.fma(q, t, -0.4589895009994507)
+    q = tl.fma(q, t, -1.1511322259902954)
+    q = tl.fma(q, t, -0.999999463558197)
+    return tl.where(t > 6.0, 0.0, libdevice.exp2(q))
+
+
+@triton.jit
+def decay(x):
+    """e^x of numbers up to 0; what is smaller than a normal number is 0."""
+    if x.dtype == tl.float32:
+        return libdevice.fast_expf(x)
+    return libdevice.exp(x)
 
 
 @triton.jit
 def philox_words(seed, offset, block, lane):
-    """Four words of the generator, as stoker/loop/philox.py has it."""
-    counter = (offset >> 2) + block
-    low, high = counter.to(tl.uint32), (counter >> 32).to(tl.uint32)
-    return tl.philox(seed, low + lane.to(tl.uint32) * 0, high + low * 0, lane.to(tl.uint32), (lane >> 32).to(tl.uint32))
+    """Four words of the generator, as stoker/loop/philox.py has it. Products are made in 64 bits: both halves by one instruction."""
+    counter = (offset >> 2) + block + lane * 0
+    a, b, c, d = counter.to(tl.uint32), (counter >> 32).to(tl.uint32), lane.to(tl.uint32), (lane >> 32).to(tl.uint32)
+    key, other_key = seed.to(tl.uint32), (seed >> 32).to(tl.uint32)
+    for _ in tl.static_range(10):
+        first, second = a.to(tl.uint64) * 0xD2511F53, c.to(tl.uint64) * 0xCD9E8D57
+        a, b = (second >> 32).to(tl.uint32) ^ b ^ key, second.to(tl.uint32)
+        c, d = (first >> 32).to(tl.uint32) ^ d ^ other_key, first.to(tl.uint32)
+        key, other_key = key + 0x9E3779B9, other_key + 0xBB67AE85
+    return a, b, c, d
 
 
 @triton.jit

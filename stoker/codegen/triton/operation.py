@@ -66,7 +66,7 @@ OPERATIONS: dict[str, str] = {
     "sigmoid": "logistic({0})",
     "pow": "libdevice.pow({0}, {1})",
     "atan2": "libdevice.atan2({0}, {1})",
-    "decay": "tl.exp({0})",
+    "decay": "decay({0})",
     "normal_tail": "normal_tail({0})",
     "quick_sin": "libdevice.fast_sinf({0})",
     "fma": "tl.fma({0}, {1}, {2})",

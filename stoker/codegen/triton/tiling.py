@@ -36,7 +36,9 @@ class Tiling:
     k_block: int = 1
     """Of a matrix product: how far it goes along the shared size at once."""
     stages: int = 3
-    """How many turns of a loop have their memory on the way."""
+    """Of a matrix product: how many turns of its loop have their memory on the way."""
+    ahead: int = 1
+    """The same of a reduction's loop; 1: what a turn reads is asked for when it begins."""
 
 
 def alternatives(kernel: Kernel, usual: Tiling) -> list[Tiling]:
@@ -54,6 +56,11 @@ def alternatives(kernel: Kernel, usual: Tiling) -> list[Tiling]:
             found.append(replace(usual, x_block=usual.x_block // factor))
     if not usual.persistent:
         found += [replace(usual, r_block=usual.r_block * 2), replace(usual, r_block=usual.r_block // 2)]
+        found += [replace(usual, r_block=usual.r_block // 2, ahead=stages) for stages in (3, 4)]
+        wider = [
+            (usual.x_block * n, usual.r_block // n) for n in (2, 4) if usual.x_block > 1 and usual.r_block >= 4 * n
+        ]
+        found += [replace(usual, x_block=x, r_block=r) for x, r in wider]
     return found
 
 
