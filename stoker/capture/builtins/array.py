@@ -10,7 +10,7 @@ import torch
 from stoker.capture.handlers import TENSOR_METHODS, handles, pure, tensor_special
 from stoker.capture.values.array import DTYPES, ArrayValue
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.sequence import ListValue, SequenceValue, TupleValue
+from stoker.capture.values.sequence import GrowingList, ListValue, SequenceValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
@@ -147,7 +147,7 @@ def _tensor_of_floats(
 
 def _nested_shape(m: Machine, data: Value, leaves: list[Value]) -> list[int] | None:
     """The shape of nested lists of numbers, whose leaves are collected; None if they are not of one shape."""
-    if type(data) not in (ListValue, TupleValue):
+    if type(data) not in (ListValue, GrowingList, TupleValue):
         leaves.append(data)
         return []
     shapes = [_nested_shape(m, part, leaves) for part in data.items_list(m)]

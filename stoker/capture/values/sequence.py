@@ -273,9 +273,10 @@ class GrowingList(ListValue):
         return Constant(None)
 
     def method_extend(self, m: Machine, items: Value) -> Value:
-        new = items.items_list(m)
+        if self._found is not None or items is self:
+            return super().method_extend(m, items)
         m.effects.will_mutate(self)
-        self._end().extend(new)
+        take_each(m, items, lambda item: self._end().append(item))
         return Constant(None)
 
     def _end(self) -> list[Value]:
