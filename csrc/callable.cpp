@@ -155,17 +155,6 @@ bool add_wrapper(PyObject* module, const char* name, PyTypeObject*& place, newfu
 
 }  // namespace
 
-PyObject* call_with(PyObject*, PyObject* const* arguments, Py_ssize_t count, PyObject* keyword_names) {
-  if (count < 2) {
-    PyErr_SetString(PyExc_TypeError, "call_with(compiler_or_None, function, *args, **kwargs)");
-    return nullptr;
-  }
-  if (arguments[0] != Py_None && !PyObject_TypeCheck(arguments[0], compiler_type))
-    return PyErr_Format(PyExc_TypeError, "expected a Compiler or None, not %s", Py_TYPE(arguments[0])->tp_name);
-  HookScope scope(arguments[0] == Py_None ? nullptr : reinterpret_cast<Compiler*>(arguments[0]));
-  return PyObject_Vectorcall(arguments[1], arguments + 2, count - 2, keyword_names);
-}
-
 bool add_callable_types(PyObject* module) {
   return add_wrapper(module, "stoker._C.Compiled", compiled_type, compiled_new,
                      {{"compiler", T_OBJECT, offsetof(Wrapper, compiler), READONLY, "the compiler it runs under"}}) &&

@@ -37,8 +37,6 @@ PyMethodDef methods[] = {
     {"stance", stance, METH_NOARGS, "this thread's: 0 compiled, 1 eager, 2 fail on recompile"},
     {"set_stance", set_stance, METH_O, "set_stance(number): sets this thread's, and returns what it was"},
     {"active_compiler", active_compiler, METH_NOARGS, "the compiler that this thread runs under, or None"},
-    {"call_with", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call_with)), METH_FASTCALL | METH_KEYWORDS,
-     "call_with(compiler_or_None, function, *args, **kwargs)"},
     {"shares_storage", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(shares_storage)), METH_FASTCALL,
      "shares_storage(inputs, written): does an input at a written position share its storage with another input?"},
     {"load_kernel", load_kernel, METH_VARARGS, "load_kernel(device, binary, name, shared_bytes): the address of a kernel"},

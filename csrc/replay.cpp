@@ -11,8 +11,10 @@
 #include "record_reader.h"
 #include "ref.h"
 
+#include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
@@ -104,11 +106,6 @@ struct Fixed {
   void each(const auto& field) { field("input", input), field("address", address); }
 };
 
-// A tensor's memory, without what else the tensor refers to.
-struct Memory {
-  at::Tensor bytes;
-};
-
 struct Recording {
   Ref launch;  // None: the driver launches the graph
   Ref owner;   // of the graph, and of what it works in
@@ -119,8 +116,8 @@ struct Recording {
   std::vector<Node> nodes;
   std::vector<Fixed> fixed;
   std::vector<Changing> changing;
-  std::vector<Memory> homes;    // of results, one for each storage
-  std::vector<Memory> lasting;  // of results that no replay writes
+  std::vector<c10::Storage> homes;    // of results
+  std::vector<c10::Storage> lasting;  // of results that no replay writes
   std::vector<Result> results;
   std::vector<Held> held;
   std::vector<size_t> aligned;  // inputs that the plan is for only where they are aligned
@@ -142,7 +139,6 @@ struct ReplayObject {
   vectorcallfunc vectorcall;
   Recording recording;
   int reason;
-  long long moved;  // the input, if one moved
   long long copied_bytes, patched_nodes, replays;
   char running;
 };
@@ -164,40 +160,29 @@ Reason obstacle(ReplayObject* self, PyObject* const* inputs) {
   for (const Held& held : recording.held)
     if (!holds(held, inputs)) return Reason::OTHER_SIZE;
   for (const auto& [input, address] : recording.fixed)
-    if (is_lazy(tensor_in(inputs, input)) || tensor_in(inputs, input).const_data_ptr() != address) {
-      self->moved = static_cast<long long>(input);
-      return Reason::MOVED;
-    }
+    if (is_lazy(tensor_in(inputs, input)) || tensor_in(inputs, input).const_data_ptr() != address) return Reason::MOVED;
   for (const Changing& changing : recording.changing)
     if (is_lazy(tensor_in(inputs, changing.input))) return Reason::LAZY;
   for (const size_t input : recording.aligned)
     if (reinterpret_cast<uintptr_t>(tensor_in(inputs, input).const_data_ptr()) % ALIGNMENT) return Reason::UNALIGNED;
-  for (const Memory& home : recording.homes)
-    if (home.bytes.storage().use_count() > 1) return Reason::RESULTS_IN_USE;
+  for (const c10::Storage& home : recording.homes)
+    if (home.use_count() > 1) return Reason::RESULTS_IN_USE;
   return current_stream(static_cast<int>(recording.device)) == recording.stream ? Reason::NONE : Reason::OTHER_STREAM;
 }
 
-// The bytes that a tensor spans in memory.
-int64_t span_bytes(const at::Tensor& tensor) {
-  int64_t reach = 1;
-  for (int64_t i = 0; i < tensor.dim(); ++i) reach += (tensor.size(i) - 1) * tensor.stride(i);
-  return tensor.numel() ? reach * static_cast<int64_t>(tensor.element_size()) : 0;
-}
-
 // A tensor over memory of a storage. Plans and recordings stand below autograd.
-at::Tensor tensor_over(const c10::Storage& storage, bool cpu, at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides,
+at::Tensor tensor_over(const c10::Storage& storage, at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides,
                        int64_t offset) {
-  at::Tensor made = at::detail::make_tensor<at::TensorImpl>(
-      c10::Storage(storage), c10::DispatchKeySet(cpu ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA),
-      c10::scalarTypeToTypeMeta(dtype));
+  const auto key = storage.device_type() == at::kCPU ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA;
+  at::Tensor made = at::detail::make_tensor<at::TensorImpl>(c10::Storage(storage), c10::DispatchKeySet(key),
+                                                            c10::scalarTypeToTypeMeta(dtype));
   made.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
   return made;
 }
 
 at::Tensor bytes_of(const at::Tensor& tensor, int64_t count) {
   const char* start = static_cast<const char*>(tensor.storage().data());
-  return tensor_over(tensor.storage(), tensor.is_cpu(), at::kByte, {count}, {1},
-                     static_cast<const char*>(tensor.const_data_ptr()) - start);
+  return tensor_over(tensor.storage(), at::kByte, {count}, {1}, static_cast<const char*>(tensor.const_data_ptr()) - start);
 }
 
 void point(Recording& recording, Changing& changing, char* address) {
@@ -223,7 +208,7 @@ bool bring(ReplayObject* self, PyObject* const* inputs) {
     }
     auto* place = static_cast<char*>(changing.place.mutable_data_ptr());
     if (changing.now != place) point(self->recording, changing, place);
-    const int64_t bytes = span_bytes(input);
+    const auto bytes = static_cast<int64_t>(at::detail::computeStorageNbytes(input.sizes(), input.strides(), input.element_size()));
     changing.place.narrow(0, 0, bytes).copy_(bytes_of(input, bytes), /*non_blocking=*/true);
     self->copied_bytes += bytes;
   }
@@ -252,32 +237,18 @@ void take_back(const Recording& recording, PyObject* const* inputs) {
   for (const Changing& changing : recording.changing) {
     const at::Tensor& input = tensor_in(inputs, changing.input);
     if (!changing.written || changing.now != changing.place.const_data_ptr() || !input.numel()) continue;
-    const at::Tensor& place = changing.place;
-    input.copy_(tensor_over(place.storage(), place.is_cpu(), input.scalar_type(), input.sizes(), input.strides(), 0));
+    input.copy_(tensor_over(changing.place.storage(), input.scalar_type(), input.sizes(), input.strides(), 0));
   }
 }
 
 PyObject* result_of(const Recording& recording, const Result& result, PyObject* const* inputs) {
   if (result.kind == Result::Kind::OBJECT) return Py_NewRef(result.value.get());
   if (result.kind == Result::Kind::ITSELF) return Py_NewRef(inputs[result.index]);
-  const bool of_input = result.kind == Result::Kind::INPUT;
-  const at::Tensor& base = of_input ? tensor_in(inputs, result.index)
-                           : (result.kind == Result::Kind::HOME ? recording.homes : recording.lasting)[result.index].bytes;
-  return THPVariable_Wrap(tensor_over(base.storage(), base.is_cpu(), *result.dtype, result.sizes, result.strides,
-                                      result.offset + (of_input ? base.storage_offset() : 0)));
+  const at::Tensor* base = result.kind == Result::Kind::INPUT ? &tensor_in(inputs, result.index) : nullptr;
+  const std::vector<c10::Storage>& own = result.kind == Result::Kind::HOME ? recording.homes : recording.lasting;
+  return THPVariable_Wrap(tensor_over(base ? base->storage() : own[result.index], *result.dtype, result.sizes, result.strides,
+                                      result.offset + (base ? base->storage_offset() : 0)));
 }
-
-// A launch lets other threads run: none of them may change the graph meanwhile.
-class Running {
- public:
-  explicit Running(ReplayObject* self) : self_(self) { self_->running = true; }
-  ~Running() { self_->running = false; }
-  Running(const Running&) = delete;
-  Running& operator=(const Running&) = delete;
-
- private:
-  ReplayObject* self_;
-};
 
 PyObject* run_replay(PyObject* object, PyObject* const* inputs, size_t flagged, PyObject* keywords) {
   auto* self = as<ReplayObject>(object);
@@ -291,7 +262,8 @@ PyObject* run_replay(PyObject* object, PyObject* const* inputs, size_t flagged, 
   self->reason = static_cast<int>(reason);
   if (PyErr_Occurred()) PyErr_Clear();  // a number that fits no recording
   if (reason != Reason::NONE) return Py_NewRef(Py_NotImplemented);
-  const Running running(self);
+  self->running = true;  // a launch lets other threads run: none of them may change the graph meanwhile
+  const auto done = c10::make_scope_exit([self] { self->running = false; });
   if (!bring(self, inputs)) {
     self->reason = static_cast<int>(Reason::REFUSED);
     return Py_NewRef(Py_NotImplemented);
@@ -337,10 +309,7 @@ class RecordingReader : public RecordReader<RecordingReader> {
     to = reinterpret_cast<THPDtype*>(from)->scalar_type;
   }
 
-  void read(PyObject* from, Memory& to) const {
-    const auto tensor = get<at::Tensor>(from);
-    to.bytes = tensor_over(tensor.storage(), tensor.is_cpu(), at::kByte, {0}, {1}, 0);
-  }
+  void read(PyObject* from, c10::Storage& to) const { to = get<at::Tensor>(from).storage(); }
 
   void read(PyObject* from, Result::Kind& to) const {
     static const char* names[] = {"itself", "input", "home", "lasting", "object"};
@@ -417,7 +386,6 @@ bool add_replay_types(PyObject* module) {
   return add_type<ReplayObject>(module, "stoker._C.Replay", replay_type,
                                 {slot(Py_tp_new, replay_new), {Py_tp_methods, replay_methods}},
                                 {{"reason", T_INT, offsetof(ReplayObject, reason), READONLY, nullptr},
-                                 {"moved", T_LONGLONG, offsetof(ReplayObject, moved), READONLY, nullptr},
                                  {"copied_bytes", T_LONGLONG, offsetof(ReplayObject, copied_bytes), READONLY, nullptr},
                                  {"patched_nodes", T_LONGLONG, offsetof(ReplayObject, patched_nodes), READONLY, nullptr},
                                  {"replays", T_LONGLONG, offsetof(ReplayObject, replays), READONLY, nullptr}});

@@ -450,17 +450,10 @@ def test_disabled_turns_the_hook_off():
     disabled = _C.Disabled(inner)
 
     def root(x):
-        return disabled(x), inner(x), _C.call_with(None, inner, x)
+        return disabled(x), inner(x)
 
     compiler = Script({"inner": entry(inner_replacement)})
-    assert _C.Compiled(root, compiler)(1) == (10, 1000, 10)
-
-
-def test_call_with_sets_and_restores_the_compiler():
-    compiler = Script({"inner": entry(inner_replacement)})
-    assert _C.call_with(compiler, inner, x=2) == 2000
-    assert _C.call_with(compiler, _C.active_compiler) is compiler
-    assert _C.active_compiler() is None
+    assert _C.Compiled(root, compiler)(1) == (10, 1000)
 
 
 def test_one_compiler_inside_another():
