@@ -219,8 +219,7 @@ bool add_cache_types(PyObject* module) {
                          {{"code", T_OBJECT, offsetof(Entry, code), READONLY, "the replacement code"},
                           {"guards", T_OBJECT, offsetof(Entry, guards), READONLY, "what must hold for it to run"},
                           {"tag", T_OBJECT, offsetof(Entry, tag), READONLY, "whatever its maker wants to remember"},
-                          {"hits", T_PYSSIZET, offsetof(Entry, hits), READONLY, "how often it ran"},
-                          {"keeps_hook", T_BOOL, offsetof(Entry, keeps_hook), READONLY, "are functions that it calls looked up?"}}) &&
+                          {"hits", T_PYSSIZET, offsetof(Entry, hits), READONLY, "how often it ran"}}) &&
          add_type<Compiler>(module, "stoker._C.Compiler", compiler_type,
                             {doc("Compiler(on_miss, on_reject=None)\n\nOne configuration of the compiler."),
                              slot(Py_tp_new, compiler_new), slot(Py_tp_init, compiler_init), {Py_tp_methods, compiler_methods}},

@@ -129,20 +129,18 @@ PyObject* load_kernel(PyObject*, PyObject* arguments) {
 
 PyObject* launch_kernel(PyObject*, PyObject* arguments) {
   int device;
-  PyObject *function, *words;
+  unsigned long long function;
   Launch kernel;
   uint32_t programs;
-  if (!PyArg_ParseTuple(arguments, "iO!IIIO!:launch_kernel", &device, &PyLong_Type, &function, &kernel.threads,
-                        &kernel.shared_bytes, &programs, &PyTuple_Type, &words))
+  const char* words;
+  Py_ssize_t size;
+  if (!PyArg_ParseTuple(arguments, "iKIIIy#:launch_kernel", &device, &function, &kernel.threads, &kernel.shared_bytes, &programs,
+                        &words, &size))
     return nullptr;
   HANDLE_TH_ERRORS
-  kernel.function = PyLong_AsVoidPtr(function);
-  std::vector<uint64_t> values;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(words); ++i)
-    values.push_back(PyLong_AsUnsignedLongLongMask(PyTuple_GET_ITEM(words, i)));
-  if (PyErr_Occurred()) throw python_error();
+  kernel.function = reinterpret_cast<DeviceFunction>(function);
   std::vector<void*> parameters;
-  for (uint64_t& value : values) parameters.push_back(&value);
+  for (Py_ssize_t at = 0; at < size; at += sizeof(uint64_t)) parameters.push_back(const_cast<char*>(words) + at);
   enter_device(device);
   launch(kernel, programs, current_stream(device), parameters.data());
   Py_RETURN_NONE;

@@ -311,13 +311,7 @@ class RecordingReader : public RecordReader<RecordingReader> {
 
   void read(PyObject* from, c10::Storage& to) const { to = get<at::Tensor>(from).storage(); }
 
-  void read(PyObject* from, Result::Kind& to) const {
-    static const char* names[] = {"itself", "input", "home", "lasting", "object"};
-    const auto name = get<std::string>(from);
-    const auto* found = std::find(std::begin(names), std::end(names), name);
-    if (found == std::end(names)) throw Malformed{"", "there is no such kind of result"};
-    to = static_cast<Result::Kind>(found - std::begin(names));
-  }
+  void read(PyObject* from, Result::Kind& to) const { to = static_cast<Result::Kind>(get<int64_t>(from)); }
 };
 
 // Lets a kernel's record point to our copies of its parameters. Called once the node stays where it is.

@@ -19,7 +19,7 @@ from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Arguments, Keywords, NotConstant, Value
 from stoker.errors import Break
-from stoker.graph.numpy_operator import SIZED_BY_NUMBERS, Given, as_text, dry_run, hosted
+from stoker.graph.numpy_operator import SIZED_BY_NUMBERS, GivenArray, as_text, dry_run, hosted
 from stoker.guard.guard import Holds
 from stoker.guard.source import Fixed
 from stoker.nest import leaves
@@ -135,7 +135,7 @@ class Arrays:
         given = [self._given(value, arrays) for value in args]
         named = {key: self._given(value, arrays) for key, value in kwargs.items()}
         if function.__name__ in SIZED_BY_NUMBERS and any(
-            isinstance(part, Given) for part in leaves([given[1:], named])
+            isinstance(part, GivenArray) for part in leaves([given[1:], named])
         ):
             raise Break(words, "the size of what it makes depends on data")
         tensors = [array.tensor for array in arrays]
@@ -166,7 +166,7 @@ class Arrays:
             case ArrayValue():
                 if value not in arrays:
                     arrays.append(value)
-                return Given(arrays.index(value))
+                return GivenArray(arrays.index(value))
             case ListValue():
                 return [self._given(part, arrays) for part in value.elements(self.m)]
             case TupleValue() if value.cls is tuple:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import Any
 
 import torch
@@ -35,11 +36,21 @@ class Changing:
     written: bool
 
 
+class ResultKind(IntEnum):
+    """As csrc/replay.cpp lists them: an input itself, a view of one, memory of the recording, memory that no replay writes, an object."""
+
+    ITSELF = 0
+    INPUT = 1
+    HOME = 2
+    LASTING = 3
+    OBJECT = 4
+
+
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """`home`: memory of the recording; `lasting`: memory that no replay writes; `input`: a view of one, `itself`: one; `object`."""
+    """What a replay gives back. `value` is the object, or the number of an input or of a piece of memory."""
 
-    kind: str
+    kind: ResultKind
     value: Any
     dtype: torch.dtype | None = None
     sizes: tuple[int, ...] = ()
@@ -181,14 +192,14 @@ def _results(
     described: list[ReplayResult] = []
     for value in values:
         if not isinstance(value, torch.Tensor):
-            described.append(ReplayResult("object", value))
+            described.append(ReplayResult(ResultKind.OBJECT, value))
             continue
         storage = storage_start(value)
         if storage in owners and value.numel():
             number = owners[storage]
             described.append(_of_input(value, number, inputs[number], number in places))
             continue
-        kind, memory = ("lasting", lasting) if storage in constants else ("home", homes)
+        kind, memory = (ResultKind.LASTING, lasting) if storage in constants else (ResultKind.HOME, homes)
         if storage not in memory:
             memory[storage] = value
         described.append(_seen(kind, list(memory).index(storage), value, int(value.storage_offset())))
@@ -201,11 +212,11 @@ def _of_input(value: torch.Tensor, number: int, given: torch.Tensor, placed: boo
     if value.dtype != given.dtype:
         raise CannotRecord("a result is an input's memory seen with another dtype")
     if value.shape == given.shape and value.stride() == given.stride() and offset == 0:
-        return ReplayResult("itself", number)
-    return _seen("input", number, value, offset)
+        return ReplayResult(ResultKind.ITSELF, number)
+    return _seen(ResultKind.INPUT, number, value, offset)
 
 
-def _seen(kind: str, number: int, value: torch.Tensor, offset: int) -> ReplayResult:
+def _seen(kind: ResultKind, number: int, value: torch.Tensor, offset: int) -> ReplayResult:
     return ReplayResult(kind, number, value.dtype, tuple(value.shape), tuple(value.stride()), offset)
 
 

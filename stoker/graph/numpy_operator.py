@@ -69,14 +69,14 @@ def _function(name: str) -> Callable[..., Any] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenArray:
     """The array of this number, in the place of an argument."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Meta:
+class ArrayMeta:
     """What is known of an array before a program runs."""
 
     dtype: Any
@@ -85,17 +85,17 @@ class Meta:
     is_scalar: bool
 
     @staticmethod
-    def of(made: Any) -> Meta:
+    def of(made: Any) -> ArrayMeta:
         strides = tuple(stride // made.itemsize for stride in made.strides)
-        return Meta(made.dtype, made.shape, strides, isinstance(made, numpy.generic))
+        return ArrayMeta(made.dtype, made.shape, strides, isinstance(made, numpy.generic))
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ArrayResult:
     """What a call makes: arrays in a list or tuple of this class, or one array."""
 
     cls: type | None
-    metas: list[Meta]
+    metas: list[ArrayMeta]
 
 
 def as_text(args: Sequence[Any], kwargs: dict[str, Any]) -> str:
@@ -104,7 +104,7 @@ def as_text(args: Sequence[Any], kwargs: dict[str, Any]) -> str:
 
 def dry_run(
     function: str, arguments: str, metas: Sequence[tuple[Any, tuple[int, ...], tuple[int, ...]]]
-) -> Result | None:
+) -> ArrayResult | None:
     """What a function makes of arrays of these types and sizes; None if that is not new arrays."""
     examples = [_example(*meta) for meta in metas]
     with warnings.catch_warnings(), numpy.errstate(all="ignore"):
@@ -117,7 +117,7 @@ def dry_run(
         return None
     if any(stride % part.itemsize or stride < 0 for part in parts for stride in part.strides):
         return None
-    return Result(type(made) if isinstance(made, (list, tuple)) else None, [Meta.of(part) for part in parts])
+    return ArrayResult(type(made) if isinstance(made, (list, tuple)) else None, [ArrayMeta.of(part) for part in parts])
 
 
 def _example(dtype: Any, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Any:
@@ -136,7 +136,8 @@ def _call(function: str, arguments: str, arrays: Sequence[Any]) -> Any:
     called = _function(function)
     assert called is not None
     args, kwargs = nest.map_leaves(
-        lambda leaf: arrays[leaf.number] if isinstance(leaf, Given) else leaf, pickle.loads(base64.b64decode(arguments))
+        lambda leaf: arrays[leaf.number] if isinstance(leaf, GivenArray) else leaf,
+        pickle.loads(base64.b64decode(arguments)),
     )
     return called(*args, **kwargs)
 

@@ -28,21 +28,21 @@ _CALL = 'extern "C" int {name}(void* const* arguments, const int64_t* sizes) {{ 
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SourcePiece:
     """Text that stays together, and the kernels in it."""
 
     text: str
     kernels: tuple[str, ...]
 
 
-def share(functions: Mapping[str, str]) -> list[Piece]:
+def share(functions: Mapping[str, str]) -> list[SourcePiece]:
     """Pieces that define all of the functions, given by name."""
     if sum(map(len, functions.values())) < LONG:
         return [_alone(name, text) for name, text in functions.items()]
     alike: dict[str, list[str]] = {}
     for name, text in functions.items():
         alike.setdefault(MARK.sub("⟨⟩", _body(text)), []).append(name)
-    pieces: list[Piece] = []
+    pieces: list[SourcePiece] = []
     for names in alike.values():
         if len(names) >= SHARED_FROM:
             pieces.append(_shared(names, [_body(functions[name]) for name in names]))
@@ -51,15 +51,15 @@ def share(functions: Mapping[str, str]) -> list[Piece]:
     return pieces
 
 
-def _alone(name: str, function: str) -> Piece:
-    return Piece(declared(plain(function)), (name,))
+def _alone(name: str, function: str) -> SourcePiece:
+    return SourcePiece(declared(plain(function)), (name,))
 
 
 def _body(function: str) -> str:
     return function.partition("\n")[2]
 
 
-def _shared(names: Sequence[str], bodies: Sequence[str]) -> Piece:
+def _shared(names: Sequence[str], bodies: Sequence[str]) -> SourcePiece:
     """One function for all, and for each a function that calls it. Numbers that are equal in all of them stay in it."""
     given: dict[tuple[str, ...], str] = {}
     """A number of each kernel, and the parameter that stands for it."""
@@ -76,7 +76,7 @@ def _shared(names: Sequence[str], bodies: Sequence[str]) -> Piece:
         _CALL.format(name=name, shared=shared, numbers="".join(f", {values[n]}" for values in given))
         for n, name in enumerate(names)
     ]
-    return Piece(declared(head + MARK.sub(lambda _: next(found), bodies[0])) + "".join(calls), tuple(names))
+    return SourcePiece(declared(head + MARK.sub(lambda _: next(found), bodies[0])) + "".join(calls), tuple(names))
 
 
 def _type(number: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import struct
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -66,7 +67,8 @@ def launcher(built: Built, memory: Sequence[torch.Tensor]) -> Callable[[], None]
     words = [m.data_ptr() for m in memory] + ([index_flags().data_ptr()] if launch.watches else []) + [0, 0]
     programs = evaluate(launch.programs, {})
     start = functools.partial(_C.launch_kernel, device, launch.function, launch.threads, launch.shared_bytes)
-    return lambda: start(programs, tuple(words))
+    packed = struct.pack(f"<{len(words)}Q", *words)
+    return lambda: start(programs, packed)
 
 
 def elapsed(run: Callable[[], object]) -> float:

@@ -12,7 +12,7 @@ from torch import nn
 import stoker
 from stoker.codegen.cpp import share as sharing
 from stoker.codegen.cpp.mark import MARK, marked, plain
-from stoker.codegen.cpp.share import Piece, share
+from stoker.codegen.cpp.share import SourcePiece, share
 from stoker.runtime import build
 
 HEAD = 'extern "C" int {}(void* const* arguments, const int64_t* sizes) {{\n'
@@ -55,7 +55,7 @@ def test_what_differs_otherwise_stays_apart() -> None:
     texts = {f"k{n}": function(f"k{n}", f"f(⟨{n + 40}⟩, {n % 2});") for n in range(6)}
     pieces = share(texts)
     assert pieces == [
-        Piece(plain(text), (name,)) for name, text in sorted(texts.items(), key=lambda t: int(t[0][1]) % 2)
+        SourcePiece(plain(text), (name,)) for name, text in sorted(texts.items(), key=lambda t: int(t[0][1]) % 2)
     ]
     texts |= {f"k{n}": function(f"k{n}", f"f(⟨{n + 40}⟩, {n % 2});") for n in range(6, 8)}
     assert [piece.kernels for piece in share(texts)] == [("k0", "k2", "k4", "k6"), ("k1", "k3", "k5", "k7")]
