@@ -21,8 +21,9 @@ from torch.fx import Graph, GraphModule, Node
 from stoker import torch_private
 from stoker.fake import FakeTensor
 from stoker.fake.rules.check import CHECKS
+from stoker.graph.dedupe import dedupe
 from stoker.graph.untold import symbols_in, tells, untold
-from stoker.graph.walk import has_effect
+from stoker.graph.walk import has_effect, is_view
 from stoker.shape.expr import Symbol
 from stoker.shape.symnode import expr_of
 
@@ -39,6 +40,8 @@ class Piece:
 
 def cut(module: GraphModule, apart: Callable[[Node], bool] = lambda node: False) -> list[Piece] | None:
     """The pieces of a graph; None if it needs no cut. What is said to be `apart` is hosted as well."""
+    if any(map(tells, module.graph.nodes)):
+        _merge(module.graph)
     nodes = [n for n in module.graph.nodes if n.op not in ("placeholder", "get_attr", "output")]
     hosted = _hosted(nodes) | {n for n in nodes if apart(n)}
     if not hosted:
@@ -76,6 +79,20 @@ def run_pieces(
         return tuple(values[value] if is_node else value for is_node, value in results)
 
     return call
+
+
+def _merge(graph: Graph) -> None:
+    """Find out once what is found out twice: pieces do not see each other. A result of the graph stays in memory of its own."""
+    for node, first in reversed(dedupe(graph).items()):
+        if not _is_given_back(node):
+            node.replace_all_uses_with(first)
+            graph.erase_node(node)
+
+
+def _is_given_back(node: Node) -> bool:
+    """Is a node, or a view or part of it, among the results?"""
+    part = isinstance(node.meta.get("val"), (list, tuple))
+    return any(user.op == "output" or (part or is_view(user)) and _is_given_back(user) for user in node.users)
 
 
 def _hosted(nodes: Sequence[Node]) -> set[Node]:

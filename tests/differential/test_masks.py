@@ -187,3 +187,17 @@ def test_running_statistics_are_written() -> None:
     norm.reset_running_stats()
     torch.testing.assert_close(found, program(x))
     assert found[1] is False
+
+
+def test_what_is_chosen_twice_is_chosen_once() -> None:
+    def program(x: Tensor) -> Any:
+        return x[x > 0].sin() + x[x > 0].cos() * x[x > 0].sum(), x[x < 0], x[x < 0]
+
+    stoker.log.clear()
+    compiled = stoker.compile(program, fullgraph=True)
+    x = torch.tensor([1.0, -2.0, 3.0])
+    found = compiled(x)
+    torch.testing.assert_close(found, program(x))
+    assert found[1].data_ptr() != found[2].data_ptr()
+    pieces = [e.data for e in stoker.events("compiled")]
+    assert sum(line.count("gt.Scalar") for made in pieces for line in made.lines()) == 1
