@@ -12,6 +12,7 @@ import collections
 import functools
 import gc
 import itertools
+import warnings
 from collections.abc import Callable
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -98,7 +99,7 @@ def _sequences(model: Value | None) -> list[Value]:
 def _containers(m: Machine, iterator: Any) -> list[Value]:
     """The dictionaries and sets that an iterator, or one inside it, goes over, as far as captured code knows them."""
     if type(iterator) in MODELS and MODELS[type(iterator)] is not _left_of_container:
-        inside = [part for part in iterator.__reduce__()[1] if type(part) in MODELS]
+        inside = [part for part in _reduced(iterator)[1] if type(part) in MODELS]
         return [found for part in inside for found in _containers(m, part)]
     held = (m.wrap.known.get(id(container)) for container in gc.get_referents(iterator))
     return [known[0] for known in held if known is not None]
@@ -150,13 +151,19 @@ def _is_elsewhere(m: Machine, place: Source, position: int) -> bool:
     return m.sizes.int_is_dynamic(place, position)
 
 
+def _reduced(iterator: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # from 3.12 on, of the iterators of itertools
+        return iterator.__reduce__()
+
+
 def _iterated(iterator: Any) -> Any:
-    return iterator.__reduce__()[1][0]
+    return _reduced(iterator)[1][0]
 
 
 def _position(iterator: Any) -> int:
     """Where it is; below 0 at its end. (From 3.12 on, an iterator of a range gives the range that is left, and None.)"""
-    _, _, *state = iterator.__reduce__()
+    _, _, *state = _reduced(iterator)
     return (state[0] or 0) if state else -1
 
 
@@ -171,7 +178,7 @@ def _left_of_container(m: Machine, real: Any, source: Source) -> Value | None:
 def _left(iterator: Any) -> list[Any] | None:
     """What an iterator of a dictionary or a set has still to give; None if that has changed its size since."""
     try:
-        found: list[Any] = iterator.__reduce__()[1][0]
+        found: list[Any] = _reduced(iterator)[1][0]
     except RuntimeError:
         return None
     return found
@@ -211,21 +218,21 @@ def _count(m: Machine, real: Any, source: Source) -> Value | None:
 
 def _repeat(m: Machine, real: Any, source: Source) -> Value | None:
     _, parts = m.guards.ask(source, real, _shape, "has as many parts")
-    times = real.__reduce__()[1][1] if parts > 1 else None
+    times = _reduced(real)[1][1] if parts > 1 else None
     if times is not None and _is_elsewhere(m, Asked(source, _argument(1)), times):
         return None
     return RepeatIterator(_part(m, real, source, 0), _part(m, real, source, 1).constant() if parts > 1 else None)
 
 
 def _shape(iterator: Any) -> tuple[Any, ...]:
-    maker, args, *state = iterator.__reduce__()
+    maker, args, *state = _reduced(iterator)
     return maker, len(args), *state
 
 
 @functools.cache
 def _argument(index: int) -> Callable[[Any], Any]:
     def part(iterator: Any) -> Any:
-        return iterator.__reduce__()[1][index]
+        return _reduced(iterator)[1][index]
 
     part.__name__ = f"part_{index}"
     return part
