@@ -120,6 +120,17 @@ def test_numbers_that_are_none() -> None:
         _agree(program, [x])
 
 
+def test_nothing_to_reduce() -> None:
+    """Loops that never run read nothing: sums are 0, products 1."""
+    _agree(lambda x: (x.sum(1), x.prod(1), x.sum(0), (x > 0).all(1), x.mean(1)), [torch.randn(5, 0)])
+    _agree(lambda x: (x.sum(0), x.sum()), [torch.randn(0, 3)])
+
+
+def test_whole_numbers_in_half_precision() -> None:
+    numbers = torch.tensor([0, 1, -3, 2049, 16777217, 33554435, 2**40 + 12345])
+    _agree(lambda x: (x.half(), x.bfloat16(), (x > 0).half(), (x > 0).bfloat16()), [numbers])
+
+
 def test_gradients() -> None:
     torch.manual_seed(0)
     given = [torch.randn(9, 16, requires_grad=True), torch.randn(16, requires_grad=True)]

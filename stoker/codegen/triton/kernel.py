@@ -96,10 +96,9 @@ class _Emitter:
         return rest * _pieces(tiling.y.size, tiling.y_block) * _pieces(self.kernel.outer[-1].size, tiling.x_block)
 
     def unsure_axes(self) -> Axes:
-        """The axes along which the last tile may reach past the loops."""
-        return frozenset(
-            axis for axis, loops in self.loops_of_axes().items() if (count(loops) % self.sizes[axis]).value != 0
-        )
+        """The axes along which the last tile may reach past the loops; loops that never run have a tile, too."""
+        points = {axis: count(loops).value for axis, loops in self.loops_of_axes().items()}
+        return frozenset(axis for axis, number in points.items() if not number or number % self.sizes[axis])
 
     def expr(self, expr: Expr) -> str:
         return expression(expr, self.ranges)

@@ -125,4 +125,6 @@ def converted(words: str, source: torch.dtype, dtype: torch.dtype) -> str:
         return f"({words}) != 0"
     if dtype is torch.uint8 and source.is_floating_point:
         return f"({words}).to(tl.int64).to(tl.uint8)"  # a negative number wraps around, as it does in eager
+    if dtype in (torch.float16, torch.bfloat16) and not source.is_floating_point:
+        return f"({words}).to(tl.float32).to({TYPES[dtype]})"  # eager's numbers of half precision are made of float32
     return f"({words}).to({TYPES[dtype]})"
