@@ -12,6 +12,7 @@ import argparse
 import copy
 import json
 import multiprocessing
+import re
 import signal
 import subprocess
 import warnings
@@ -66,7 +67,13 @@ def judge(model: torch.nn.Module, inputs: dict[str, Any], train: bool) -> dict[s
         counts.append(compilations())
     reasons = dict.fromkeys(e.reason for kind in ("break", "as captured", "backend") for e in log.events(kind))
     why = [e.reason for e in log.events("recompile")]
-    return {"compilations": counts, "wrong": wrong, "reasons": list(reasons)[:3], "recompiled": why[1:4]}
+    words = {"reasons": list(map(portable, reasons))[:3], "recompiled": list(map(portable, why))[1:4]}
+    return {"compilations": counts, "wrong": wrong, **words}
+
+
+def portable(words: str) -> str:
+    """Words without the place where packages are installed."""
+    return re.sub(r"\S*/site-packages/", "", words)
 
 
 def one(name: str, limit_seconds: int) -> dict[str, Any]:
@@ -90,7 +97,9 @@ def one(name: str, limit_seconds: int) -> dict[str, Any]:
         try:
             found["training" if train else "inference"] = judge(copy.deepcopy(model), inputs, train)
         except Exception as error:
-            found["training" if train else "inference"] = {"failed": f"{type(error).__name__}: {str(error)[:300]}"}
+            found["training" if train else "inference"] = {
+                "failed": portable(f"{type(error).__name__}: {str(error)[:300]}")
+            }
         finally:
             signal.alarm(0)
     return found
