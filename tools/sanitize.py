@@ -20,6 +20,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 TESTS = ("tests/unit/csrc", "tests/unit/guard")
+PRELOADED = ("libasan.so", "libstdc++.so.6")
+"""The sanitizer looks for what throws C++'s exceptions when the process begins, and Python itself has none of it."""
 SUPPRESSIONS = """
 {
    reads beyond the end that libraries make on purpose
@@ -37,9 +39,6 @@ SUPPRESSIONS = """
 
 def asan(tests: list[str]) -> bool:
     """A copy of the package with an extension that checks each access."""
-    library = subprocess.run(
-        ("g++", "-print-file-name=libasan.so"), check=True, capture_output=True, text=True
-    ).stdout.strip()
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         ignored = shutil.ignore_patterns("*.so", ".git", ".venv", "build", "__pycache__")
@@ -47,10 +46,21 @@ def asan(tests: list[str]) -> bool:
         build = (sys.executable, "setup.py", "--quiet", "build_ext", "--inplace")
         subprocess.run(build, cwd=tree, env=os.environ | {"STOKER_SANITIZE": "1"}, check=True)
         options = "detect_leaks=0:abort_on_error=0:verify_asan_link_order=0:detect_odr_violation=0"
-        checked = {"LD_PRELOAD": library, "ASAN_OPTIONS": options, "PYTHONPATH": str(tree), "PYTHONMALLOC": "malloc"}
+        checked = {
+            "LD_PRELOAD": " ".join(map(_library, PRELOADED)),
+            "ASAN_OPTIONS": options,
+            "PYTHONPATH": str(tree),
+            "PYTHONMALLOC": "malloc",
+        }
         return _run(
             (sys.executable, "-m", "pytest", "-q", "-s", "-n", "0", "-p", "no:cacheprovider", *tests), tree, checked
         )
+
+
+def _library(name: str) -> str:
+    """Where g++ has a library."""
+    asked = ("g++", f"-print-file-name={name}")
+    return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def valgrind(tests: list[str]) -> bool:
