@@ -39,6 +39,23 @@ SWEEPS = {
     "python": Sweep("docs/coverage/python.md", (("tools/coverage_python.py",),), (*FRONT, "tests/differential")),
     "operators": Sweep("docs/coverage/operators.md", (("tools/sweep_operators.py",),), (*FRONT, *MIDDLE)),
     "lowerings": Sweep("docs/coverage/lowerings.md", (("tools/sweep_lowerings.py",),), (*MIDDLE, *BACK)),
+    "triton": Sweep(
+        "docs/coverage/triton.md",
+        (
+            (
+                "tools/sweep_lowerings.py",
+                "--generator",
+                "triton",
+                "--dtype",
+                "float32",
+                "--samples",
+                "1",
+                "--to",
+                "docs/coverage/triton.md",
+            ),
+        ),
+        (*MIDDLE, *BACK),
+    ),
     "models": Sweep(
         "docs/coverage/models.md",
         tuple(
