@@ -302,7 +302,7 @@ def allow_in_graph(function: F) -> F:
         return type(function)(allow_in_graph(f) for f in function)
     if not callable(function):
         raise NotCallable(function)
-    ALLOWED_IN_GRAPH.add(function)
+    ALLOWED_IN_GRAPH[id(function)] = function
     return function
 
 

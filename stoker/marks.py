@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-ALLOWED_IN_GRAPH: set[Any] = set()
-"""Functions the user declared to be single nodes."""
+ALLOWED_IN_GRAPH: dict[int, Any] = {}
+"""Functions the user declared to be single nodes, by id: users' objects are not asked whether they are equal."""
 
 
 def is_compiling() -> bool:

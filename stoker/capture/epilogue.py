@@ -129,7 +129,7 @@ def _refuse_frame_readers(instruction: Instruction, operands: list[Value]) -> No
         return
     for value in operands:
         real = getattr(value, "real", None)
-        if real in (eval, exec) and instruction.name == "CALL" and instruction.value > 1:
+        if (real is eval or real is exec) and instruction.name == "CALL" and instruction.value > 1:
             continue  # it is given a namespace
         for reader in FRAME_READERS:
             if real is reader:

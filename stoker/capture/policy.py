@@ -111,12 +111,7 @@ class Policy:
         """Is a call of this function one node of the graph?"""
         if isinstance(real, (torch_private.OpOverload, torch_private.OpOverloadPacket)):
             return True
-        try:
-            if real in ALLOWED_IN_GRAPH:
-                return True
-        except TypeError:
-            return False
-        return _is_graph_function(real)
+        return id(real) in ALLOWED_IN_GRAPH or _is_graph_function(real)
 
     def refuse_inline(self, real: types.FunctionType) -> str | None:
         """Why a Python function is not entered from captured code; None if it may be."""
@@ -200,7 +195,7 @@ def _graph_builtins() -> frozenset[int]:
 def _is_graph_function(real: Any) -> bool:
     if isinstance(real, (types.BuiltinFunctionType, types.BuiltinMethodType)):
         owner = getattr(real, "__self__", None)
-        if owner is not None and owner in torch_private.operator_owners:
+        if owner is not None and any(owner is known for known in torch_private.operator_owners):
             return True
         module = getattr(owner, "__name__", "") if isinstance(owner, types.ModuleType) else ""
         return id(real) in _graph_builtins() or module.startswith(

@@ -333,3 +333,39 @@ def test_signatures(change: Callable[[Any], None], method: bool, wrapped: bool) 
         found, expected = compiled(X), program(X)
         assert torch.equal(found[0], expected[0]) and found[1:] == expected[1:]
         change(asked)
+
+
+class Quarrelsome:
+    """Raises when it is asked whether it is equal to something, or for its hash."""
+
+    def __eq__(self, other: Any) -> bool:
+        raise ArithmeticError("who asks?")
+
+    def __hash__(self) -> int:
+        raise ArithmeticError("who asks?")
+
+    def __call__(self, x: Any) -> Any:
+        print("called")  # a break may follow
+        return x + 1
+
+
+class QuarrelsomeList(list):
+    __eq__, __hash__ = Quarrelsome.__eq__, Quarrelsome.__hash__
+
+
+@pytest.mark.parametrize("opaque", [Quarrelsome(), functools.cmp_to_key(lambda p, q: p - q)], ids=["object", "key"])
+def test_objects_are_not_compared(opaque: Any) -> None:
+    """Neither as a function, nor as an argument of a call that breaks, nor as what a method belongs to."""
+    rows = QuarrelsomeList([3, 1, 2])
+
+    def program(x: Any, f: Any) -> Any:
+        y = x * 2
+        torch._assert(True, "")
+        found = [sorted(rows, key=f)] if not isinstance(f, Quarrelsome) else [f(x), str.join(",", map(str, rows))]
+        rows.append(len(rows))
+        return y, found, f is opaque, type(f)
+
+    expected = program(X, opaque)
+    rows.pop()
+    found = stoker.compile(program, backend="eager")(X, opaque)
+    assert torch.equal(found[0], expected[0]) and str(found[1:]) == str(expected[1:])
