@@ -12,7 +12,8 @@
 //      subclasses that dispatch to Python) differentiate the captured program.
 //   6. Where only some results got a gradient, a backward for those alone runs (stoker/autograd/partial.py). Without retain_graph,
 //      what they share with others is used up, and the others' own history is not.
-//   7. A node is dropped by whichever thread drops it last: it takes the GIL wherever it holds a Python object.
+//   7. Two gradients are one tensor, or do not overlap: leaves that take them for their own must not add to each other's.
+//   8. A node is dropped by whichever thread drops it last: it takes the GIL wherever it holds a Python object.
 
 #define AT_PER_OPERATOR_HEADERS
 
@@ -25,7 +26,9 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
+#include <algorithm>
 #include <type_traits>
+#include <utility>
 
 namespace stoker {
 
@@ -51,6 +54,39 @@ class Gil {
 const at::Tensor& tensor_of(PyObject* object) {
   if (!is_tensor(object)) throw std::runtime_error("a compiled forward returned something else where it keeps a tensor");
   return THPVariable_Unpack(object);
+}
+
+bool overlap(const at::Tensor& a, const at::Tensor& b) {
+  const auto *from = static_cast<const char*>(a.const_data_ptr()), *other = static_cast<const char*>(b.const_data_ptr());
+  return from < other + b.nbytes() && other < from + a.nbytes();
+}
+
+bool look_alike(const at::Tensor& a, const at::Tensor& b) {
+  return a.const_data_ptr() == b.const_data_ptr() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
+         a.scalar_type() == b.scalar_type() && a.key_set() == b.key_set();
+}
+
+// A leaf takes a gradient that nobody else holds for its own, and adds to it later. Two tensors of the same memory seem to be held by
+// nobody else: one that looks as the other is the other, so that its holders are counted together, and another is copied. A gradient
+// with gaps is never taken.
+void keep_apart(variable_list& gradients) {
+  c10::SmallVector<std::pair<const c10::StorageImpl*, size_t>, 32> places;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const at::Tensor& gradient = gradients[i];
+    if (gradient.defined() && gradient.has_storage() && gradient.numel() && gradient.is_non_overlapping_and_dense())
+      places.emplace_back(gradient.storage().unsafeGetStorageImpl(), i);
+  }
+  std::sort(places.begin(), places.end());
+  for (size_t later = 1; later < places.size(); ++later) {
+    at::Tensor& gradient = gradients[places[later].second];
+    for (size_t i = later; i-- && places[i].first == places[later].first;) {
+      const at::Tensor& earlier = gradients[places[i].second];
+      if (earlier.is_same(gradient)) break;
+      if (!overlap(earlier, gradient)) continue;
+      gradient = look_alike(earlier, gradient) ? earlier : gradient.clone();
+      break;
+    }
+  }
 }
 
 struct Remembered {
@@ -123,6 +159,7 @@ class CompiledGraph : public Node {
     PyObject** items = PySequence_Fast_ITEMS(sequence.get());
     for (size_t i = 0; i < answer.size(); ++i)
       if (is_tensor(items[i]) && reached(plan().gradients[i], arrived)) answer[i] = THPVariable_Unpack(items[i]);
+    if (!again) keep_apart(answer);
     return answer;
   }
 
