@@ -318,6 +318,7 @@ class Execution {
   at::Tensor view(const TensorView& view) const {
     const Slot& slot = slots_[view.slot];
     if (view.whole && slot.tensor.defined()) return slot.tensor;
+    if (C10_UNLIKELY(!slot.tensor.defined() && !slot.arena)) return {};  // a library call gave none
     const at::Tensor& base = slot.tensor.defined() ? slot.tensor : *slot.arena;
     const size_t item_bytes = c10::elementSize(view.dtype);
     const char* start = static_cast<const char*>(base.storage().data());

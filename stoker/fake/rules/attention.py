@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from stoker.fake.meta import Meta, Size, like_strides, meta_of, strides_in_order
-from stoker.fake.rule import rule
+from stoker.fake.rule import Decline, rule
 from stoker.fake.tensor import FakeTensor
 
 _HEADS_INSIDE = (0, 2, 1, 3)
@@ -201,3 +201,26 @@ def overrideable_backward(
         else meta_of(t.meta.dtype, t.meta.sizes, like_strides(t.meta.sizes, t.meta.strides), t.meta.device)
         for t in given
     )
+
+
+@rule("_native_multi_head_attention")
+def native(
+    q: FakeTensor,
+    k: FakeTensor,
+    v: FakeTensor,
+    embed_dim: int,
+    num_head: int,
+    qkv_weight: FakeTensor,
+    qkv_bias: FakeTensor,
+    proj_weight: FakeTensor,
+    proj_bias: FakeTensor,
+    mask: FakeTensor | None = None,
+    need_weights: bool = True,
+    *rest: Any,
+    **others: Any,
+) -> tuple[Meta, None]:
+    """Without weights there is no second result, where torch's own metadata has a tensor without elements."""
+    if need_weights:
+        raise Decline
+    m = q.meta
+    return meta_of(m.dtype, (*m.sizes[:2], proj_weight.meta.sizes[0]), None, m.device), None
