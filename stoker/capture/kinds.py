@@ -170,6 +170,8 @@ def wrap_tensor(m: Machine, real: torch.Tensor, source: Source) -> Value:
         return wrap_opaque(m, real, source, f"the tensor subclass {cls.__qualname__}", reason)
     if real.layout is not torch.strided:
         return wrap_opaque(m, real, source, f"a {real.layout} tensor", "is not strided")
+    if real.is_nested:
+        return wrap_opaque(m, real, source, "a nested tensor", "has rows of several sizes")
     sizes, strides, size_spec, stride_spec = m.sizes.shape_of(m, real, source)
     m.guards.add(source, TensorMatch(_C.tensor_spec(real, size_spec, stride_spec), _describe(real)))
     fake = m.record.fake_mode.from_real(real, sizes=sizes, strides=strides)

@@ -42,6 +42,8 @@ def tensor_mismatch(spec: _C.TensorSpec, now: object) -> str | None:
     expected = spec.facts()
     if type(now) is not expected[0] or not isinstance(now, torch.Tensor):
         return f"class: was {_fact(expected[0])}, is {_fact(type(now))}"
+    if now.is_nested:
+        return "layout: was one tensor, is a nested tensor"
     for name, was, found in zip(FACTS, expected, _C.tensor_spec(now).facts()):
         if not _fits(was, found):
             return f"{name}: was {_fact(was)}, is {_fact(found)}"

@@ -17,6 +17,7 @@ from stoker import torch_private
 from stoker.capture.handlers import handles, pure, tensor_special
 from stoker.capture.polyfill import statistics
 from stoker.capture.values.constant import Constant
+from stoker.capture.values.module import ModuleValue
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
@@ -33,7 +34,6 @@ TRUE, FALSE, NONE = Constant(True), Constant(False), Constant(None)
 # What captured code sees when it asks who runs it.
 ANSWERS: dict[Any, Any] = {
     is_compiling: True,
-    torch.compiler.is_compiling: True,
     torch.compiler.is_dynamo_compiling: True,
     **torch_private.UNOBSERVED,
     torch_private.is_scripting: False,
@@ -49,6 +49,31 @@ def _answer(value: Any) -> Callable[..., Value]:
 
 for _function, _value in ANSWERS.items():
     handles(_function)(_answer(_value))
+
+_ENCODER = torch.nn.TransformerEncoder.forward.__code__
+
+
+@handles(torch.compiler.is_compiling)
+def compiling(m: Machine) -> Value:
+    """True; but torch's encoder asks in order to leave rows of padding as they come, which eager makes zeros where the mask's data
+    let it drop them."""
+    if m.current.code is _ENCODER and _drops_padding(m.current.locals):
+        raise Break(
+            "a padding mask in nn.TransformerEncoder",
+            "eager drops padded rows where the mask hides the ends of rows alone, which its data tell",
+            "make the encoder with enable_nested_tensor=False",
+        )
+    return TRUE
+
+
+def _drops_padding(names: dict[str, Value]) -> bool:
+    """Might eager, if the mask's data let it? Not for a layer that is differentiated, nor with a second mask."""
+    layer, second = names["first_layer"], names["mask"]
+    if torch.is_grad_enabled() and isinstance(layer, ModuleValue) and layer.real is not None:
+        if any(p.requires_grad for p in layer.real.parameters()):
+            return False
+    return isinstance(second, Constant) and second.value is None
+
 
 # Read from the real modes: the entry's guard on torch's state makes the answers hold.
 QUERIES = (
