@@ -86,7 +86,7 @@ def drawing_once(forward: Callable[..., Any], devices: Sequence[torch.device]) -
         drawn = generator.get_state()
         try:
             return forward(*inputs)
-        except Exception:
+        except Exception:  # whatever it was: it is raised again, as if nothing had been drawn
             generator.set_state(drawn)
             raise
 
