@@ -21,6 +21,7 @@
 
 #include "vmap.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
@@ -56,14 +57,8 @@ const at::Tensor& tensor_of(PyObject* object) {
   return THPVariable_Unpack(object);
 }
 
-bool overlap(const at::Tensor& a, const at::Tensor& b) {
-  const auto *from = static_cast<const char*>(a.const_data_ptr()), *other = static_cast<const char*>(b.const_data_ptr());
-  return from < other + b.nbytes() && other < from + a.nbytes();
-}
-
 bool look_alike(const at::Tensor& a, const at::Tensor& b) {
-  return a.const_data_ptr() == b.const_data_ptr() && a.sizes() == b.sizes() && a.strides() == b.strides() &&
-         a.scalar_type() == b.scalar_type() && a.key_set() == b.key_set();
+  return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() && a.key_set() == b.key_set();
 }
 
 // A leaf takes a gradient that nobody else holds for its own, and adds to it later. Two tensors of the same memory seem to be held by
@@ -82,8 +77,9 @@ void keep_apart(variable_list& gradients) {
     for (size_t i = later; i-- && places[i].first == places[later].first;) {
       const at::Tensor& earlier = gradients[places[i].second];
       if (earlier.is_same(gradient)) break;
-      if (!overlap(earlier, gradient)) continue;
-      gradient = look_alike(earlier, gradient) ? earlier : gradient.clone();
+      const auto status = at::get_overlap_status(earlier, gradient);
+      if (status == at::MemOverlapStatus::No) continue;
+      gradient = status == at::MemOverlapStatus::Full && look_alike(earlier, gradient) ? earlier : gradient.clone();
       break;
     }
   }
@@ -152,7 +148,7 @@ class CompiledGraph : public Node {
     use_up(arrived);
     const bool again = c10::GradMode::is_enabled() || std::any_of(given.begin(), given.end(), dispatches_to_python);
     const std::shared_ptr<Backward> partial = again ? nullptr : partial_backward(arrived);
-    Ref found = again ? differentiate_again(given) : partial ? run(*partial, std::move(given)) : run(std::move(given));
+    Ref found = again ? differentiate_again(given) : run(partial ? *partial : plan().backward, std::move(given));
     Ref sequence = Ref::steal(checked(PySequence_Fast(found.get(), "a compiled backward returns a tuple or a list")));
     if (static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.get())) != answer.size())
       throw std::runtime_error("a compiled backward returned another number of gradients than it was compiled for");
@@ -269,31 +265,11 @@ class CompiledGraph : public Node {
     return through.empty() || std::any_of(through.begin(), through.end(), [&](size_t i) { return arrived[i]; });
   }
 
-  at::Tensor tangent(size_t index, size_t& symbolic, at::Tensor&& gradient) const {
-    const Tangent& expected = plan().tangents[index];
-    const Layout& layout = expected.layout ? *expected.layout : layouts_[symbolic++];
+  at::Tensor tangent(const Tangent& expected, const Layout& layout, at::Tensor&& gradient) const {
     if (!gradient.defined()) return expected.read ? layout.empty().zero_() : at::Tensor();
-    if (plan().as_given && gradient.layout() == c10::kStrided) return std::move(gradient);
-    return laid_out(layout, std::move(gradient));
-  }
-
-  static at::Tensor laid_out(const Layout& layout, at::Tensor&& gradient) {
-    if (layout.holds(gradient)) return std::move(gradient);
-    return layout.empty().copy_(gradient.layout() == c10::kStrided ? gradient : gradient.to_dense());
-  }
-
-  // Kept tensors, kept sizes, tangents, in a list. When they are not needed again, the list alone holds them.
-  Ref arguments(variable_list&& given) {
-    Ref list = Ref::steal(checked(PyList_New(static_cast<Py_ssize_t>(saved_.size() + sizes_.size() + given.size()))));
-    Py_ssize_t place = 0;
-    for (SavedVariable& saved : saved_) PyList_SET_ITEM(list.get(), place++, checked(THPVariable_Wrap(saved.unpack(getptr()))));
-    for (const Ref& size : sizes_) PyList_SET_ITEM(list.get(), place++, Py_NewRef(size.get()));
-    size_t symbolic = 0;
-    for (size_t i = 0; i < given.size(); ++i)
-      PyList_SET_ITEM(list.get(), place++, checked(THPVariable_Wrap(tangent(i, symbolic, std::move(given[i])))));
-    given.clear();
-    if (releasing_) release_variables();
-    return list;
+    const bool strided = gradient.layout() == c10::kStrided;
+    if ((plan().as_given && strided) || layout.holds(gradient)) return std::move(gradient);
+    return layout.empty().copy_(strided ? gradient : gradient.to_dense());
   }
 
   // The backward for the tangents that came, if some that are read did not and one could be made.
@@ -312,7 +288,8 @@ class CompiledGraph : public Node {
     return backward;
   }
 
-  Ref run(const Backward& backward, variable_list&& given) {
+  // Kept tensors, kept sizes, tangents, in a list. When they are not needed again, the list alone holds them.
+  Ref arguments(const Backward& backward, variable_list&& given) {
     Ref list = Ref::steal(checked(PyList_New(0)));
     const auto append = [&](PyObject* item) {
       const Ref owned = Ref::steal(checked(item));
@@ -322,23 +299,21 @@ class CompiledGraph : public Node {
     for (const Ref& size : sizes_) append(Py_NewRef(size.get()));
     size_t symbolic = 0;
     for (size_t i = 0; i < given.size(); ++i) {
-      const bool came = given[i].defined();
-      const Layout& layout = plan().tangents[i].layout ? *plan().tangents[i].layout : layouts_[symbolic++];
-      if (came) append(THPVariable_Wrap(laid_out(layout, std::move(given[i]))));
+      const Tangent& expected = plan().tangents[i];
+      const Layout& layout = expected.layout ? *expected.layout : layouts_[symbolic++];
+      if (given[i].defined() || &backward == &plan().backward)
+        append(THPVariable_Wrap(tangent(expected, layout, std::move(given[i]))));
     }
     given.clear();
     if (releasing_) release_variables();
-    return call_backward(backward.call, backward.boxed, list);
+    return list;
   }
 
-  static Ref call_backward(const Ref& backward, bool boxed, const Ref& list) {
-    if (boxed) return Ref::steal(checked(PyObject_CallOneArg(backward.get(), list.get())));
+  Ref run(const Backward& backward, variable_list&& given) {
+    const Ref list = arguments(backward, std::move(given));
+    if (backward.boxed) return Ref::steal(checked(PyObject_CallOneArg(backward.call.get(), list.get())));
     PyObject** items = PySequence_Fast_ITEMS(list.get());
-    return Ref::steal(checked(PyObject_Vectorcall(backward.get(), items, PyList_GET_SIZE(list.get()), nullptr)));
-  }
-
-  Ref run(variable_list&& given) {
-    return call_backward(plan().backward, plan().boxed, arguments(std::move(given)));
+    return Ref::steal(checked(PyObject_Vectorcall(backward.call.get(), items, PyList_GET_SIZE(list.get()), nullptr)));
   }
 
   at::Tensor recall(size_t index, size_t kept) {

@@ -152,11 +152,6 @@ struct Rows {
     sizes.insert(sizes.end(), row.sizes().begin(), row.sizes().end());
     all = at::empty(sizes, row.options());
   }
-
-  void set(int64_t index, int64_t count, const at::Tensor& row) {
-    prepare(count, row);
-    all.select(0, index).copy_(row);
-  }
 };
 
 PyObject* run_scan(PyObject* object, PyObject* const* inputs, size_t flagged, PyObject*) {
@@ -170,26 +165,26 @@ PyObject* run_scan(PyObject* object, PyObject* const* inputs, size_t flagged, Py
   const Values rest = shared(inputs + self->carried + self->sequences, inputs + count);
   const int64_t length = sequences.at(0).size(0);
   std::vector<Rows> rows;
-  for (int64_t step = 0; step < length; ++step) {
-    const int64_t index = self->backwards ? length - 1 - step : step;
+  const auto step_on = [&](const auto& element_of) {
     Values given = carried;
-    for (const at::Tensor& sequence : sequences) given.push_back(wrapped(sequence.select(0, index)));
+    for (const at::Tensor& sequence : sequences) given.push_back(wrapped(element_of(sequence)));
     append(given, rest);
     Values found = called(self->step, given);
     rows.resize(found.size() - self->carried);
-    for (size_t i = 0; i < rows.size(); ++i) rows[i].set(index, length, tensor_of(found[self->carried + i]));
+    for (size_t i = 0; i < rows.size(); ++i) rows[i].prepare(length, tensor_of(found[self->carried + i]));
+    return found;
+  };
+  for (int64_t step = 0; step < length; ++step) {
+    const int64_t index = self->backwards ? length - 1 - step : step;
+    Values found = step_on([&](const at::Tensor& sequence) { return sequence.select(0, index); });
+    for (size_t i = 0; i < rows.size(); ++i) rows[i].all.select(0, index).copy_(tensor_of(found[self->carried + i]));
     found.resize(self->carried);
     carried = std::move(found);
     let_interrupt();
   }
   if (length == 0) {
     // No step says what its rows look like: one is run on zeros. And results are no one's memory but their own.
-    Values given = carried;
-    for (const at::Tensor& sequence : sequences) given.push_back(wrapped(at::zeros(sequence.sizes().slice(1), sequence.options())));
-    append(given, rest);
-    const Values found = called(self->step, given);
-    rows.resize(found.size() - self->carried);
-    for (size_t i = 0; i < rows.size(); ++i) rows[i].prepare(0, tensor_of(found[self->carried + i]));
+    step_on([](const at::Tensor& sequence) { return at::zeros(sequence.sizes().slice(1), sequence.options()); });
     for (Ref& value : carried) value = wrapped(tensor_of(value).clone());
   }
   for (const Rows& row : rows) carried.push_back(wrapped(row.all));

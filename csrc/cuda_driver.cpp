@@ -23,43 +23,36 @@ constexpr int SHARED_BYTES_LIMIT = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_S
 constexpr unsigned PLAIN_SHARED_BYTES = 48 * 1024;
 constexpr int MOST_DEVICES = 64;
 
-struct Driver {
-  Result (*get_device)(Device*, int);
-  Result (*retain_context)(Context*, Device);
-  Result (*get_context)(Context*);
-  Result (*set_context)(Context);
-  Result (*load_module)(Module*, const void*);
-  Result (*get_function)(DeviceFunction*, Module, const char*);
-  Result (*set_attribute)(DeviceFunction, int, int);
-  Result (*error_words)(Result, const char**);
-  Result (*launch_kernel)(DeviceFunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                          DeviceStream, void**, void**);
-  Result (*launch_graph)(void*, DeviceStream);
+// A function of the driver, of whatever type it is asked for.
+struct Named {
+  const char* name;
+
+  template <typename Function>
+  operator Function*() const {
+    static void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    TORCH_CHECK(library, "there is no CUDA driver on this machine");
+    void* found = dlsym(library, name);
+    TORCH_CHECK(found, "the CUDA driver has no ", name);
+    return reinterpret_cast<Function*>(found);
+  }
 };
 
-template <typename Function>
-void find(void* library, const char* name, Function& place) {
-  place = reinterpret_cast<Function>(dlsym(library, name));
-  TORCH_CHECK(place, "the CUDA driver has no ", name);
-}
+struct Driver {
+  Result (*get_device)(Device*, int) = Named{"cuDeviceGet"};
+  Result (*retain_context)(Context*, Device) = Named{"cuDevicePrimaryCtxRetain"};
+  Result (*get_context)(Context*) = Named{"cuCtxGetCurrent"};
+  Result (*set_context)(Context) = Named{"cuCtxSetCurrent"};
+  Result (*load_module)(Module*, const void*) = Named{"cuModuleLoadData"};
+  Result (*get_function)(DeviceFunction*, Module, const char*) = Named{"cuModuleGetFunction"};
+  Result (*set_attribute)(DeviceFunction, int, int) = Named{"cuFuncSetAttribute"};
+  Result (*error_words)(Result, const char**) = Named{"cuGetErrorString"};
+  Result (*launch_kernel)(DeviceFunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                          DeviceStream, void**, void**) = Named{"cuLaunchKernel"};
+  Result (*launch_graph)(void*, DeviceStream) = Named{"cuGraphLaunch"};
+};
 
 const Driver& driver() {
-  static const Driver found = [] {
-    void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    TORCH_CHECK(library, "there is no CUDA driver on this machine: ", dlerror());
-    Driver made{};
-    find(library, "cuDeviceGet", made.get_device);
-    find(library, "cuDevicePrimaryCtxRetain", made.retain_context);
-    find(library, "cuCtxGetCurrent", made.get_context);
-    find(library, "cuCtxSetCurrent", made.set_context);
-    find(library, "cuModuleLoadData", made.load_module);
-    find(library, "cuModuleGetFunction", made.get_function);
-    find(library, "cuFuncSetAttribute", made.set_attribute);
-    find(library, "cuGetErrorString", made.error_words);
-    find(library, "cuLaunchKernel", made.launch_kernel);
-    find(library, "cuGraphLaunch", made.launch_graph);
-    return made;
-  }();
+  static const Driver found;
   return found;
 }
 

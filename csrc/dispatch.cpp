@@ -67,17 +67,11 @@ int try_entry(const Call& call, Entry* entry, PyObject** result) {
 // program does before the error, and raises eager's own.
 Outcome finished(PyObject* result) {
   if (result) return Outcome::DONE;
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyErr_NormalizeException(&type, &value, &traceback);
-  const bool untouched = value && PyObject_HasAttrString(value, UNTOUCHED);
-  if (!untouched) {
-    PyErr_Restore(type, value, traceback);
-    return Outcome::DONE;
-  }
-  Py_XDECREF(type);
-  Py_XDECREF(value);
-  Py_XDECREF(traceback);
+  compat::SavedError error;
+  const bool untouched = error.has(UNTOUCHED);
+  error.restore();
+  if (!untouched) return Outcome::DONE;
+  PyErr_Clear();
   return Outcome::ORIGINAL_DEEP;
 }
 

@@ -131,9 +131,8 @@ PyObject* fetch(Node& node, PyObject* parent, const Context& context, Ref& owned
     case Accessor::DICT_KEY:
       return fetch_dict_key(node, parent, owned);
     case Accessor::SIZE: {
-      int64_t number;  // a size, or from -1 down a stride
-      const bool known = index >= 0 ? tensor_size(parent, index, &number) : tensor_stride(parent, ~index, &number);
-      return known ? keep(owned, PyLong_FromLongLong(number)) : nullptr;
+      int64_t number;
+      return tensor_number(parent, index, &number) ? keep(owned, PyLong_FromLongLong(number)) : nullptr;
     }
     case Accessor::SLOT: {
       descrgetfunc get = Py_TYPE(node.argument)->tp_descr_get;

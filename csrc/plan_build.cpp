@@ -105,11 +105,7 @@ class PlanReader : public RecordReader<PlanReader> {
 }  // namespace
 
 PlanRecord read_plan(PyObject* plain, PyObject* objects) {
-  try {
-    return PlanReader(objects).get<PlanRecord>(plain);
-  } catch (const Malformed& error) {
-    TORCH_CHECK_VALUE(false, "a plan cannot be read at ", error.where, ": ", error.what);
-  }
+  return reading("a plan", [&] { return PlanReader(objects).get<PlanRecord>(plain); });
 }
 
 }  // namespace stoker

@@ -2,6 +2,7 @@
 
 #include "dispatch.h"
 #include "object_type.h"
+#include "shape_program.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/ops/empty.h>
@@ -82,10 +83,8 @@ struct Slot {
   const at::Tensor* arena = nullptr;  // where it lies, if it has no tensor of its own
 };
 
-int64_t floor_divide(int64_t a, int64_t b) {
-  const int64_t q = a / b;
-  return q - ((a % b != 0) && ((a < 0) != (b < 0)));
-}
+// What each kind of Arithmetic does.
+constexpr ShapeOp ARITHMETIC[] = {ShapeOp::ADD, ShapeOp::MUL, ShapeOp::FLOORDIV, ShapeOp::MOD, ShapeOp::MIN, ShapeOp::MAX};
 
 // What an index out of range raises: bits of a kernel's result, as in stoker/loop/op.py.
 [[noreturn]] void raise_outside(int families) {
@@ -110,11 +109,9 @@ void raise_noted(int32_t* flags) {
   PyErr_SetString(element ? PyExc_RuntimeError : PyExc_IndexError,
                   "an earlier call of compiled code met an index out of range; devices tell this late. Check the indices, or run "
                   "with stoker.stance(\"eager\") to find the place");
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyErr_NormalizeException(&type, &value, &traceback);
-  if (value && PyObject_SetAttrString(value, LATE, Py_True) < 0) PyErr_Clear();
-  PyErr_Restore(type, value, traceback);
+  compat::SavedError error;
+  error.mark(LATE);
+  error.restore();
   throw python_error();
 }
 
@@ -198,27 +195,9 @@ class Execution {
   // False where a number has no 64-bit value.
   bool evaluate() {
     for (const NumberStep& step : plan_.arithmetic) {
-      const int64_t a = numbers_[step.a], b = numbers_[step.b];
-      int64_t& target = numbers_[step.target];
-      switch (step.how) {
-        case Arithmetic::ADD:
-          if (__builtin_add_overflow(a, b, &target)) return false;
-          break;
-        case Arithmetic::MUL:
-          if (__builtin_mul_overflow(a, b, &target)) return false;
-          break;
-        case Arithmetic::FLOORDIV:
-        case Arithmetic::MOD:
-          if (!b || (a == INT64_MIN && b == -1)) return false;
-          target = step.how == Arithmetic::MOD ? a - floor_divide(a, b) * b : floor_divide(a, b);
-          break;
-        case Arithmetic::MIN:
-          target = std::min(a, b);
-          break;
-        case Arithmetic::MAX:
-          target = std::max(a, b);
-          break;
-      }
+      int64_t value = numbers_[step.a];
+      if (!combine(ARITHMETIC[static_cast<size_t>(step.how)], value, numbers_[step.b])) return false;
+      numbers_[step.target] = value;
     }
     return true;
   }
@@ -320,16 +299,10 @@ class Execution {
     if (view.whole && slot.tensor.defined()) return slot.tensor;
     if (C10_UNLIKELY(!slot.tensor.defined() && !slot.arena)) return {};  // a library call gave none
     const at::Tensor& base = slot.tensor.defined() ? slot.tensor : *slot.arena;
-    const size_t item_bytes = c10::elementSize(view.dtype);
     const char* start = static_cast<const char*>(base.storage().data());
     const int64_t bytes = slot.pointer ? static_cast<const char*>(slot.pointer) - start : 0;
-    at::Tensor result = at::detail::make_tensor<at::TensorImpl>(
-        c10::Storage(base.storage()),
-        c10::DispatchKeySet(base.is_cpu() ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA),
-        c10::scalarTypeToTypeMeta(view.dtype));
-    result.unsafeGetTensorImpl()->set_sizes_and_strides(
-        values(view.sizes), values(view.strides), bytes / item_bytes + numbers_[view.offset]);
-    return result;
+    const int64_t offset = bytes / static_cast<int64_t>(c10::elementSize(view.dtype)) + numbers_[view.offset];
+    return tensor_over(base.storage(), view.dtype, values(view.sizes), values(view.strides), offset);
   }
 
   c10::IValue value(const TensorView& argument) const { return view(argument); }
@@ -484,6 +457,15 @@ PyMethodDef plan_methods[] = {
 };
 
 }  // namespace
+
+at::Tensor tensor_over(const c10::Storage& storage, at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides,
+                       int64_t offset) {
+  const auto key = storage.device_type() == at::kCPU ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA;
+  at::Tensor made = at::detail::make_tensor<at::TensorImpl>(c10::Storage(storage), c10::DispatchKeySet(key),
+                                                            c10::scalarTypeToTypeMeta(dtype));
+  made.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
+  return made;
+}
 
 PyObject* release_arenas(PyObject*, PyObject*) {
   arena_pool().release();

@@ -167,10 +167,18 @@ struct SavedError {
   PyObject* raised = PyErr_GetRaisedException();
   void restore() { PyErr_SetRaisedException(raised); }
 #else
-  PyObject *type, *value, *traceback;
-  SavedError() { PyErr_Fetch(&type, &value, &traceback); }
-  void restore() { PyErr_Restore(type, value, traceback); }
+  PyObject *type, *raised, *traceback;
+  SavedError() {
+    PyErr_Fetch(&type, &raised, &traceback);
+    PyErr_NormalizeException(&type, &raised, &traceback);
+  }
+  void restore() { PyErr_Restore(type, raised, traceback); }
 #endif
+  // Marks it with an attribute; one that takes none stays as it is.
+  void mark(const char* name) {
+    if (raised && PyObject_SetAttrString(raised, name, Py_True) < 0) PyErr_Clear();
+  }
+  bool has(const char* name) const { return raised && PyObject_HasAttrString(raised, name); }
 };
 
 }  // namespace stoker::compat

@@ -23,6 +23,16 @@ struct Malformed {
   std::string where, what;
 };
 
+// What `body` reads, of something that users would call `what`; a mistake is a ValueError.
+template <class Body>
+auto reading(const char* what, const Body& body) {
+  try {
+    return body();
+  } catch (const Malformed& error) {
+    TORCH_CHECK_VALUE(false, what, " cannot be read at ", error.where, ": ", error.what);
+  }
+}
+
 inline void require(bool holds, const char* what, PyObject* found) {
   if (!holds) throw Malformed{"", std::string("expected ") + what + ", not " + Py_TYPE(found)->tp_name};
 }

@@ -8,6 +8,7 @@
 
 #include "cuda_driver.h"
 #include "object_type.h"
+#include "plan_executor.h"
 #include "record_reader.h"
 #include "ref.h"
 
@@ -170,16 +171,6 @@ Reason obstacle(ReplayObject* self, PyObject* const* inputs) {
   return current_stream(static_cast<int>(recording.device)) == recording.stream ? Reason::NONE : Reason::OTHER_STREAM;
 }
 
-// A tensor over memory of a storage. Plans and recordings stand below autograd.
-at::Tensor tensor_over(const c10::Storage& storage, at::ScalarType dtype, at::IntArrayRef sizes, at::IntArrayRef strides,
-                       int64_t offset) {
-  const auto key = storage.device_type() == at::kCPU ? c10::DispatchKey::CPU : c10::DispatchKey::CUDA;
-  at::Tensor made = at::detail::make_tensor<at::TensorImpl>(c10::Storage(storage), c10::DispatchKeySet(key),
-                                                            c10::scalarTypeToTypeMeta(dtype));
-  made.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
-  return made;
-}
-
 at::Tensor bytes_of(const at::Tensor& tensor, int64_t count) {
   const char* start = static_cast<const char*>(tensor.storage().data());
   return tensor_over(tensor.storage(), at::kByte, {count}, {1}, static_cast<const char*>(tensor.const_data_ptr()) - start);
@@ -310,8 +301,6 @@ class RecordingReader : public RecordReader<RecordingReader> {
   }
 
   void read(PyObject* from, c10::Storage& to) const { to = get<at::Tensor>(from).storage(); }
-
-  void read(PyObject* from, Result::Kind& to) const { to = static_cast<Result::Kind>(get<int64_t>(from)); }
 };
 
 // Lets a kernel's record point to our copies of its parameters. Called once the node stays where it is.
@@ -333,7 +322,7 @@ void tie(Node& node) {
 }
 
 Recording build(PyObject* described) {
-  try {
+  return reading("a recording", [&] {
     const RecordingReader reader;
     auto made = reader.get<Recording>(described);
     for (Node& node : made.nodes) tie(node);
@@ -341,9 +330,7 @@ Recording build(PyObject* described) {
     for (Result& result : made.results)
       if (result.kind != Result::Kind::OBJECT) result.index = reader.get<size_t>(result.value.get());
     return made;
-  } catch (const Malformed& error) {
-    TORCH_CHECK_VALUE(false, "a recording cannot be read at ", error.where, ": ", error.what);
-  }
+  });
 }
 
 PyObject* replay_new(PyTypeObject* type, PyObject* arguments, PyObject*) {

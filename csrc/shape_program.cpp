@@ -30,7 +30,8 @@ bool floor_divide(int64_t a, int64_t b, int64_t* quotient, int64_t* remainder) {
   return true;
 }
 
-// a becomes a op b; false where the result has no 64-bit value.
+}  // namespace
+
 bool combine(ShapeOp op, int64_t& a, int64_t b) {
   int64_t unused;
   switch (op) {
@@ -65,6 +66,8 @@ bool combine(ShapeOp op, int64_t& a, int64_t b) {
   }
 }
 
+namespace {
+
 bool invalid(const char* what) {
   PyErr_Format(PyExc_ValueError, "shape program: %s", what);
   return false;
@@ -77,15 +80,10 @@ bool ShapeProgram::build_binding(PyObject* description, Py_ssize_t slot_count) {
   PyObject* dimension;
   if (!PyArg_ParseTuple(description, "nO", &slot, &dimension)) return false;
   if (slot < 0 || slot >= slot_count) return invalid("a binding names a slot that does not exist");
-  Binding binding{slot, 0, Property::INTEGER};
-  if (dimension != Py_None) {
-    int64_t number = PyLong_AsLongLong(dimension);
-    if (number == -1 && PyErr_Occurred()) return false;
-    binding.property = number >= 0 ? Property::SIZE : Property::STRIDE;
-    binding.dimension = number >= 0 ? number : ~number;
-  }
+  Binding binding{slot, std::nullopt};
+  if (dimension != Py_None) binding.dimension = PyLong_AsLongLong(dimension);
   bindings_.push_back(binding);
-  return true;
+  return !PyErr_Occurred();
 }
 
 bool ShapeProgram::build_condition(PyObject* description, int guard) {
@@ -139,20 +137,14 @@ bool ShapeProgram::build(PyObject* description, Py_ssize_t slot_count) {
 bool ShapeProgram::bind(PyObject* const* fetched, int64_t* symbols) const {
   for (const Binding& binding : bindings_) {
     PyObject* object = fetched[binding.slot];
-    switch (binding.property) {
-      case Property::SIZE:
-        if (!tensor_size(object, binding.dimension, symbols)) return false;
-        break;
-      case Property::STRIDE:
-        if (!tensor_stride(object, binding.dimension, symbols)) return false;
-        break;
-      case Property::INTEGER: {
-        if (!PyLong_CheckExact(object)) return false;
-        int overflow;
-        *symbols = PyLong_AsLongLongAndOverflow(object, &overflow);
-        if (overflow) return false;
-      }
+    int overflow = 0;
+    if (binding.dimension) {
+      if (!tensor_number(object, *binding.dimension, symbols)) return false;
+    } else {
+      if (!PyLong_CheckExact(object)) return false;
+      *symbols = PyLong_AsLongLongAndOverflow(object, &overflow);
     }
+    if (overflow) return false;
     ++symbols;
   }
   return true;

@@ -6,6 +6,7 @@
 
 #include "python_compat.h"
 
+#include <optional>
 #include <vector>
 
 namespace stoker {
@@ -17,6 +18,9 @@ namespace stoker {
 enum class ShapeOp : uint8_t { STOKER_SHAPE_OPS(STOKER_NAME) };
 #undef STOKER_NAME
 
+// a becomes a op b, of two operands; false where the result has no 64-bit value.
+bool combine(ShapeOp op, int64_t& a, int64_t b);
+
 class ShapeProgram {
  public:
   // Reads (bindings, conditions, guard_indices); false with an exception set.
@@ -26,11 +30,9 @@ class ShapeProgram {
   size_t size() const { return conditions_.size(); }
 
  private:
-  enum class Property : uint8_t { SIZE, STRIDE, INTEGER };
   struct Binding {
     Py_ssize_t slot;
-    int64_t dimension;
-    Property property;
+    std::optional<int64_t> dimension;  // of a tensor, as `tensor_number` takes it; none: an integer itself
   };
   struct Instruction {
     ShapeOp op;

@@ -17,8 +17,8 @@ bool tensor_spec_runs_python(PyObject* spec);
 // Whether both ask the same of a tensor.
 bool tensor_specs_equal(PyObject* one, PyObject* other);
 bool torch_state_matches(PyObject* state);
-bool tensor_size(PyObject* object, int64_t dimension, int64_t* result);
-bool tensor_stride(PyObject* object, int64_t dimension, int64_t* result);
+// The size of a dimension, or from -1 down the stride of ~dimension; a tensor subclass may answer in Python.
+bool tensor_number(PyObject* object, int64_t dimension, int64_t* result);
 
 // Asks torch a question that a tensor subclass may answer in Python, or by throwing: then the answer is no.
 template <typename Question>

@@ -142,18 +142,6 @@ PyMethodDef functions[] = {
     {},
 };
 
-// Numbers of a tensor, one for each dimension; a tensor subclass may answer in Python.
-template <typename Question>
-bool dimension_of(PyObject* object, int64_t dimension, int64_t* result, Question question) {
-  if (!is_tensor(object)) return false;
-  return answers([&] {
-    const c10::IntArrayRef numbers = question(implementation(object));
-    if (dimension >= static_cast<int64_t>(numbers.size())) return false;
-    *result = numbers[dimension];
-    return true;
-  });
-}
-
 }  // namespace
 
 bool is_tensor_spec(PyObject* object) { return Py_TYPE(object) == tensor_spec_type; }
@@ -166,12 +154,13 @@ bool tensor_spec_runs_python(PyObject* spec) { return !THPVariable_CheckTypeExac
 
 bool tensor_specs_equal(PyObject* one, PyObject* other) { return spec_of(one) == spec_of(other); }
 
-bool tensor_size(PyObject* object, int64_t dimension, int64_t* result) {
-  return dimension_of(object, dimension, result, [](const at::TensorImpl* tensor) { return tensor->sizes(); });
-}
-
-bool tensor_stride(PyObject* object, int64_t dimension, int64_t* result) {
-  return dimension_of(object, dimension, result, [](const at::TensorImpl* tensor) { return tensor->strides(); });
+bool tensor_number(PyObject* object, int64_t dimension, int64_t* result) {
+  return is_tensor(object) && answers([&] {
+    const c10::IntArrayRef numbers = dimension >= 0 ? implementation(object)->sizes() : implementation(object)->strides();
+    const auto place = static_cast<size_t>(dimension >= 0 ? dimension : ~dimension);
+    if (place < numbers.size()) *result = numbers[place];
+    return place < numbers.size();
+  });
 }
 
 bool add_tensor_types(PyObject* module) {

@@ -49,13 +49,9 @@ bool inputs_fit(const TrainingPlan& plan, PyObject* const* inputs, size_t count)
 
 // A forward writes to nothing, so what raises in it can be done again by eager.
 [[noreturn]] void throw_untouched() {
-  PyObject *type, *value, *traceback;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyErr_NormalizeException(&type, &value, &traceback);
-  if (value && PyErr_GivenExceptionMatches(value, PyExc_Exception) && !PyObject_HasAttrString(value, LATE) &&
-      PyObject_SetAttrString(value, UNTOUCHED, Py_True) < 0)
-    PyErr_Clear();
-  PyErr_Restore(type, value, traceback);
+  compat::SavedError error;
+  if (PyErr_GivenExceptionMatches(error.raised, PyExc_Exception) && !error.has(LATE)) error.mark(UNTOUCHED);
+  error.restore();
   throw_python_error();
 }
 

@@ -35,27 +35,18 @@ class TrainingReader : public RecordReader<TrainingReader> {
   }
 };
 
-template <class Body>
-auto reading(const char* what, const Body& body) {
-  try {
-    return body(TrainingReader());
-  } catch (const Malformed& error) {
-    TORCH_CHECK_VALUE(false, what, " cannot be read at ", error.where, ": ", error.what);
-  }
-}
-
 }  // namespace
 
 TrainingPlan read_training_plan(PyObject* keywords) {
-  return reading("a training call", [&](const TrainingReader& reader) {
+  return reading("a training call", [&] {
     TrainingPlan plan;
-    reader.read_keywords(keywords, plan);
+    TrainingReader().read_keywords(keywords, plan);
     return plan;
   });
 }
 
 Backward read_backward(PyObject* tuple) {
-  return reading("a backward", [&](const TrainingReader& reader) { return reader.get<Backward>(tuple); });
+  return reading("a backward", [&] { return TrainingReader().get<Backward>(tuple); });
 }
 
 }  // namespace stoker

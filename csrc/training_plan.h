@@ -79,10 +79,10 @@ enum class Memory : char {
   SHELL = 's',   // gradients do not depend on its content: zeros of the same layout
 };
 
-// A backward for some of the tangents: what it takes of the kept tensors, all sizes, and those tangents.
+// A backward, for all of the tangents or some: what it takes of the kept tensors, all sizes, and those tangents.
 struct Backward {
   Ref call;
-  bool boxed = false;
+  bool boxed = false;  // it takes one list, and empties it
   std::vector<size_t> kept;
 
   void each(const auto& field) { field("call", call), field("boxed", boxed), field("kept", kept); }
@@ -91,9 +91,9 @@ struct Backward {
 using Arrived = std::vector<bool>;  // for each tangent: did a gradient come?
 
 struct TrainingPlan {
-  Ref forward, backward, captured, again, random_state;
+  Ref forward, captured, again, random_state;
   Ref partial;            // flags of the tangents that came -> a Backward as a tuple, or None
-  bool boxed = false;     // the backward takes one list, and empties it
+  Backward backward;
   bool as_given = false;  // gradients are passed on however they lie in memory
   size_t results = 0;
   std::vector<int64_t> kept;  // for each kept tensor the input that it is, or -1
@@ -105,12 +105,12 @@ struct TrainingPlan {
 
   void each(const auto& field) {
     each_function(field);
-    field("boxed", boxed), field("as_given", as_given), field("results", results), field("kept", kept);
+    field("backward", backward), field("as_given", as_given), field("results", results), field("kept", kept);
     field("readers", readers), field("histories", histories), field("tangents", tangents), field("gradients", gradients);
     field("inputs", inputs);
   }
   void each_function(const auto& field) {
-    field("forward", forward), field("backward", backward), field("captured", captured), field("again", again);
+    field("forward", forward), field("captured", captured), field("again", again);
     field("random_state", random_state), field("partial", partial);
   }
 };
@@ -124,6 +124,7 @@ struct TrainingCall {
 
   void each(const auto& visit) {
     plan.each_function([&](const char*, Ref& function) { visit(function); });
+    visit(plan.backward.call);
     for (auto& [arrived, backward] : backwards)
       if (backward) visit(backward->call);
   }

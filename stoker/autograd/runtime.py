@@ -81,11 +81,10 @@ def training_call(
     ordinals = {position: ordinal for ordinal, position in enumerate(parts.tangents)}
     call = _C.TrainingCall(
         forward=forward,
-        backward=backward,
+        backward=(backward, bool(getattr(backward, "_boxed_call", False)), tuple(range(len(parts.kept)))),
         captured=training.captured,
         again=functools.partial(differentiate_again, training),
         random_state=functools.partial(random_state, training.random_devices) if training.random_devices else None,
-        boxed=bool(getattr(backward, "_boxed_call", False)),
         results=len(joint.results),
         partial=partial,
         kept=tuple(joint.inputs.index(n) if n.op == "placeholder" else -1 for n in parts.kept),
