@@ -23,8 +23,9 @@ from stoker.fake import FakeTensor
 from stoker.graph.undo import UNEXPECTED
 from stoker.shape.condition import Comparison, Eq, Relation
 from stoker.shape.env import DataDependent
-from stoker.shape.expr import Expr, free_symbols
+from stoker.shape.expr import Expr
 from stoker.shape.symnode import BoolNode
+from stoker.shape.walk import free_symbols
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine

@@ -17,8 +17,9 @@ from torch.fx import GraphModule
 
 from stoker import torch_private
 from stoker.fake import FakeTensor
-from stoker.shape.expr import Expr, Symbol, evaluate, free_symbols
+from stoker.shape.expr import Expr, Symbol
 from stoker.shape.symnode import size_of
+from stoker.shape.walk import evaluate, free_symbols
 
 Foretold = tuple[tuple[Expr, ...], tuple[Expr, ...]]
 """Sizes and strides."""

@@ -27,7 +27,8 @@ from stoker.runtime.device import index_flags
 from stoker.schedule.memory import Arena
 from stoker.schedule.plan import Plan
 from stoker.schedule.step import Allocate, Free, Library, Run, Step
-from stoker.shape.expr import Atom, Expr, as_expr, free_symbols, substitute, symbol
+from stoker.shape.expr import Atom, Expr, as_expr, symbol
+from stoker.shape.walk import free_symbols, substitute
 
 
 def executor(

@@ -17,7 +17,8 @@ from stoker.loop.interpret import allocate, conform, fetch
 from stoker.loop.op import outside_error
 from stoker.schedule.plan import Plan
 from stoker.schedule.step import Allocate, Free, Library, Run
-from stoker.shape.expr import Symbol, evaluate
+from stoker.shape.expr import Symbol
+from stoker.shape.walk import evaluate
 
 
 def native_kernel(address: int) -> HostKernel:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 
 from stoker.codegen.plan_records import Arithmetic, Number, NumberStep
-from stoker.shape.expr import Atom, Expr, Extreme, FloorDiv, Max, Min, Mod, Symbol, as_expr, atoms
+from stoker.shape.expr import Atom, Expr, Extreme, FloorDiv, Max, Min, Mod, Symbol, as_expr
+from stoker.shape.walk import atoms
 
 
 class TooLarge(Exception):

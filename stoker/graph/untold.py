@@ -13,8 +13,8 @@ from torch.fx import Node
 
 from stoker.fake import FakeTensor
 from stoker.nest import leaves
-from stoker.shape.expr import free_symbols
 from stoker.shape.symnode import expr_of, size_of
+from stoker.shape.walk import free_symbols
 
 
 def tells(node: Node) -> bool:

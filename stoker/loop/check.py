@@ -27,7 +27,8 @@ from stoker.loop.instruction import (
 from stoker.loop.node import Extern, Loops, Program, reads
 from stoker.loop.op import COMBINES, ELEMENTWISE, MOMENTS, OUTSIDE, REDUCTIONS, SCANS
 from stoker.loop.text import node_text
-from stoker.shape.expr import Symbol, free_symbols
+from stoker.shape.expr import Symbol
+from stoker.shape.walk import free_symbols
 
 
 class Malformed(AssertionError):

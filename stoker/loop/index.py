@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from stoker.loop.layout import product
-from stoker.shape.expr import Atom, Expr, FloorDiv, Mod, Symbol, atoms, constant, floor_divide, free_symbols, substitute
+from stoker.shape.expr import Atom, Expr, FloorDiv, Mod, Symbol, constant, floor_divide
 from stoker.shape.prove import INFINITY, Interval, bounds
+from stoker.shape.walk import atoms, free_symbols, substitute
 
 
 class Dimension(NamedTuple):

@@ -19,7 +19,8 @@ from stoker.loop.node import Extern, Loops, Program
 from stoker.loop.op import ELEMENTWISE, outside_code, outside_error
 from stoker.loop.view import Scalar, Stored
 from stoker.nest import map_leaves
-from stoker.shape.expr import Expr, Extreme, FloorDiv, Max, Mod, Symbol, atoms, evaluate
+from stoker.shape.expr import Expr, Extreme, FloorDiv, Max, Mod, Symbol
+from stoker.shape.walk import atoms, evaluate
 
 Memory = dict[str, torch.Tensor]
 """Buffers as tensors whose first element is the buffer's first."""

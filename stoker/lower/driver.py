@@ -54,8 +54,9 @@ from stoker.lower.extern import EXACT
 from stoker.lower.registry import CALLS, LOWERINGS, LeftToLibrary, Result, Usage, find
 from stoker.lower.whole import computed_whole
 from stoker.passes.simplify import VIEWS
-from stoker.shape.expr import Expr, Symbol, free_symbols
+from stoker.shape.expr import Expr, Symbol
 from stoker.shape.symnode import expr_of, size_of
+from stoker.shape.walk import free_symbols
 
 
 class CannotLower(Exception):

@@ -26,7 +26,8 @@ from stoker.loop.index import (
 )
 from stoker.loop.instruction import Load, Store
 from stoker.loop.node import Loops
-from stoker.shape.expr import Expr, Symbol, constant, free_symbols, substitute, symbol
+from stoker.shape.expr import Expr, Symbol, constant, symbol
+from stoker.shape.walk import free_symbols, substitute
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,7 +24,8 @@ from stoker.loop.view import Stored
 from stoker.schedule.kernel import Kernel, Phase
 from stoker.schedule.product import PRODUCT, Factor, Product
 from stoker.schedule.step import Library, Run, Step
-from stoker.shape.expr import Expr, Symbol, constant, substitute, symbol
+from stoker.shape.expr import Expr, Symbol, constant, symbol
+from stoker.shape.walk import substitute
 
 aten = torch.ops.aten
 _OPERANDS = {aten.mm.default: 0, aten.bmm.default: 0, aten.addmm.default: 1}

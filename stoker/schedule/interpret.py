@@ -19,7 +19,8 @@ from stoker.loop.interpret import number_on_grid, reduced_rows, scanned_rows
 from stoker.loop.op import ELEMENTWISE, outside_code
 from stoker.schedule.kernel import Kernel
 from stoker.schedule.product import PRODUCT, Factor, Product
-from stoker.shape.expr import Expr, evaluate, symbol
+from stoker.shape.expr import Expr, symbol
+from stoker.shape.walk import evaluate
 
 
 def run_kernel(kernel: Kernel, buffers: Sequence[torch.Tensor], sizes: Sequence[int]) -> int:

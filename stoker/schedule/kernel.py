@@ -34,7 +34,8 @@ from stoker.loop.text import instruction_text, short
 from stoker.schedule.draft import Draft, Member
 from stoker.schedule.merge import merge_loops, position_in
 from stoker.schedule.product import Product
-from stoker.shape.expr import Atom, Expr, Symbol, free_symbols, substitute, symbol, text
+from stoker.shape.expr import Atom, Expr, Symbol, symbol, text
+from stoker.shape.walk import free_symbols, substitute
 
 Line = tuple[int, LoopInstruction]
 """An instruction and the number of its value."""

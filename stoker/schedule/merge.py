@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stoker.loop.index import Dimension, Dimensions, coefficient, uses
-from stoker.shape.expr import Expr, Symbol, constant, substitute
+from stoker.shape.expr import Expr, Symbol, constant
+from stoker.shape.walk import substitute
 
 
 def merge_loops(loops: Dimensions, indices: Sequence[Expr]) -> tuple[Dimensions, dict[Symbol, Expr]]:

@@ -22,7 +22,8 @@ from stoker.loop.index import Dimension
 from stoker.loop.instruction import Indirect, Load, LoopInstruction, Store, index_expressions, with_expressions
 from stoker.schedule.kernel import Kernel, Line, Phase
 from stoker.schedule.step import Library, Run, Step
-from stoker.shape.expr import Atom, Symbol, free_symbols, substitute, symbol
+from stoker.shape.expr import Atom, Symbol, symbol
+from stoker.shape.walk import free_symbols, substitute
 
 
 def vet(steps: Sequence[Step], kernels: list[Kernel], homes: Mapping[str, str]) -> list[Step]:

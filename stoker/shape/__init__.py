@@ -12,15 +12,16 @@ s0
 >>> env.simplify(length // 8 * 8)
 s1
 
-Reading order: `expr` (canonical integer expressions), `condition` (comparisons, and their stack program), `prove`
-(intervals and three-valued proofs), `recipe` (floats), `env` (hints, guards, learning), `symnode` (how torch's C++ and Python reach all
-this).
+Reading order: `expr` (canonical integer expressions), `walk` (what is inside them), `condition` (comparisons, and their stack
+program), `prove` (intervals and three-valued proofs), `recipe` (floats), `env` (hints, guards, learning), `contiguity` (layouts),
+`symnode` (how torch's C++ and Python reach all this).
 """
 
 from stoker.shape.condition import And, Comparison, Condition, Eq, Ge, Gt, Le, Lt, Ne, Not, Or, holds, program
 from stoker.shape.env import DataDependent, ShapeEnv, SizeGuard
-from stoker.shape.expr import Expr, Symbol, constant, evaluate, free_symbols, maximum, minimum, substitute, symbol, text
+from stoker.shape.expr import Expr, Symbol, constant, maximum, minimum, symbol, text
 from stoker.shape.prove import Interval, Proof, bounds, prove
+from stoker.shape.walk import evaluate, free_symbols, substitute
 
 __all__ = [
     "And",

@@ -16,22 +16,8 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
-from stoker.shape.expr import (
-    Atom,
-    Expr,
-    Extreme,
-    FloorDiv,
-    Max,
-    Mod,
-    Number,
-    Symbol,
-    as_expr,
-    constant,
-    evaluate,
-    free_symbols,
-    substitute,
-    text,
-)
+from stoker.shape.expr import Atom, Expr, Extreme, FloorDiv, Max, Mod, Number, Symbol, as_expr, constant, text
+from stoker.shape.walk import evaluate, free_symbols, substitute
 
 
 class Relation(Enum):

@@ -35,24 +35,10 @@ from stoker.shape.condition import (
     program,
     symbols_of,
 )
-from stoker.shape.expr import (
-    Atom,
-    Expr,
-    FloorDiv,
-    Max,
-    Mod,
-    Symbol,
-    atoms,
-    constant,
-    evaluate,
-    free_symbols,
-    modulo,
-    rejoined,
-    substitute,
-    symbol,
-)
+from stoker.shape.expr import Atom, Expr, FloorDiv, Max, Mod, Symbol, constant, modulo, rejoined, symbol
 from stoker.shape.prove import Interval, Proof, bounds, prove
 from stoker.shape.recipe import SYMBOL, FloatSymbol, Recipe, only_float
+from stoker.shape.walk import atoms, evaluate, free_symbols, substitute
 
 LARGEST_SIZE = sys.maxsize - 1
 

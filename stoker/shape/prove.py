@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from stoker.shape.condition import Comparison, Condition, Junction, Known, Not, Relation
-from stoker.shape.expr import Atom, Expr, Extreme, FloorDiv, Max, Mod, Symbol, atoms, constant, symbol
+from stoker.shape.expr import Atom, Expr, Extreme, FloorDiv, Max, Mod, Symbol, constant, symbol
+from stoker.shape.walk import atoms
 
 INFINITY = math.inf
 _LARGEST_EXPANSION = 24

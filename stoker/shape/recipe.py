@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from stoker.shape.expr import Expr, Symbol, free_symbols, text
+from stoker.shape.expr import Expr, Symbol, text
+from stoker.shape.walk import free_symbols
 
 
 @dataclass(frozen=True, slots=True)

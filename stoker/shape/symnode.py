@@ -21,6 +21,7 @@ import torch
 
 from stoker.shape import condition as cond
 from stoker.shape.condition import Condition, Known
+from stoker.shape.contiguity import channels_innermost, channels_last, contiguous, dense
 from stoker.shape.env import LARGEST_SIZE, ShapeEnv
 from stoker.shape.expr import Expr, as_expr, constant, maximum, minimum, text
 from stoker.shape.prove import Proof
@@ -280,71 +281,29 @@ class IntNode(Node):
 
     truediv = int_truediv
 
-    def is_contiguous(self, sizes: Any, strides: Any) -> BoolNode:
-        return _layout(self, sizes, strides, tuple(range(len(sizes))))
+    def is_contiguous(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
+        return self._layout(contiguous, sizes, strides)
 
-    def is_channels_last_contiguous_2d(self, sizes: Any, strides: Any) -> BoolNode:
-        return _layout(self, sizes, strides, (0, 2, 3, 1)) if len(sizes) == 4 else self.wrap_bool(False)
+    def is_channels_last_contiguous_2d(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
+        return self._layout(channels_last, sizes, strides, 4)
 
-    def is_channels_last_contiguous_3d(self, sizes: Any, strides: Any) -> BoolNode:
-        return _layout(self, sizes, strides, (0, 2, 3, 4, 1)) if len(sizes) == 5 else self.wrap_bool(False)
+    def is_channels_last_contiguous_3d(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
+        return self._layout(channels_last, sizes, strides, 5)
 
-    def is_channels_last_strides_2d(self, sizes: Any, strides: Any) -> BoolNode:
-        return _channels_last_strides(self, sizes, strides, 4)
+    def is_channels_last_strides_2d(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
+        return self._layout(channels_innermost, sizes, strides, 4)
 
-    def is_channels_last_strides_3d(self, sizes: Any, strides: Any) -> BoolNode:
-        return _channels_last_strides(self, sizes, strides, 5)
+    def is_channels_last_strides_3d(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
+        return self._layout(channels_innermost, sizes, strides, 5)
 
-    def is_non_overlapping_and_dense(self, sizes: Any, strides: Any) -> BoolNode:
-        return _dense(self, sizes, strides)
+    def is_non_overlapping_and_dense(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
+        return self._layout(dense, sizes, strides)
 
-
-def _layout(node: IntNode, sizes: Any, strides: Any, order: tuple[int, ...]) -> BoolNode:
-    """The condition that dimensions in `order`, slowest first, leave no gap; dimensions of one element are free."""
-    conditions: list[Condition] = []
-    expected = constant(1)
-    for i in reversed(order):
-        size, stride = node.env.simplify(sizes[i].expr), node.env.simplify(strides[i].expr)
-        conditions.append(cond.Or(cond.Eq(size, 1), cond.Eq(stride, expected)))
-        expected = expected * size
-    empty = [cond.Eq(s.expr, 0) for s in sizes]
-    return BoolNode(node.env, node.env.simplify_condition(_proven(node.env, cond.Or(*empty, cond.And(*conditions)))))
-
-
-def _proven(env: ShapeEnv, condition: Condition) -> Condition:
-    """The condition with proven parts replaced by their answers."""
-    if isinstance(condition, cond.Junction):
-        return (cond.And if condition.conjunction else cond.Or)(*(_proven(env, p) for p in condition.parts))
-    answer = env.prove(condition)
-    return condition if answer is Proof.UNKNOWN else cond.known(answer is Proof.YES)
-
-
-def _channels_last_strides(node: IntNode, sizes: Any, strides: Any, rank: int) -> BoolNode:
-    """Whether strides grow from channels over space to batch. Decided on hints: an order is all that is asked."""
-    if len(sizes) != rank:
-        return node.wrap_bool(False)
-    s = [torch.SymInt(n) if n.maybe_as_int() is None else n.maybe_as_int() for n in sizes]
-    t = [torch.SymInt(n) if n.maybe_as_int() is None else n.maybe_as_int() for n in strides]
-    if t[1] == 0:
-        return node.wrap_bool(False)
-    least: Any = 0
-    for i in (1, *range(rank - 1, 1, -1), 0):
-        if s[i] == 0 or t[i] < least or (i == 0 and least == t[1]):
-            return node.wrap_bool(False)
-        least = t[i] * s[i] if s[i] > 1 else t[i]
-    return node.wrap_bool(True)
-
-
-def _dense(node: IntNode, sizes: Any, strides: Any) -> BoolNode:
-    """Whether some order of dimensions leaves no gap: the order of the strides' hints."""
-    env = node.env
-    contiguous = _layout(node, sizes, strides, tuple(range(len(sizes))))
-    if isinstance(contiguous.expr, Known) and contiguous.expr.value:
-        return contiguous
-    if not all(env.has_hint(n.expr) for n in (*sizes, *strides)):
-        return node.wrap_bool(False)
-    order = sorted(range(len(sizes)), key=lambda i: (env.size_hint(strides[i].expr), -i), reverse=True)
-    return _layout(node, sizes, strides, tuple(order))
+    def _layout(
+        self, question: Callable[..., Condition], sizes: Sequence[IntNode], strides: Sequence[IntNode], *rank: int
+    ) -> BoolNode:
+        known = [[self.env.simplify(node.expr) for node in nodes] for nodes in (sizes, strides)]
+        return self._truth(question(self.env, *known, *rank))
 
 
 class BoolNode(Node):

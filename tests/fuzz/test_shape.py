@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from stoker.shape import Eq, Ge, Gt, Interval, Le, Lt, Ne, Proof, ShapeEnv, constant, symbol
 from stoker.shape.condition import And, Not, Or, holds, program, run_program
-from stoker.shape.expr import Expr, evaluate, maximum, minimum, rejoined, substitute
+from stoker.shape.expr import Expr, maximum, minimum, rejoined
 from stoker.shape.prove import bounds, prove
 from stoker.shape.symnode import symint
+from stoker.shape.walk import evaluate, substitute
 
 NAMES = "abcd"
 SYMBOLS = [symbol(n) for n in NAMES]

@@ -11,7 +11,8 @@ from stoker.codegen.cpp.shape import Shape
 from stoker.loop.index import coefficient, count
 from stoker.loop.instruction import Load
 from stoker.schedule.kernel import Kernel, Phase
-from stoker.shape.expr import Expr, substitute, symbol
+from stoker.shape.expr import Expr, symbol
+from stoker.shape.walk import substitute
 
 CACHED_BYTES = 1 << 20
 """A kernel that walks less than this is left alone: it is in a cache already."""

@@ -16,7 +16,7 @@ import torch
 
 from stoker.codegen.backend import Site
 from stoker.loop.layout import Layout
-from stoker.shape.expr import evaluate
+from stoker.shape.walk import evaluate
 
 ROUNDS = 7
 CLEARLY = 0.97

@@ -18,7 +18,8 @@ from stoker.codegen.cpp.shape import crosses, crossing
 from stoker.loop.index import Dimension, coefficient, uses
 from stoker.loop.instruction import Load, LoopInstruction, Store
 from stoker.schedule.kernel import Kernel, Line, Phase
-from stoker.shape.expr import Expr, Symbol, substitute, symbol, text
+from stoker.shape.expr import Expr, Symbol, symbol, text
+from stoker.shape.walk import substitute
 
 TILE = 64
 """Iterations of each of the two loops in a tile."""

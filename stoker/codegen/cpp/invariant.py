@@ -13,7 +13,8 @@ from dataclasses import replace
 from stoker.codegen.cpp.cost import cost
 from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopInstruction, Number
 from stoker.schedule.kernel import Kernel, Line
-from stoker.shape.expr import Symbol, free_symbols
+from stoker.shape.expr import Symbol
+from stoker.shape.walk import free_symbols
 
 WORTH = 4
 """Additions that an instruction must cost."""

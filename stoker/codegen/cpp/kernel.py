@@ -47,7 +47,8 @@ from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopI
 from stoker.loop.op import MOMENTS, outside_code
 from stoker.schedule.kernel import Kernel, Phase
 from stoker.schedule.merge import position_in
-from stoker.shape.expr import Expr, substitute, symbol, text
+from stoker.shape.expr import Expr, symbol, text
+from stoker.shape.walk import substitute
 
 PARALLEL_WORK = 1 << 15
 """Additions below which threads cost more than they bring."""

@@ -19,8 +19,9 @@ from stoker.codegen.cpp.operation import TYPES
 from stoker.loop.index import Dimension, coefficient, ranges_of
 from stoker.loop.instruction import Index, Indirect, Load, LoopInstruction, Store
 from stoker.schedule.kernel import Kernel
-from stoker.shape.expr import Atom, Expr, Symbol, constant, free_symbols
+from stoker.shape.expr import Atom, Expr, Symbol, constant
 from stoker.shape.prove import bounds
+from stoker.shape.walk import free_symbols
 
 SHARE = 64
 """Iterations of the shared loop that a thread takes at a time."""

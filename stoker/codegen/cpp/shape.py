@@ -9,7 +9,8 @@ from typing import TypeGuard
 from stoker.loop.index import Dimension, Dimensions, coefficient, count, uses
 from stoker.loop.instruction import Indirect, Load, LoopInstruction, Reduce, Store
 from stoker.schedule.kernel import Kernel
-from stoker.shape.expr import Expr, free_symbols
+from stoker.shape.expr import Expr
+from stoker.shape.walk import free_symbols
 
 
 class Shape(Enum):

@@ -14,7 +14,7 @@ from stoker.loop.interpret import allocate, fetch
 from stoker.loop.layout import Layout
 from stoker.runtime.device import index_flags
 from stoker.schedule.epilogue import Candidate
-from stoker.shape.expr import evaluate
+from stoker.shape.walk import evaluate
 
 ROUNDS, LAUNCHES = 5, 10
 CLEARLY = 0.97

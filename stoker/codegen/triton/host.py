@@ -14,7 +14,8 @@ import torch
 from stoker.codegen.backend import HostKernel
 from stoker.codegen.triton.unit import Unit
 from stoker.loop.op import OUTSIDE
-from stoker.shape.expr import evaluate, symbol
+from stoker.shape.expr import symbol
+from stoker.shape.walk import evaluate
 
 
 def host_kernel(unit: Unit, libdevice: Any = None) -> HostKernel:

@@ -28,8 +28,9 @@ from stoker.loop.op import OUTSIDE
 from stoker.loop.philox import WORDS
 from stoker.schedule.kernel import Kernel, Phase
 from stoker.schedule.product import PRODUCT
-from stoker.shape.expr import Expr, Symbol, constant, free_symbols, substitute, symbol, text
+from stoker.shape.expr import Expr, Symbol, constant, symbol, text
 from stoker.shape.prove import Interval, bounds
+from stoker.shape.walk import free_symbols, substitute
 
 Axes = frozenset[str]
 """The axes of a tile that something varies along: "x", "y", "r"."""

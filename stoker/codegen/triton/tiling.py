@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from stoker.loop.index import Dimension, Dimensions, coefficient, count
 from stoker.loop.instruction import Load, LoopInstruction, Scan, Store
 from stoker.schedule.kernel import Kernel
-from stoker.shape.expr import Expr, free_symbols
+from stoker.shape.expr import Expr
+from stoker.shape.walk import free_symbols
 
 LONGEST_ROW = 8192
 """Elements of the inner loops up to which a program holds all of them in registers (a persistent reduction)."""

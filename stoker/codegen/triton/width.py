@@ -13,8 +13,9 @@ from enum import Enum
 from stoker.loop.index import Dimensions, count
 from stoker.loop.instruction import Index, Load, Store
 from stoker.schedule.kernel import Kernel
-from stoker.shape.expr import Expr, FloorDiv, Mod, Symbol, atoms, free_symbols
+from stoker.shape.expr import Expr, FloorDiv, Mod, Symbol
 from stoker.shape.prove import Interval, bounds
+from stoker.shape.walk import atoms, free_symbols
 
 LIMIT = 2**31 - (1 << 16)
 """What numbers of 32 bits are below, with room for a tile that reaches past the end. csrc/plan_executor.cpp has the same."""

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from stoker.loop.index import Dimension, express, ranges_of, refine, simplify
 from stoker.schedule.merge import merge_loops
-from stoker.shape.expr import constant, evaluate, substitute, symbol
+from stoker.shape.expr import constant, symbol
+from stoker.shape.walk import evaluate, substitute
 
 small = st.lists(st.integers(1, 4), min_size=0, max_size=4)
 

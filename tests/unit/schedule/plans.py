@@ -18,7 +18,7 @@ from stoker.pipeline import decompositions
 from stoker.schedule.kernel import Kernel
 from stoker.schedule.plan import Plan, make_plan
 from stoker.schedule.step import Library, Run
-from stoker.shape.expr import evaluate
+from stoker.shape.walk import evaluate
 
 TARGETS = {"cpu": CPU}
 

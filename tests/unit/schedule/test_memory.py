@@ -19,7 +19,8 @@ from stoker.pipeline import compile_graph
 from stoker.schedule.memory import Life, _arranged
 from stoker.schedule.plan import make_plan
 from stoker.schedule.step import Free, Library
-from stoker.shape.expr import constant, evaluate, symbol
+from stoker.shape.expr import constant, symbol
+from stoker.shape.walk import evaluate
 from tests.unit.schedule.plans import TARGETS, lowered
 
 spans = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(1, 5), st.booleans()), max_size=12)

@@ -25,7 +25,8 @@ from stoker.shape import (
     symbol,
 )
 from stoker.shape.condition import And, Or, run_program
-from stoker.shape.expr import evaluate, text
+from stoker.shape.expr import text
+from stoker.shape.walk import evaluate
 
 
 def guards(env: ShapeEnv) -> list[str]:
