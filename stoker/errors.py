@@ -132,6 +132,7 @@ class Break(Exception):
         super().__init__(f"{construct}: {reason}")
         self.construct, self.reason, self.fix = construct, reason, fix
         self.location = self.line = self.inside = ""
+        self.is_end = False  # does the instruction end the call, so that no graph comes after it?
 
 
 class BeginAnew(Exception):

@@ -129,8 +129,7 @@ def page() -> str:
         "Written by `tools/coverage_python.py` from `tests/differential`; each row is a program that runs eagerly and compiled\n"
         "and must agree on result, output, exception, gradients, and every change it makes.\n\n"
         "- **one graph**: captured whole; `fullgraph=True` succeeds.\n"
-        "- **break**: what comes before is a graph, one instruction runs in CPython, capture goes on behind it. An error\n"
-        "  that C code raises and nobody catches is of this kind: CPython raises it.\n"
+        "- **break**: what comes before is a graph, one instruction runs in CPython, capture goes on behind it.\n"
         "- **unsupported**: the function is left to CPython, with a reason; functions it calls are still captured.\n\n"
         f"{sum(total.values())} programs: {counts}.\n\n{default_back_end(names)}"
     )

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stoker.capture.static import MISSING, is_data_descriptor, static_lookup
+from stoker.capture.static import HEAP_TYPE, MISSING, is_data_descriptor, static_lookup
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod, MethodValue
-from stoker.capture.values.instance import HEAP_TYPE, ExceptionValue, ObjectValue
+from stoker.capture.values.instance import ExceptionValue, ObjectValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import SequenceValue
 from stoker.capture.values.value import Value
@@ -51,6 +51,16 @@ class Attributes:
             return None
         return self.bind(raw, value, cls)
 
+    def read(self, value: Value, name: str) -> Value:
+        """`value.name`, as instructions and `getattr` read it."""
+        try:
+            return value.attribute(self.m, name)
+        except Raised as raised:
+            error = raised.value
+            if isinstance(error, ExceptionValue) and issubclass(error.cls, AttributeError):
+                error.was_looked_for(name, value)
+            raise
+
     def instance(self, value: Value, cls: type, name: str) -> Value:
         """`value.name` for an object of class `cls`."""
         getter = self.class_lookup(cls, "__getattribute__")
@@ -80,7 +90,7 @@ class Attributes:
         if raw is not MISSING:
             return self.bind(raw, value, cls)
         if not fallback:
-            self.m.exceptions.raise_(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+            self.m.exceptions.no_attribute(cls, name)
         return self.missing(value, cls, name, None)
 
     def missing(self, value: Value, cls: type, name: str, raised: Raised | None) -> Value:
@@ -94,7 +104,7 @@ class Attributes:
             return self.bind(fallback, value, cls).call(self.m, [Constant(name)], {})
         if raised is not None:
             raise raised
-        self.m.exceptions.raise_(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+        self.m.exceptions.no_attribute(cls, name)
         return None
 
     def module(self, value: Value, cls: type, name: str) -> Value:
@@ -108,8 +118,7 @@ class Attributes:
                 member = members.lookup(self.m, Constant(name))
                 if member is not None:
                     return member
-        self.m.exceptions.raise_(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
-        return None
+        return self.bind(torch.nn.Module.__getattr__, value, cls).call(self.m, [Constant(name)], {})
 
     def bind(self, raw: Any, value: Value, cls: type) -> Value:
         """What a class attribute gives when read through an instance: the descriptor protocol."""
@@ -137,7 +146,7 @@ class Attributes:
                     return value.own_attribute(self.m, raw.__name__) or value.unsupported(f"attribute {raw.__name__!r}")
                 found = value.slot(self.m, raw)
                 if found is None:
-                    self.m.exceptions.raise_(AttributeError, raw.__name__)
+                    self.m.exceptions.no_attribute(cls, raw.__name__)
                 return found
             case functools.cached_property():
                 return self.cached_property(raw, value)
@@ -203,7 +212,7 @@ class Attributes:
         cls = value.python_type()
         raw = static_lookup(cls, name)
         if raw is MISSING:
-            self.m.exceptions.raise_(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+            self.m.exceptions.no_attribute(cls, name)
         if name == "__class__":
             return self.m.wrap.object(cls)
         if isinstance(raw, BUILTIN_METHODS):
@@ -257,7 +266,7 @@ class Attributes:
             return
         attributes = value.attributes(self.m) if isinstance(value, ObjectValue) else None
         if attributes is None:
-            self.m.exceptions.raise_(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+            self.m.exceptions.no_attribute(cls, name)
         attributes.store(self.m, Constant(name), new)
 
     def delete_instance(self, value: Value, cls: type, name: str) -> None:
@@ -280,7 +289,7 @@ class Attributes:
             return
         attributes = value.attributes(self.m) if isinstance(value, ObjectValue) else None
         if attributes is None or attributes.lookup(self.m, Constant(name)) is None:
-            self.m.exceptions.raise_(AttributeError, f"'{cls.__name__}' object has no attribute '{name}'")
+            self.m.exceptions.no_attribute(cls, name)
         attributes.remove(self.m, Constant(name))
 
 

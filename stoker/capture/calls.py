@@ -191,7 +191,7 @@ class Calls:
     def descriptor(self, real: Any, args: Arguments, kwargs: Keywords) -> Value:
         """`list.append(xs, x)`: an unbound method of a built-in type."""
         if not args:
-            self.m.exceptions.raise_(TypeError, f"unbound method {real.__qualname__}() needs an argument")
+            self.m.concrete.run(real)  # raises, in its own words
         return self.builtin_method(args[0], real.__name__, args[1:], kwargs, real)
 
     def getter(self, descriptor: Any, name: str, args: Arguments) -> Value:

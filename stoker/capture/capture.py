@@ -52,10 +52,7 @@ class Captured:
     effects: list[str]
     reason: BreakReason | None
     inlined: set[types.CodeType] = field(default_factory=set)
-
-    @property
-    def breaks(self) -> bool:
-        return self.reason is not None
+    breaks: bool = False  # does it run an instruction of the program in CPython?
 
 
 def capture(
@@ -86,7 +83,7 @@ def capture(
             except BeginAnew:
                 restarts -= 1
             except StepBreak as found:
-                if fullgraph:
+                if fullgraph and not found.reason.is_end:
                     raise GraphBreakError(_reason(found.reason)) from found
                 steps = Steps(found.step, found.reason)
             except Break as found:
@@ -144,7 +141,8 @@ def finish(m: Evaluator, stop: Stop, compile_graph: GraphCompiler, state: Any) -
     else:
         assert stop.reason is not None
         if (
-            not any(node.op != "placeholder" for node in m.record.graph.nodes)
+            not stop.reason.is_end
+            and not any(node.op != "placeholder" for node in m.record.graph.nodes)
             and not m.effects.mutated
             and not m.effects.deferred
         ):
@@ -166,8 +164,8 @@ def finish(m: Evaluator, stop: Stop, compile_graph: GraphCompiler, state: Any) -
         code = _assemble(m, e, tidy(e.code + tail))
         program = compile_guards(guards, list(e.slots), relations, (state, 0))
     effects = [value.describe() for value in m.effects.mutated.values()]
-    reason = _reason(stop.reason) if stop.reason is not None else None
-    return Captured(code, program, guards, graph_module, effects, reason, m.inlined)
+    reason = _reason(stop.reason) if stop.reason is not None and not stop.reason.is_end else None
+    return Captured(code, program, guards, graph_module, effects, reason, m.inlined, stop.instruction is not None)
 
 
 def _refuse_empty(m: Evaluator, stop: Stop) -> None:

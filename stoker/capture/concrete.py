@@ -28,6 +28,14 @@ if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 
+FIELDS: dict[type[Exception], tuple[str, ...]] = {
+    NameError: ("name",),
+    ImportError: ("name", "path"),
+    OSError: ("filename", "filename2"),
+}
+"""Fields of exceptions that their arguments do not fill."""
+
+
 class Concrete:
     """From values to objects."""
 
@@ -47,7 +55,18 @@ class Concrete:
                 f"if it always holds, say so: torch._check({asked.operator})",
             ) from asked
         except Exception as error:
-            raise Raised(ExceptionValue(type(error), [self.m.wrap.constant(a) for a in error.args])) from error
+            raise Raised(self.raised(error)) from error
+
+    def raised(self, error: Exception) -> ExceptionValue:
+        """The value of an error that a function of C raised: its arguments, and what the function wrote to it besides."""
+        found = ExceptionValue(type(error), [self.m.wrap.constant(a) for a in error.args])
+        for cls, names in FIELDS.items():
+            if isinstance(error, cls):
+                filled = {name: getattr(error, name) for name in names}
+                found.fields |= {name: self.m.wrap.constant(f) for name, f in filled.items() if f is not None}
+        for name, held in vars(error).items():
+            found.set_attribute(self.m, name, self.m.wrap.constant(held))
+        return found
 
     def constant(self, value: Value, what: str) -> Any:
         """The known object behind a value; symbolic numbers are specialised under a guard."""

@@ -21,7 +21,6 @@ from stoker.guard.source import Fixed, Local, Source
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
-HEAP_TYPE = 1 << 9
 
 
 class Emitter:

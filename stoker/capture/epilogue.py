@@ -64,7 +64,7 @@ def leave_by_return(e: Emitter, value: Value) -> None:
 def leave_by_raise(e: Emitter, error: ExceptionValue) -> None:
     """Raise what the program raises, with the traceback of the frames it left. Raising adds this frame, and what a caller handles."""
     complete = "__context__" in error.links or not error.trail
-    last = None if complete else error.trail.pop()
+    last = None if complete else error.take_last_passage()
     e.effects()
     e.load(error)
     e.code.append(

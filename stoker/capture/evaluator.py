@@ -124,6 +124,7 @@ class Evaluator:
             frame.position += 1
             self.step = count
             count += 1
+            recorded = len(self.record.graph.nodes)
             try:
                 outcome = HANDLERS[instruction.name](self, frame, instruction)
                 if outcome is not None:
@@ -136,7 +137,7 @@ class Evaluator:
                 try:
                     self.unwind(frame, instruction, raised)
                 except Raised as escaped:
-                    if _is_raised_by_program(escaped.value):
+                    if self.can_raise(escaped.value, first, recorded):
                         return Stop(raised=escaped.value)
                     raise StepBreak(first, self.escaping(escaped)) from raised
                 outcome = None
@@ -147,13 +148,23 @@ class Evaluator:
             if outcome is not None:
                 return Stop(returned=outcome)
 
+    def can_raise(self, value: Value, first: int, recorded: int) -> bool:
+        """Does replacement code raise it? Not what C code raises at once, in an instruction of the root frame that does nothing else:
+        CPython runs that instruction, and says it in its own words."""
+        if not isinstance(value, ExceptionValue) or value.source is not None:
+            return False
+        at_once = first == self.step and len(value.trail) == 1 and len(self.record.graph.nodes) == recorded
+        return value.by_program or not at_once
+
     def escaping(self, raised: Raised) -> Break:
-        """An exception that leaves the frame: CPython raises it, with its own traceback."""
+        """An exception that leaves the frame: CPython raises it, with its own traceback. Nothing comes after it, so that it cuts
+        no graph, unless it is one from outside."""
         reason = Break(
             "an exception",
             f"{raised.value.describe()} leaves the function",
             "nothing to fix: the exception is raised by running this part in CPython",
         )
+        reason.is_end = isinstance(raised.value, ExceptionValue) and raised.value.source is None
         self.blame(reason)
         return reason
 
@@ -213,11 +224,6 @@ class Evaluator:
 
     def fresh(self, prefix: str) -> str:
         return f"__stoker_{prefix}_{next(self.counter)}"
-
-
-def _is_raised_by_program(value: Value) -> bool:
-    """Did a `raise` statement make it? What C code raises is left to C code."""
-    return isinstance(value, ExceptionValue) and value.by_program
 
 
 def _adds_to_traceback(frame: Frame, instruction: Instruction) -> bool:

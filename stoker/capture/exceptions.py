@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from stoker.capture.frame import Frame
+from stoker.capture.static import name_in_c
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import ExceptionValue
 from stoker.capture.values.iterator import GeneratorValue
@@ -21,8 +22,14 @@ class Exceptions:
     def __init__(self, m: Machine) -> None:
         self.m = m
 
-    def raise_(self, cls: type[BaseException], *args: Any) -> NoReturn:
-        raise Raised(self.make(cls, *args))
+    def raise_(self, cls: type[BaseException], *args: Any, **fields: Any) -> NoReturn:
+        """What C code raises: `fields` are those that it fills behind the constructor's back."""
+        error = self.make(cls, *args)
+        error.fields |= {name: Constant(field) for name, field in fields.items()}
+        raise Raised(error)
+
+    def no_attribute(self, cls: type, name: str) -> NoReturn:
+        self.raise_(AttributeError, f"'{name_in_c(cls)}' object has no attribute '{name}'")
 
     def make(self, cls: type[BaseException], *args: Any) -> ExceptionValue:
         return ExceptionValue(cls, [a if isinstance(a, Value) else Constant(a) for a in args])

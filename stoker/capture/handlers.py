@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from stoker.capture.static import HEAP_TYPE
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import ExceptionValue
 from stoker.capture.values.text import formatted, shown
@@ -207,7 +208,6 @@ def new_storage(m: Machine, cls: type, args: Arguments, kwargs: Keywords) -> Any
     return None
 
 
-HEAP_TYPE = 1 << 9
 STORAGE: dict[type, Callable[..., Any]] = {}
 _new_of: dict[type, Callable[..., Value]] = {}
 

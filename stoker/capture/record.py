@@ -17,6 +17,7 @@ from torch.fx import Graph, Node
 
 from stoker.capture.python_operators import BINARY, COMPARE
 from stoker.capture.raising import assumes_sizes_fit
+from stoker.capture.static import HEAP_TYPE
 from stoker.capture.values.array import ArrayValue
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant, is_numpy_scalar, is_plain, python_number
@@ -252,13 +253,12 @@ class GraphRecorder:
                     "an operator on a tensor and an array", "numpy and torch decide by precedence who computes it"
                 )
             if isinstance(value, Constant) and value.python_type() in (str, bytes):
-                self.m.exceptions.raise_(TypeError, f"unsupported operand type(s): a tensor and {value.value!r}")
+                raise Break("an operator on a tensor and text", "torch refuses it, in words of its own")
 
 
 DTYPE_OF = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
 """What torch takes a Python type for where it wants a dtype; the code of a graph can name dtypes, not types."""
 
-HEAP_TYPE = 1 << 9
 UNIT_INTERVAL = (torch.rand, torch.rand_like)  # elements from 0 up to, not including, 1
 
 

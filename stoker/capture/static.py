@@ -8,6 +8,7 @@ from typing import Any
 from stoker import _C
 
 MISSING = _C.MISSING
+HEAP_TYPE = 1 << 9  # of a class's flags: it was made by a class statement, or by C code at run time
 
 
 def static_lookup(cls: type, name: str) -> Any:
@@ -15,6 +16,12 @@ def static_lookup(cls: type, name: str) -> Any:
         if name in base.__dict__:
             return base.__dict__[name]
     return MISSING
+
+
+def name_in_c(cls: type) -> str:
+    """How C code names a class in its words: by the name alone, but for classes of C outside `builtins`."""
+    outside = not cls.__flags__ & HEAP_TYPE and cls.__module__ != "builtins"
+    return f"{cls.__module__}.{cls.__qualname__}" if outside else cls.__name__
 
 
 def is_data_descriptor(raw: Any) -> bool:

@@ -333,7 +333,7 @@ def test_exc_info(x):
     return x, kind
 
 
-@program("exception name is unbound after the clause", BREAK)
+@program("exception name is unbound after the clause")
 def test_name_unbound(x):
     y = x + 1
     try:

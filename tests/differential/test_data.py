@@ -537,7 +537,7 @@ def test_unpacking(x):
     return a, b, c, d * e + f, g, h, i
 
 
-@program("wrong unpacking raises", BREAK)
+@program("wrong unpacking raises")
 def test_unpacking_error(x):
     y = x + 1
     a, b = [1, 2, 3]

@@ -180,7 +180,7 @@ def test_argument_kinds(x):
     )
 
 
-@program("wrong arguments raise TypeError", BREAK)
+@program("wrong arguments raise TypeError")
 def test_wrong_arguments(x):
     y = x + 1
     return positional_only(y, 1, 2)
@@ -305,7 +305,7 @@ def test_return_bound(x):
     return functools.partial(double, x), c.method, [].append, "a".upper
 
 
-@program("deleted cell variable", BREAK)
+@program("deleted cell variable")
 def test_deleted_cell(x):
     y = x + 1
 
@@ -316,7 +316,7 @@ def test_deleted_cell(x):
     return get()
 
 
-@program("unbound local raises", BREAK)
+@program("unbound local raises")
 def test_unbound(x):
     y = x + 1
     if y.shape[0] > 100:
@@ -352,7 +352,7 @@ def test_globals_function(x):
     return x * globals()["double"](1), sorted(locals()), y
 
 
-@program("undefined name raises", BREAK)
+@program("undefined name raises")
 def test_undefined(x):
     y = x + 1
     return y + undefined_name  # noqa: F821

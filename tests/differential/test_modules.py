@@ -377,7 +377,7 @@ def test_module_in_dict(d, x):
     return d["m"](x)
 
 
-@program("module attribute error raises", BREAK, inputs=seeded(Block))
+@program("module attribute error raises", inputs=seeded(Block))
 def test_module_attribute_error(m, x):
     y = m(x)
     return y + m.nope

@@ -264,7 +264,7 @@ def test_unhashable(x):
     return x, out
 
 
-@program("__bool__ that returns no bool raises", BREAK)
+@program("__bool__ that returns no bool raises")
 def test_bad_bool(x):
     y = x + 1
     if BadBool():
@@ -306,7 +306,7 @@ def test_registry(x):
     return Registry.classes["First"]().go(x), First in Registry.classes.values()
 
 
-@program("__init__ that returns something raises", BREAK)
+@program("__init__ that returns something raises")
 def test_bad_init(x):
     y = x + 1
     return y, BadInit()

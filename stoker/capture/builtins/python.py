@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
-from stoker.capture.handlers import EXCEPTION_METHODS, HEAP_TYPE, handles, on_object, pure, special
+from stoker.capture.handlers import EXCEPTION_METHODS, handles, on_object, pure, special
 from stoker.capture.python_operators import BINARY, COMPARE, SPECIAL_BINARY, SPECIAL_COMPARE, UNARY
-from stoker.capture.static import MISSING
+from stoker.capture.static import HEAP_TYPE, MISSING
 from stoker.capture.values.array import ArrayValue
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
@@ -82,7 +82,7 @@ def attribute_name(m: Machine, name: Value) -> str:
 @handles(getattr)
 def getattr_(m: Machine, value: Value, name: Value, *default: Value) -> Value:
     try:
-        return value.attribute(m, attribute_name(m, name))
+        return m.attributes.read(value, attribute_name(m, name))
     except Raised as raised:
         if default and issubclass(raised.value.python_type(), AttributeError):
             return default[0]

@@ -83,7 +83,8 @@ def LOAD_DEREF(m: Machine, f: Frame, i: Instruction) -> None:
 def _raise_unbound(m: Machine, f: Frame, name: str) -> NoReturn:
     """An empty cell, in the words for where the program has the variable: a resume function has all cells from outside."""
     error = unbound_cell(name, name in f.program.origin.code.co_freevars)
-    m.exceptions.raise_(type(error), *error.args)
+    fields = {"name": name} if type(error) is NameError else {}
+    m.exceptions.raise_(type(error), *error.args, **fields)
 
 
 def STORE_DEREF(m: Machine, f: Frame, i: Instruction) -> None:
@@ -102,7 +103,7 @@ def global_value(m: Machine, f: Frame, name: str) -> Value:
     if found is None:
         found = m.wrap.globals(vars(builtins)).lookup(m, Constant(name))
     if found is None:
-        m.exceptions.raise_(NameError, f"name '{name}' is not defined")
+        m.exceptions.raise_(NameError, f"name '{name}' is not defined", name=name)
     return found
 
 
@@ -117,7 +118,7 @@ def STORE_GLOBAL(m: Machine, f: Frame, i: Instruction) -> None:
 
 def DELETE_GLOBAL(m: Machine, f: Frame, i: Instruction) -> None:
     if f.globals.lookup(m, Constant(i.value)) is None:
-        m.exceptions.raise_(NameError, f"name '{i.value}' is not defined")
+        m.exceptions.raise_(NameError, f"name '{i.value}' is not defined", name=i.value)
     f.globals.remove(m, Constant(i.value))
 
 
@@ -138,17 +139,17 @@ def STORE_NAME(m: Machine, f: Frame, i: Instruction) -> None:
 
 def DELETE_NAME(m: Machine, f: Frame, i: Instruction) -> None:
     if _names(f, i).lookup(m, Constant(i.value)) is None:
-        m.exceptions.raise_(NameError, f"name '{i.value}' is not defined")
+        m.exceptions.raise_(NameError, f"name '{i.value}' is not defined", name=i.value)
     _names(f, i).remove(m, Constant(i.value))
 
 
 def LOAD_ATTR(m: Machine, f: Frame, i: Instruction) -> None:
-    found = f.pop().attribute(m, i.value)
+    found = m.attributes.read(f.pop(), i.value)
     f.push_callable(found, i.flag)
 
 
 def LOAD_METHOD(m: Machine, f: Frame, i: Instruction) -> None:
-    f.push_callable(f.pop().attribute(m, i.value), 1)
+    f.push_callable(m.attributes.read(f.pop(), i.value), 1)
 
 
 def STORE_ATTR(m: Machine, f: Frame, i: Instruction) -> None:

@@ -6,9 +6,9 @@ import enum
 import types
 from typing import TYPE_CHECKING, Any
 
-from stoker.capture.static import MISSING
+from stoker.capture.static import HEAP_TYPE, MISSING
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.instance import HEAP_TYPE, ObjectValue
+from stoker.capture.values.instance import ObjectValue
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Arguments, Keywords, Value
 from stoker.guard.source import Fixed, Source

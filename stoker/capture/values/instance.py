@@ -9,6 +9,7 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any
 
+from stoker.capture.static import HEAP_TYPE, static_lookup
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import TupleValue
@@ -105,7 +106,7 @@ class ObjectValue(Value):
                 e.pop()
 
 
-HEAP_TYPE = 1 << 9
+C_FIELDS = (types.MemberDescriptorType, types.GetSetDescriptorType)
 BASES = (tuple, frozenset, int, float, str, bytes)
 HASHED_AS_BASE = tuple(base.__hash__ for base in BASES)
 EQUAL_AS_BASE = tuple(base.__eq__ for base in BASES)
@@ -267,6 +268,7 @@ class ExceptionValue(InstanceValue):
     def __init__(self, cls: type, args: list[Value], source: Source | None = None, real: Any = None) -> None:
         super().__init__(cls, real, source, storage=TupleValue(args))
         self.links: dict[str, Value] = {}
+        self.fields: dict[str, Value] = {}  # what C code wrote to fields that no argument fills
         self.trail: list[Passage] = []  # where it passed in captured code, innermost first
         self.below: Value | None = None  # the traceback it was given, or had before the call
         if real is not None and real.__traceback__ is not None:
@@ -290,7 +292,7 @@ class ExceptionValue(InstanceValue):
         self.write_links(e)
 
     def write_links(self, e: Emitter) -> None:
-        for name, link in self.links.items():
+        for name, link in (self.links | self.fields).items():
             e.store_attribute(self, name, link)
         if self.trail or self.below is not None:
             e.store_attribute(self, "__traceback__", self.traceback())
@@ -306,11 +308,20 @@ class ExceptionValue(InstanceValue):
         else:
             self.links[name] = value
 
+    def was_looked_for(self, name: str, owner: Value) -> None:
+        """An AttributeError that leaves a lookup says what was looked for and in what, unless it says so already."""
+        if self.source is None and not self.fields.keys() & {"name", "obj"}:
+            self.fields |= {"name": Constant(name), "obj": owner}
+
     def passes(self, m: Machine, passage: Passage) -> None:
         """It leaves a frame, or goes to a handler there: its traceback grows."""
         m.effects.will_mutate(self)
         self.trail.append(passage)
         self._traceback = None
+
+    def take_last_passage(self) -> Passage:
+        self._traceback = None
+        return self.trail.pop()
 
     def traceback(self) -> Value:
         if self._traceback is None:
@@ -335,7 +346,16 @@ class ExceptionValue(InstanceValue):
             assert isinstance(self.storage, TupleValue)
             args = self.storage.raw_elements()
             return args[0] if args else Constant(None)
-        return super().own_attribute(m, name)
+        return self.fields.get(name) or super().own_attribute(m, name) or self.filled(m, name)
+
+    def filled(self, m: Machine, name: str) -> Value | None:
+        """A field of an exception written in C, as its constructor fills it from known arguments."""
+        assert isinstance(self.storage, TupleValue)
+        field: Any = static_lookup(self.cls, name)
+        if self.source is not None or self.cls.__flags__ & HEAP_TYPE or not isinstance(field, C_FIELDS):
+            return None
+        made = self.cls(*(m.concrete.constant(a, f"attribute {name!r}") for a in self.storage.elements(m)))
+        return m.wrap.constant(getattr(made, name))
 
     def real_link(self, m: Machine, name: str) -> Value:
         if self.real is not None and self.source is not None:

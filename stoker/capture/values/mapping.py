@@ -199,7 +199,7 @@ class DictValue(Value):
 
     def set_attribute(self, m: Machine, name: str, value: Value) -> None:
         if not issubclass(self.cls, OrderedDict):
-            m.exceptions.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+            m.exceptions.no_attribute(self.cls, name)
         self.attributes(m).store(m, Constant(name), value)
 
     def method_get(self, m: Machine, key: Value, default: Value = Constant(None)) -> Value:  # noqa: B008

@@ -63,7 +63,7 @@ class SubclassValue(TensorValue):
         fallback = m.attributes.class_lookup(self.cls, "__getattr__")
         if fallback is not MISSING:
             return m.attributes.bind(fallback, self, self.cls).call(m, [Constant(name)], {})
-        m.exceptions.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+        m.exceptions.no_attribute(self.cls, name)
         return None
 
     def autograd_attribute(self, m: Machine, name: str) -> Value:

@@ -151,7 +151,7 @@ class TensorValue(Value):
         """An attribute the user set on the tensor object."""
         found = self.held_attribute(m, name)
         if found is None:
-            m.exceptions.raise_(AttributeError, f"'{self.cls.__name__}' object has no attribute '{name}'")
+            m.exceptions.no_attribute(self.cls, name)
         return found
 
     def held_attribute(self, m: Machine, name: str) -> Value | None:
