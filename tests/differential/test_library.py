@@ -20,10 +20,24 @@ def test_cov(x):
     return torch.cov(x), torch.cov(x, correction=0), x[0].cov(), torch.corrcoef(x), x[0].corrcoef()
 
 
-@program("torch.cov with weights", BREAK)
+@program("torch.cov with weights")
 def test_cov_weights(x):
-    y = x + 1
-    return torch.cov(y, fweights=torch.ones(4, dtype=torch.int64))
+    counts, weights = torch.tensor([1, 0, 2, 3]), torch.tensor([0.5, 1.0, 0.0, 2.0])
+    plain = [torch.cov(x[row], fweights=counts, correction=0) for row in (0, slice(None))]
+    return plain, x.cov(aweights=weights), torch.cov(x, correction=2, fweights=counts, aweights=weights)
+
+
+@program(
+    "torch.cov with weights that it refuses",
+    inputs=lambda: (torch.ones(2, 4), torch.tensor([1, -1, 2, 3])),
+)
+def test_cov_refuses(x, counts):
+    return torch.cov(x, fweights=counts)
+
+
+@program("torch.cov with weights that leave no freedom", inputs=lambda: (torch.ones(2, 4), torch.tensor([1, 0, 1, 0])))
+def test_cov_warns(x, counts):
+    return torch.cov(x, fweights=counts, correction=3)
 
 
 @program("low-rank decompositions")

@@ -408,10 +408,26 @@ def broadcast_shapes(m: Machine, *shapes: Value) -> Value:
 @tensor_special("cov")
 def cov(m: Machine, input: Value, *, correction: Value = Constant(1), **weights: Value) -> Value:  # noqa: B008
     """Without weights, the only number that torch looks at is known: how many degrees of freedom there are."""
-    known = isinstance(input, TensorValue) and 0 < input.fake.dim() <= 2 and not weights
-    if not known or not _is_positive(m, input, correction):
+    given = {name: value for name, value in weights.items() if not m.operators.identical(value, NONE)}
+    known = isinstance(input, TensorValue) and 0 < input.fake.dim() <= 2
+    if known and given and all(_is_weight_of(m, input, name, value) for name, value in given.items()):
+        weighing = [given.get(name, NONE) for name in WEIGHT_DTYPES]
+        return m.wrap.object(statistics.weighted_cov).call(m, [input, correction, *weighing], {})
+    if not known or given or not _is_positive(m, input, correction):
         return m.record.call(torch.cov, [input], {"correction": correction, **weights})
     return m.wrap.object(statistics.cov).call(m, [input, correction], {})
+
+
+WEIGHT_DTYPES = {"fweights": (torch.int32, torch.int64), "aweights": (torch.float32, torch.float64)}
+
+
+def _is_weight_of(m: Machine, input: Value, name: str, weight: Value) -> bool:
+    """Is it a tensor of one number for each column?"""
+    assert isinstance(input, TensorValue)
+    if not isinstance(weight, TensorValue) or weight.fake.dim() != 1 or weight.fake.dtype not in WEIGHT_DTYPES[name]:
+        return False
+    counts = [m.wrap.number(value.fake.shape[-1]) for value in (input, weight)]
+    return _is_positive(m, input, Constant(0)) and m.operators.compare("==", *counts).truth(m)
 
 
 @handles(torch.corrcoef)

@@ -13,6 +13,30 @@ def cov(input, correction):
     return (torch.mm(centred, centred.t().conj()) / (count - correction)).squeeze()
 
 
+def weighted_cov(input, correction, fweights, aweights):
+    """The covariance of rows by weights, as torch wants them: one for each column. Where `torch.cov` refuses the weights, or
+    warns, it is asked itself: captured code checks that it goes on here."""
+    rows = input.view(1, -1) if input.dim() < 2 else input
+    given = [weights for weights in (fweights, aweights) if weights is not None]
+    for each in given:
+        _expect(each.min() >= 0)
+    weights = given[0] if len(given) == 1 else given[0] * given[1]
+    total = weights.sum()
+    _expect(total != 0)
+    mean = (rows * weights).sum(1) / total
+    freedom = total - correction
+    if aweights is not None and correction != 0:
+        freedom = total - correction * (weights * aweights).sum() / total
+    _expect(freedom > 0)
+    centred = rows - mean.unsqueeze(1)
+    return (torch.mm(centred, (centred * weights).t().conj()) / freedom).squeeze()
+
+
+def _expect(condition):
+    if not condition:
+        raise ValueError("torch.cov refuses these weights, or warns of them")
+
+
 def corrcoef(input):
     found = cov(input, 1)
     if found.dim() == 0:
