@@ -57,9 +57,9 @@ def _rewrites(*names: str) -> Callable[[Rewrite], Rewrite]:
 def call(trace: Trace, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A writing operator, by its functional form."""
     args, kwargs = trace.to_fakes(args), trace.to_fakes(kwargs)
-    refuse_overlap(func, args, kwargs)
     targets = _written(func, args, kwargs)
     _refuse_reading_written(func, args, kwargs, targets)
+    refuse_overlap(func, args, kwargs)
     functional = functional_form(func)
     if functional is None:
         return _by_copies(trace, func, args, kwargs, targets)
@@ -195,8 +195,10 @@ def refuse_overlap(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         repeated = torch_private.schema_of(func).name in _IDEMPOTENT and repeats(target.meta)
         if meets_itself(target.meta) and not repeated:
             raise CannotTrace(f"{func} writes to a tensor of which several elements are one in memory")
-        for read in tensors_in([args, kwargs]):
-            if read is not target and read.memory is target.memory and _met(func, target.meta, read.meta):
+        others = tensors_in([args, kwargs])
+        del others[next(i for i, other in enumerate(others) if other is target)]
+        for read in others:
+            if read.memory is target.memory and _met(func, target.meta, read.meta):
                 raise CannotTrace(f"{func} reads other elements of the memory that it writes")
 
 
@@ -315,11 +317,13 @@ def _move(trace: Trace, func: Any, target: Any, *args: Any, **kwargs: Any) -> An
     """A view of itself takes the tensor's place.
 
     The engine remembers how a view was made, for writes through it. On fakes that is all it has: it would make the view
-    as it was before the move.
+    as it was before the move. And what it makes of a gradient for a tensor that it was not told is moved, eager knows.
     """
     target = trace.to_fakes(target)
     if trace.differentiates and torch.is_grad_enabled() and torch_private.is_view(target):
         raise CannotTrace(f"{func} moves a view, and gradients may flow through it")
+    if trace.differentiates and not torch.is_grad_enabled() and target.requires_grad:
+        raise CannotTrace(f"{func} moves a tensor that has a gradient, and autograd does not see it")
     alias, node = trace.aliases.alias(target), trace.read(target)
     name = torch_private.schema_of(func).name.removeprefix("aten::").removesuffix("_")
     packet = getattr(aten, name)

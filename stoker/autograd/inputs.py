@@ -140,8 +140,9 @@ def _meta_at_entry(example: torch.Tensor, known: Any) -> Meta:
     return known.meta
 
 
-def _hint(size: Any) -> int:
-    return size if isinstance(size, int) else int(size.node.hint)
+def _hint(size: Any) -> int | None:
+    """None for a size that only data tells: out= was given this input, and the program gave it the size of a result."""
+    return size if isinstance(size, int) else size.node.hint
 
 
 class _Enter(torch.autograd.Function):

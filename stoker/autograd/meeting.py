@@ -1,17 +1,21 @@
 """Where elements of tensors meet in memory: within one tensor, or between two on the same memory.
 
-In:  metadata. Symbolic sizes count by their hints: which elements meet is a matter of the program, seldom of a size. A size that
-     only data tells counts as the largest it can be, and a place in memory that only data tells may be any.
+In:  metadata. Symbolic sizes count by their hints, and as some other numbers: which elements meet is a matter of the program, seldom of
+     a size. A size that only data tells counts as the largest it can be, and a place in memory that only data tells may be any.
 Out: answers that err on the side of "yes".
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from stoker.fake.meta import Meta
+from stoker.shape.condition import holds, symbols_of
+from stoker.shape.expr import Symbol
 from stoker.shape.prove import bounds
+from stoker.shape.walk import evaluate
 
 
 def repeats(meta: Meta) -> bool:
@@ -21,42 +25,75 @@ def repeats(meta: Meta) -> bool:
 
 def meets_itself(meta: Meta) -> bool:
     """May several of its elements be one in memory, as after `expand` and `unfold`?"""
-    steps = sorted((t, s) for s, t in zip(_numbers(meta.sizes), _numbers(meta.strides)) if s != 1)
-    if any(s == 0 for _, s in steps):
-        return False
-    reach = 0
-    for stride, size in steps:
-        if stride <= reach:
-            return True
-        reach += stride * (size - 1)
-    return False
+    return _meets_itself(_example(meta, {}))
 
 
 def meet(a: Meta, b: Meta) -> bool:
     """May an element of one be one of the other, and not the one at its own place? Both lie on the same memory."""
-    if 0 in (*_numbers(a.sizes), *_numbers(b.sizes)) or a is b:
-        return False
-    if a.dtype.itemsize != b.dtype.itemsize:
-        return True
-    if _is_untold(b.offset - a.offset):
-        return True
-    distance = _numbers((b.offset - a.offset,))[0]
-    first, second = _aligned(a, b), _aligned(b, a)
-    if any(s != t and m != 1 and n != 1 for (m, s), (n, t) in zip(first, second)):
-        return distance <= _reach(first) and -distance <= _reach(second)
-    steps = [(s if m != 1 else t, m - 1, n - 1) for (m, s), (n, t) in zip(first, second) if m != 1 or n != 1]
-    if not distance and all(m == n for _, m, n in steps):
-        return False
-    return _some_step(distance, sorted(steps, reverse=True))
+    return a is not b and (_is_untold(b.offset - a.offset) or any(_meet(*pair) for pair in _examples(a, b)))
 
 
 def apart(a: Meta, b: Meta) -> bool:
     """Do two tensors on the same memory have no element in common?"""
-    return a is not b and not meet(a, b) and _numbers((b.offset - a.offset,)) != [0]
+    return a is not b and not meet(a, b) and _number(b.offset - a.offset, {}) != 0
 
 
-def _numbers(values: Sequence[Any]) -> list[int]:
-    return [v if isinstance(v, int) else _most(v) if _is_untold(v) else int(v.node.hint) for v in values]
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A tensor's place in memory, in numbers."""
+
+    itemsize: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+
+Values = Mapping[Symbol, int]
+"""Numbers that sizes might be in another call; where there are none, hints."""
+
+OTHERWISE: tuple[Callable[[int], int], ...] = (
+    lambda n: 2 * n,
+    lambda n: 5 * n,
+    lambda n: n - 1,
+    lambda n: n - 2,
+    lambda n: n // 2,
+)
+"""From what sizes and strides are to what they might be: all at once, so that those that fit each other still do."""
+SMALLEST = 2
+"""Sizes of 0 and 1 are no symbols."""
+
+
+def _examples(a: Meta, b: Meta) -> Iterator[tuple[Example, Example]]:
+    """Both as they are in this call, and as they might be in others."""
+    now = _example(a, {}), _example(b, {})
+    yield now
+    env = next((v.node.env for v in (*_numbers(a), *_numbers(b)) if not isinstance(v, int)), None)
+    if env is None:
+        return
+    for change in OTHERWISE:
+        values = {s: max(change(hint), min(SMALLEST, hint)) for s, hint in env.hints.items()}
+        known = [g.condition for g in env.guards if symbols_of(g.condition) <= values.keys()]
+        then = _example(a, values), _example(b, values)
+        fits = [_meets_itself(one) for one in then] == [_meets_itself(one) for one in now]
+        if fits and all(holds(condition, values) for condition in known):
+            yield then
+
+
+def _example(meta: Meta, values: Values) -> Example:
+    sizes, strides = (tuple(_number(v, values) for v in numbers) for numbers in (meta.sizes, meta.strides))
+    return Example(meta.dtype.itemsize, sizes, strides, _number(meta.offset, values))
+
+
+def _numbers(meta: Meta) -> tuple[Any, ...]:
+    return *meta.sizes, *meta.strides, meta.offset
+
+
+def _number(value: Any, values: Values) -> int:
+    if isinstance(value, int):
+        return value
+    if _is_untold(value):
+        return _most(value)
+    return evaluate(value.node.expr, values) if values else int(value.node.hint)
 
 
 def _is_untold(value: Any) -> bool:
@@ -72,10 +109,37 @@ def _most(value: Any) -> int:
     return int(high) if high < 1 << 31 else UNBOUNDED
 
 
-def _aligned(meta: Meta, other: Meta) -> list[tuple[int, int]]:
+def _meets_itself(tensor: Example) -> bool:
+    steps = sorted((t, s) for s, t in zip(tensor.sizes, tensor.strides) if s != 1)
+    if any(s == 0 for _, s in steps):
+        return False
+    reach = 0
+    for stride, size in steps:
+        if stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
+
+
+def _meet(a: Example, b: Example) -> bool:
+    if 0 in (*a.sizes, *b.sizes):
+        return False
+    if a.itemsize != b.itemsize:
+        return True
+    distance = b.offset - a.offset
+    first, second = _aligned(a, b), _aligned(b, a)
+    if any(s != t and m != 1 and n != 1 for (m, s), (n, t) in zip(first, second)):
+        return distance <= _reach(first) and -distance <= _reach(second)
+    steps = [(s if m != 1 else t, m - 1, n - 1) for (m, s), (n, t) in zip(first, second) if m != 1 or n != 1]
+    if not distance and all(m == n for _, m, n in steps):
+        return False
+    return _some_step(distance, sorted(steps, reverse=True))
+
+
+def _aligned(tensor: Example, other: Example) -> list[tuple[int, int]]:
     """(size, stride) of each dimension, as broadcasting pads them."""
-    missing = max(len(other.sizes) - len(meta.sizes), 0)
-    return [(1, 0)] * missing + list(zip(_numbers(meta.sizes), _numbers(meta.strides)))
+    missing = max(len(other.sizes) - len(tensor.sizes), 0)
+    return [(1, 0)] * missing + list(zip(tensor.sizes, tensor.strides))
 
 
 def _reach(dimensions: list[tuple[int, int]]) -> int:

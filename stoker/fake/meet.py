@@ -1,7 +1,8 @@
 """Writes that meet: an operator writes to elements that lie in one place, or to elements that it also reads.
 
 In:  an operator that writes, and arguments with fake tensors.
-Out: eager's error where eager refuses it. Which operators refuse what, eager is asked, on memory that is shared alike.
+Out: eager's error where eager refuses it. Which operators refuse what, eager is asked, on memory that is shared alike. Sizes that
+     only data tells are some number then: where eager refuses that, it must be asked again when the data is there.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from typing import Any
 import torch
 
 from stoker import torch_private
-from stoker.fake.foreign import Untold, size_now, tensors_in
+from stoker.fake.foreign import size_now, tensors_in
 from stoker.fake.meta import Meta
 from stoker.fake.tensor import FakeStorage, FakeTensor
 from stoker.nest import map_leaves
+from stoker.shape.env import DataDependent
+from stoker.shape.walk import evaluate, free_symbols
 
 
 class Refused(RuntimeError):
@@ -37,13 +40,10 @@ def write_meets(tensors: Sequence[FakeTensor], written: Sequence[int]) -> bool:
 
 def eager_refuses(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Run eager on zeros that lie in memory as the arguments do; its error, if it has one."""
-    try:
-        fakes = tensors_in([args, kwargs])
-        memory = _memory(fakes)
-        known = {id(fake): _stand_in(fake, memory) for fake in fakes}  # eager looks whether two are one object
-        given_args, given_kwargs = map_leaves(lambda leaf: known.get(id(leaf), _plain(leaf)), [args, kwargs])
-    except Untold:
-        return
+    fakes = tensors_in([args, kwargs])
+    memory = _memory(fakes)
+    known = {id(fake): _stand_in(fake, memory) for fake in fakes}  # eager looks whether two are one object
+    given_args, given_kwargs = map_leaves(lambda leaf: known.get(id(leaf), _plain(leaf)), [args, kwargs])
     with (
         torch_private.dispatch_modes_off(),
         torch.random.fork_rng(devices=[]),
@@ -53,8 +53,13 @@ def eager_refuses(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
         try:
             func(*given_args, **given_kwargs)
         except RuntimeError as error:
-            if _ABOUT_MEMORY in str(error):  # another error may be about zeros: a matrix to invert, a divisor
-                raise Refused(str(error)) from error
+            if _ABOUT_MEMORY not in str(error):  # another error may be about zeros: a matrix to invert, a divisor
+                return
+            if any(_is_untold(number) for fake in fakes for number in _numbers(fake.meta)):
+                raise DataDependent(
+                    str(func), "it may write to memory that it reads, by a size that only data tells"
+                ) from error
+            raise Refused(str(error)) from error
 
 
 Place = tuple[tuple[int, ...], tuple[int, ...], int]
@@ -79,12 +84,32 @@ def _stand_in(fake: FakeTensor, memory: Mapping[FakeStorage, torch.Tensor]) -> t
 def _plain(leaf: Any) -> Any:
     if isinstance(leaf, torch.SymFloat):
         return 0.0
-    return size_now(leaf) if isinstance(leaf, torch.SymInt) else leaf
+    return _number(leaf) if isinstance(leaf, torch.SymInt) else leaf
 
 
 def _place(meta: Meta) -> Place:
-    """Sizes, strides and offset as they are in this call."""
-    return tuple(map(size_now, meta.sizes)), tuple(map(size_now, meta.strides)), size_now(meta.offset)
+    """Sizes, strides and offset as they are in this call, or might be."""
+    return tuple(map(_number, meta.sizes)), tuple(map(_number, meta.strides)), _number(meta.offset)
+
+
+def _numbers(meta: Meta) -> tuple[Any, ...]:
+    return *meta.sizes, *meta.strides, meta.offset
+
+
+def _is_untold(size: Any) -> bool:
+    return isinstance(size, torch.SymInt) and not size.node.has_hint()
+
+
+_SEVERAL = 2
+"""What a size is taken for that only data tells: of one element, or none, eager refuses less."""
+
+
+def _number(size: Any) -> int:
+    if not _is_untold(size):
+        return size_now(size)
+    env, expr = size.node.env, size.node.expr
+    untold = {s: int(min(max(_SEVERAL, env.ranges[s].low), env.ranges[s].high)) for s in free_symbols(expr)}
+    return max(evaluate(expr, {**untold, **env.hints}), 0)
 
 
 _ABOUT_MEMORY = "single memory location"

@@ -84,3 +84,90 @@ def test_as_in_eager(program: Callable[..., Any], backend: str) -> None:
     for got, want in zip(run(stoker.compile(program, backend=backend)), run(program)):
         torch.testing.assert_close(got[0], want[0])
         assert got[1:] == want[1:]
+
+
+def _view_before(x):
+    part = x[0, -1:]
+    with torch.no_grad():
+        x.t_()
+    return part * 2
+
+
+def _element_after(x):
+    with torch.no_grad():
+        x.t_()
+    return x[0, -1] * 2
+
+
+def _element_before(x):
+    part = x[0, -1]
+    with torch.no_grad():
+        x.transpose_(0, 1)
+    return part * x
+
+
+def _row_of_a_squeezed(x):
+    with torch.no_grad():
+        x.squeeze_(0)
+    return x[0] * 2
+
+
+def _of_an_unsqueezed(x):
+    with torch.no_grad():
+        x.unsqueeze_(0)
+    return x[0, 0] * 2
+
+
+def _of_a_temporary(x):
+    y = x * 2
+    row = y[0]
+    with torch.no_grad():
+        y.t_()
+    return row.sum() * y
+
+
+def _a_view_itself(x):
+    flat = x.view(-1)
+    with torch.no_grad():
+        flat.unsqueeze_(0)
+    return flat * flat
+
+
+def _there_and_back(x):
+    with torch.no_grad():
+        x.t_()
+        x.t_()
+    return x * x
+
+
+def _strided_anew(x):
+    with torch.no_grad():
+        x.as_strided_((x.numel(),), (1,))
+    return x[0] * x
+
+
+UNSEEN = [
+    _view_before, _element_after, _element_before, _row_of_a_squeezed, _of_an_unsqueezed, _of_a_temporary, _a_view_itself,
+    _there_and_back, _strided_anew,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "stoker"])
+@pytest.mark.parametrize("sizes", [(2, 3), (1, 3), (3, 1), (3, 3), (1, 1)])
+@pytest.mark.parametrize("program", UNSEEN)
+def test_moved_where_autograd_does_not_look(program: Callable[..., Any], sizes: tuple[int, ...], backend: str) -> None:
+    def run(function: Callable[..., Any]) -> Any:
+        x = torch.arange(1.0, 1 + sizes[0] * sizes[1]).reshape(sizes).requires_grad_()
+        result = function(x)
+        try:
+            result.sum().backward()
+        except RuntimeError as error:
+            return error
+        strides = None if x.grad is None else x.grad.stride()
+        return result.detach(), result.stride(), x.detach(), x.stride(), x.grad, strides
+
+    mine, other = run(stoker.compile(program, backend=backend)), run(program)
+    if isinstance(other, RuntimeError):
+        assert isinstance(mine, RuntimeError) and str(mine) == str(other)
+    else:
+        torch.testing.assert_close(mine, other, rtol=0, atol=0)
