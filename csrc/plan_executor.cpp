@@ -14,6 +14,7 @@
 #include <torch/csrc/autograd/python_variable.h>
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 #include <new>
 
@@ -264,8 +265,11 @@ class Execution {
     const int64_t programs = numbers_[step.programs];
     if (!programs) return;
     c10::SmallVector<uint64_t, 64> words;
-    for (size_t i = 0; i < step.slots.size(); ++i)
-      words.push_back(reinterpret_cast<uintptr_t>(aligned(slots_[step.slots[i]], step.written[i])));
+    for (size_t i = 0; i < step.slots.size(); ++i) {
+      const Slot& slot = slots_[step.slots[i]];
+      words.push_back(step.value_bytes[i] ? number_in(slot, step.value_bytes[i])
+                                          : reinterpret_cast<uintptr_t>(aligned(slot, step.written[i])));
+    }
     for (const uint32_t number : step.sizes) words.push_back(numbers_[number]);
     if (step.watches) words.push_back(reinterpret_cast<uintptr_t>(*plan_.flags));
     words.append({0, 0});  // scratch memory that Triton's kernels may take; ours need none
@@ -280,6 +284,13 @@ class Execution {
     }
     for (const auto& [memory, copy] : written_back_) memory.copy_(copy);
     written_back_.clear();
+  }
+
+  // The bits of a number of the processor.
+  static uint64_t number_in(const Slot& slot, int64_t bytes) {
+    uint64_t word = 0;
+    std::memcpy(&word, slot.pointer, bytes);
+    return word;
   }
 
   // The address of a buffer; or of a copy where kernels could not use it, which is written back after the launch if it is written.

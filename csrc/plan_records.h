@@ -105,13 +105,14 @@ struct LaunchStep {
   uint32_t programs{};
   std::vector<uint32_t> slots{};
   std::vector<bool> written{};
+  std::vector<int64_t> value_bytes{};
   std::vector<uint32_t> sizes{};
   bool watches{};
   std::string origins{};
   template <class Field> void each(const Field& field) {
     field("kernel", kernel); field("threads", threads); field("shared_bytes", shared_bytes); field("programs", programs);
-    field("slots", slots); field("written", written); field("sizes", sizes); field("watches", watches);
-    field("origins", origins);
+    field("slots", slots); field("written", written); field("value_bytes", value_bytes); field("sizes", sizes);
+    field("watches", watches); field("origins", origins);
   }
 };
 

@@ -33,6 +33,7 @@ from stoker.graph import nested
 from stoker.graph.facts import device_of
 from stoker.loop.check import check
 from stoker.loop.layout import Layout
+from stoker.loop.target import LOOP_DTYPES
 from stoker.lower.driver import CannotLower, lower_graph
 from stoker.lower.extern import LIBRARY
 from stoker.lower.registry import LOWERINGS
@@ -106,7 +107,7 @@ def _compile_inference(module: GraphModule, fakes: list[Any], *, weights: frozen
     """Compile an inference graph. What weights alone determine, and is worth it, is kept between calls."""
     compile_rest = functools.partial(compile_graph, inference=True, options=options)
     with timed("passes"):
-        improve(module)
+        improve(module, by_value=not _is_recorded(module, options))
         whole = copy.deepcopy(module.graph)
         if options.freezing:
             _tell(module, {"it is part of a convolution": fold(module, weights)})
@@ -133,10 +134,11 @@ def _compile_inference(module: GraphModule, fakes: list[Any], *, weights: frozen
     )
 
 
-def improve(module: GraphModule) -> None:
-    """The passes for every graph, in place; an event says what they did."""
+def improve(module: GraphModule, *, by_value: bool = True) -> None:
+    """The passes for every graph, in place; an event says what they did. A recording holds the values that kernels were launched with:
+    what is recorded takes none."""
     held = simplify(module.graph)
-    place(module.graph, LOWERINGS)
+    place(module.graph, LOWERINGS, LOOP_DTYPES if by_value else ())
     if count := precompute(module):
         held["it depends on no input"] = count
     _tell(module, held)
@@ -176,7 +178,7 @@ def compile_graph(
         return run_pieces(graph_module, pieces, compiled)
     how = functools.partial(_compiled, record=record, options=options, inference=inference, owns_inputs=owns_inputs)
     try:
-        scalars = take_out(graph_module)
+        scalars = take_out(graph_module, by_value=not _is_recorded(graph_module, options))
         return how(graph_module) if scalars is None else scalars.around(how(scalars.graph, scalars=scalars))
     except (CannotLower, NeedsData, NoCompiler, NoGenerator, TooLarge) as reason:
         words = ("backend", "a graph runs through ATen", _location(graph_module), str(reason))
@@ -214,15 +216,16 @@ def _compiled(
     targets = {device: backend.target for device, backend in backends.items()}
     for backend in backends.values():
         backend.start()
+    records = _is_recorded(graph_module, options)
     with timed("passes"):
-        improve(graph_module)
+        improve(graph_module, by_value=not records)
     with timed("lower"):
         program = lower_graph(graph_module, targets, inference=inference, wide=options.precision == "fused")
         record.products["program"] = program
     if strict():
         check(program)
     with timed("schedule"):
-        records = _is_recorded(graph_module, options) and devices_of(graph_module) == ["cuda"]
+        records = records and devices_of(graph_module) == ["cuda"]
         plan = record.products["plan"] = make_plan(
             program,
             targets,
@@ -264,7 +267,7 @@ def _cuda_device(module: GraphModule) -> int:
 
 def _made_recordable(module: GraphModule) -> frozenset[Node]:
     """Take detours out of a graph, in place; the operators that stay out of recordings, each told with its reason."""
-    improve(module)
+    improve(module, by_value=False)
     _tell(module, {"a detour over the processor": straighten(module.graph)})
     found = {node: why for node in module.graph.nodes if (why := obstacle(node)) is not None}
     for node, why in found.items():

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.fx._lazy_graph_module
 from torch.autograd import Variable
-from torch.optim.optimizer import _get_value
+from torch.optim.optimizer import _get_value, _stack_if_compiling
 from torch.utils._device import DeviceContext as _DeviceContext
 from torch.utils._python_dispatch import TorchDispatchMode as _TorchDispatchMode
 
@@ -103,6 +103,9 @@ script_annotate = torch.jit.annotate
 
 optimizer_value = _get_value
 """Reads an optimizer's step count as a Python number; to compilers it gives the tensor, in float32. 2.13."""
+
+optimizer_stack = _stack_if_compiling
+"""To compilers, numbers of an optimizer as one tensor; as they are otherwise. 2.11, 2.13."""
 
 group_tensors = torch._C._group_tensors_by_device_and_dtype
 """Sorts lists of tensors for kernels that work on many: what clipping of gradients calls. 2.11, 2.13."""

@@ -42,8 +42,10 @@ class Launch:
     """The size of the grid, of the kernel's sizes n0, n1, ..."""
     watches: bool
     """Does it take a pointer to flags, for indices out of range?"""
-    limited: bool = False
+    limited: bool
     """Does it compute places in 32 bits, though the sizes of a call may be too large for them?"""
+    value_bytes: tuple[int, ...]
+    """For each argument: the bytes of its value, or 0 where the kernel takes its address."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -160,6 +160,7 @@ def _run(coding: Encoding, step: Run) -> record.RunStep | record.LaunchStep:
                 programs=coding.numbers.of(substitute(launchable.programs, _sizes(step))),
                 slots=slots,
                 written=tuple(n in written for n in range(len(slots))),
+                value_bytes=launchable.value_bytes,
                 sizes=sizes,
                 watches=launchable.watches,
                 origins=", ".join(coding.plan.origins[step.kernel]),

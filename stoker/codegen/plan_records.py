@@ -170,6 +170,8 @@ class LaunchStep:
     slots: tuple[BufferSlot, ...]
     written: tuple[bool, ...]
     """For each slot: is it written?"""
+    value_bytes: tuple[int, ...]
+    """For each slot: the bytes of the number in it, which the kernel takes; 0 where it takes the address."""
     sizes: tuple[Number, ...]
     watches: bool
     """Does it take the flags for indices out of range?"""

@@ -5,7 +5,7 @@
 >>> torch.ops.aten.silu.default in table()
 True
 
-Families: `pointwise`, `activation` and its gradients, `reduce`, `norm`, `loss`, `index`, `view`. `prims` is what
+Families: `pointwise`, `foreach`, `activation` and its gradients, `reduce`, `norm`, `loss`, `index`, `view`. `prims` is what
 remains.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stoker.decompose import activation, index, loss, norm, pointwise, reduce, view
+from stoker.decompose import activation, foreach, index, loss, norm, pointwise, reduce, view
 from stoker.decompose.prims import PRIMS
 from stoker.decompose.registry import OURS, Table, decompose
 
@@ -23,6 +23,7 @@ __all__ = [
     "Table",
     "activation",
     "decompose",
+    "foreach",
     "index",
     "loss",
     "norm",

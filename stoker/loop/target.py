@@ -61,6 +61,9 @@ class Target:
     largest_in_arena: int | None = None
     """Bytes of a temporary that has a place in the arena, which is held for a whole call; a larger one is allocated and freed. None:
     all have."""
+    stores_numbers: bool = False
+    """Is a costly number, of which many elements are computed, stored first? Where kernels are walked by many programs, each would
+    compute it again."""
     side_by_side: int = 0
     """Elements of a kernel up to which it is joined with others of the same loops that it has nothing to do with: to start it takes
     longer than to run it."""

@@ -18,7 +18,7 @@ from stoker import torch_private
 from stoker.autograd.functional import run_on_copies
 from stoker.fake import FakeTensor
 from stoker.graph.dedupe import dedupe
-from stoker.graph.facts import homes_of
+from stoker.graph.facts import device_of, fake_of, homes_of
 from stoker.graph.nested import OPERATORS
 from stoker.graph.prune import prune
 from stoker.graph.raising import raises_by_data
@@ -53,6 +53,7 @@ from stoker.lower.builder import Builder
 from stoker.lower.extern import EXACT
 from stoker.lower.registry import CALLS, LOWERINGS, LeftToLibrary, Result, Usage, find
 from stoker.lower.whole import computed_whole
+from stoker.passes.place import COPIES, is_number
 from stoker.passes.simplify import VIEWS
 from stoker.shape.expr import Expr, Symbol
 from stoker.shape.symnode import expr_of, size_of
@@ -232,7 +233,14 @@ class _Lowering:
         )
 
     def settle(self, node: GraphNode, value: Any) -> Any:
-        """Store what is too costly to compute at each use, or too large, or may refuse elements that nobody reads."""
+        """Store what is too costly to compute at each use, or too large, or may refuse elements that nobody reads; and numbers of the
+        processor that kernels of another device take by value, each in memory of its own."""
+        if isinstance(value, (Stored, Computed)) and _is_handed_over(node):
+            at_start = isinstance(value, Stored) and value.offset.value == 0
+            constant = isinstance(value, Computed) and not value.reads
+            return (
+                value if at_start or constant else self.builder.copy(value, result_of(node.meta["val"], self.targets))
+            )
         if not isinstance(value, Computed):
             return value
         if raises_by_data(node) and node not in self.whole:
@@ -240,7 +248,8 @@ class _Lowering:
         target = self.builder.target(value.device)
         large = value.cost > target.largest_cost or len(value.reads) > target.largest_reads
         costly = value.cost > target.inline_cost or len(value.reads) > target.inline_reads
-        if large or (len(node.users) > 1 and costly and value.reads):
+        again = len(node.users) > 1 or (target.stores_numbers and _is_spread(node, value))
+        if large or (again and costly and value.reads):
             return self.builder.store(value)
         return value
 
@@ -300,6 +309,22 @@ class _Lowering:
 def _is_returned(node: GraphNode) -> bool:
     """Is it, or a view of it, something that the graph gives back?"""
     return any(user.op == "output" or (user.target in VIEWS and _is_returned(user)) for user in node.users)
+
+
+def _is_handed_over(node: GraphNode) -> bool:
+    """Is it a number of the processor that loops of another device read?"""
+    if not is_number(node):
+        return False
+    readers = (u for u in node.users if u.target in LOWERINGS and u.target not in COPIES)
+    return any(device_of(u) not in (None, device_of(node)) for u in readers)
+
+
+def _is_spread(node: GraphNode, value: Computed) -> bool:
+    """Is it one element of which tensors of many are computed?"""
+    if any(size.value != 1 for size in value.sizes):
+        return False
+    readers = (fake for user in node.users if (fake := fake_of(user)) is not None)
+    return any(size_of(size).value != 1 for fake in readers for size in fake.meta.sizes)
 
 
 def _plain(value: Any) -> Any:

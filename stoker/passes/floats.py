@@ -75,8 +75,9 @@ class Scalars:
         return lambda *inputs: run(*(v.item() if i in floats else v for i, v in enumerate(inputs)))
 
 
-def take_out(module: GraphModule) -> Scalars | None:
-    """The graph without arithmetic on floats, and what stands around it; None if it has no floats."""
+def take_out(module: GraphModule, *, by_value: bool) -> Scalars | None:
+    """The graph without arithmetic on floats, and what stands around it; None if it has no floats. Floats are beside the tensors that
+    loops compute, or on the processor where kernels take them by value."""
     nodes = list(module.graph.nodes)
     floats = [n for n in nodes if isinstance(n.meta.get("val"), torch.SymFloat)]
     if not floats:
@@ -89,7 +90,7 @@ def take_out(module: GraphModule) -> Scalars | None:
     results = list(output.args[0])
     returned = [i for i, r in enumerate(results) if isinstance(r, Node) and r in floats]
     computed = _host(module, inputs, [*rounded, *taken, *(results[i] for i in returned)])
-    device = _device(nodes)
+    device = torch.device("cpu") if by_value else _device(nodes)
     rest, copied = Graph(), {}
     for node in (*inputs, *rounded, *taken):
         copied[node] = rest.placeholder(node.name)

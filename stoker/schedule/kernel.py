@@ -29,6 +29,7 @@ from stoker.loop.instruction import (
     index_expressions,
     with_expressions,
 )
+from stoker.loop.layout import Layout
 from stoker.loop.target import Target
 from stoker.loop.text import instruction_text, short
 from stoker.schedule.draft import Draft, Member
@@ -69,6 +70,9 @@ class Kernel:
     shared: frozenset[int] = frozenset()
     """Arguments that may be the memory of another one, too. An element there is read only by the iteration that writes it, and
     before it does: each iteration must run once."""
+    values: frozenset[int] = frozenset()
+    """Arguments that are tensors without dimensions on the processor, read by a kernel of another device: it is given their values, not
+    their places."""
     product: Product | None = None
     """A matrix product that it computes for its loads of "p" (`stoker.schedule.epilogue`). Its loops are then (batch, if that is more than
     one), rows and columns."""
@@ -84,12 +88,12 @@ class Call:
     origins: tuple[str, ...] = ()
 
 
-def build(draft: Draft, kept: frozenset[str], dtypes: Mapping[str, torch.dtype], target: Target) -> Call:
+def build(draft: Draft, kept: frozenset[str], layouts: Mapping[str, Layout], target: Target) -> Call:
     """The kernel of a draft. `kept` names buffers that are needed after it."""
     assembly = _Assembly(draft, kept)
     for when, members in _timed(draft):
         assembly.phase(when, members)
-    return _canonical(draft, assembly.finish(), kept, dtypes, target)
+    return _canonical(draft, assembly.finish(), kept, layouts, target)
 
 
 def _timed(draft: Draft) -> list[tuple[int, list[Member]]]:
@@ -255,7 +259,7 @@ class _Assembly:
 
 
 def _canonical(
-    draft: Draft, phases: list[Phase], kept: frozenset[str], dtypes: Mapping[str, torch.dtype], target: Target
+    draft: Draft, phases: list[Phase], kept: frozenset[str], layouts: Mapping[str, Layout], target: Target
 ) -> Call:
     """Merge loops, and give loops, values, buffers and sizes names that depend on structure alone."""
     expressions = [e for p in phases for _, i in p.lines for e in index_expressions(i)]
@@ -268,7 +272,7 @@ def _canonical(
     buffers: dict[str, int] = {}
     across = [with_expressions(i, lambda e: substitute(e, merged)) for p in phases if p.across for _, i in p.lines]
     scratch = {b: n for n, b in enumerate(_local(draft, phases, kept))} if inner else {}
-    if not target.private(outer, inner, across, sum(dtypes[b].itemsize for b in scratch)):
+    if not target.private(outer, inner, across, sum(layouts[b].dtype.itemsize for b in scratch)):
         scratch = {}
     position = substitute(position_in(inner), names)
     numbers: dict[int, int] = {}
@@ -298,8 +302,9 @@ def _canonical(
     done = tuple(Phase(p.across, tuple(line(*entry) for entry in p.lines)) for p in phases)
     stores = {i.buffer for p in done for _, i in p.lines if isinstance(i, Store)}
     written = frozenset(int(name[1:]) for name in stores if name[0] == "a")
-    kept_types, scratch_types = tuple(dtypes[b] for b in buffers), tuple(dtypes[b] for b in scratch)
-    kernel = Kernel(draft.device, outer, inner, done, kept_types, written, scratch_types, len(sizes))
+    kept_types, scratch_types = (tuple(layouts[b].dtype for b in found) for found in (buffers, scratch))
+    values = frozenset(n for b, n in buffers.items() if layouts[b].device.type != draft.device.type)
+    kernel = Kernel(draft.device, outer, inner, done, kept_types, written, scratch_types, len(sizes), values=values)
     origins = tuple(dict.fromkeys(o for m in draft.members for o in m.node.origins))
     return Call(kernel, tuple(buffers), tuple(sizes), origins)
 

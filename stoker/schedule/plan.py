@@ -65,12 +65,11 @@ def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False, 
     steps: list[Step] = []
     kernels: dict[Kernel, int] = {}
     origins: list[tuple[str, ...]] = []
-    dtypes = {name: layout.dtype for name, layout in program.layouts.items()}
     for item in ordered.items:
         if isinstance(item, Extern):
             steps.append(_library(item, program))
             continue
-        call = build(item, frozenset(item.writes & wanted[item]), dtypes, targets[item.device.type])
+        call = build(item, frozenset(item.writes & wanted[item]), program.layouts, targets[item.device.type])
         if not call.kernel.phases:
             continue  # what it would write is not needed: an empty tensor is made of it
         if call.kernel not in kernels:

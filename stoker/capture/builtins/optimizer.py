@@ -27,6 +27,12 @@ def value_of_step(m: Machine, step: Value) -> Value:
     return m.record.method(step, "double", [], {}) if isinstance(step, TensorValue) else step
 
 
+@handles(torch_private.optimizer_stack)
+def numbers_of_steps(m: Machine, numbers: Value) -> Value:
+    """As they are: in one tensor, each would have to be taken out of it again."""
+    return numbers
+
+
 def _scaled(m: Machine, name: str, receiver: Value, parts: tuple[Value, ...], factor: Value) -> Value:
     """What is added, as eager's kernels compute it: the factor times the first part, then the second."""
     made = m.record.call(torch.mul, [parts[0], factor], {})

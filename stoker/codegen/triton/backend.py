@@ -88,7 +88,7 @@ class TritonBackend:
 def _loaded(kernel: Kernel, unit: Unit, binary: Binary) -> Built:
     device = kernel.device.index if kernel.device.index is not None else torch.cuda.current_device()
     function, threads = _function(device, binary), binary.warps * LANES
-    launch = Launch(function, threads, binary.shared_bytes, unit.programs, unit.watches, unit.limited)
+    launch = Launch(function, threads, binary.shared_bytes, unit.programs, unit.watches, unit.limited, unit.value_bytes)
     return Built(launch, host_kernel(unit), unit.source)
 
 

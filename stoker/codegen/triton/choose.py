@@ -63,8 +63,12 @@ def launcher(built: Built, memory: Sequence[torch.Tensor]) -> Callable[[], None]
     """A function that starts a kernel on memory."""
     launch = built.launchable
     assert isinstance(launch, Launch)
-    device = memory[0].device.index or 0
-    words = [m.data_ptr() for m in memory] + ([index_flags().data_ptr()] if launch.watches else []) + [0, 0]
+    device = next(m.device.index or 0 for m in memory if m.device.type != "cpu")
+    words = (
+        [0 if size else m.data_ptr() for m, size in zip(memory, launch.value_bytes)]
+        + ([index_flags().data_ptr()] if launch.watches else [])
+        + [0, 0]
+    )
     programs = evaluate(launch.programs, {})
     start = functools.partial(_C.launch_kernel, device, launch.function, launch.threads, launch.shared_bytes)
     packed = struct.pack(f"<{len(words)}Q", *words)

@@ -23,14 +23,24 @@ def host_kernel(unit: Unit, libdevice: Any = None) -> HostKernel:
 
     def call(buffers: Sequence[torch.Tensor], sizes: Sequence[int]) -> int:
         programs = evaluate(unit.programs, {symbol(f"n{i}"): size for i, size in enumerate(sizes)})
-        flags = torch.zeros(len(OUTSIDE), dtype=torch.int32, device=buffers[0].device)
+        flags = torch.zeros(len(OUTSIDE), dtype=torch.int32, device=_device(unit, buffers))
+        given = [bits_of(b) if size else b for b, size in zip(buffers, unit.value_bytes)]
         if programs:
             _function(unit.source, unit.name, libdevice)[(programs,)](
-                *buffers, *sizes, *([flags] if unit.watches else []), num_warps=unit.warps, num_stages=unit.stages
+                *given, *sizes, *([flags] if unit.watches else []), num_warps=unit.warps, num_stages=unit.stages
             )
         return sum(1 << family for family, bad in enumerate(flags.tolist()) if bad)
 
     return call
+
+
+def _device(unit: Unit, buffers: Sequence[torch.Tensor]) -> torch.device:
+    return next(b.device for b, size in zip(buffers, unit.value_bytes) if not size)
+
+
+def bits_of(number: torch.Tensor) -> int:
+    """The bits of a tensor of one element, as a whole number with a sign."""
+    return int.from_bytes(number.flatten()[:1].view(torch.uint8).numpy().tobytes(), "little", signed=True)
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import assert_never
 
 from stoker.codegen.triton.expression import expression
-from stoker.codegen.triton.operation import TYPES, converted, literal, operation
+from stoker.codegen.triton.operation import TYPES, converted, given, literal, operation
 from stoker.codegen.triton.product import places_in_product, write_product
 from stoker.codegen.triton.reduction import SCANS, Form, form_of
 from stoker.codegen.triton.tiling import Tiling
@@ -81,6 +81,8 @@ class _Emitter:
         self.limits: dict[Symbol, Expr] = {}
         """For each computed index, what it is below."""
         self.unsure = self.unsure_axes()
+        self.numbers = frozenset(f"a{n}" for n in kernel.values)
+        """Parameters that are numbers, not memory."""
         self.axes: dict[int, Axes] = {}
         """For each value, what it varies along."""
         self.held: dict[tuple[object, ...], str] = {}
@@ -377,6 +379,10 @@ class _Emitter:
         along = self.varies(index)
         if key in self.held:
             self.out.line(f"v{n} = {self.held[key]}")
+        elif buffer in self.numbers:
+            assert index.value == 0, "a number given by value is one element"
+            self.out.line(f"v{n} = {given(buffer, self.kernel.arguments[int(buffer[1:])], self.shape(NONE))}")
+            self.held[buffer, index, ()] = f"v{n}"
         else:
             conditions = self.inside(along)
             place = self.expr(index)

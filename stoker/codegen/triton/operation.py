@@ -34,6 +34,9 @@ POINTERS: dict[torch.dtype, str] = {
 }
 """How Triton's signatures name memory of a type."""
 
+BITS: dict[int, str] = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
+"""How they name the bits of a number, by its bytes."""
+
 _DEVICE_FUNCTIONS = """
 exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma rsqrt
 """
@@ -117,6 +120,14 @@ def literal(value: Any, dtype: torch.dtype, shape: list[int]) -> str:
     else:
         words = repr(value)
     return f"tl.full({shape}, {words}, {TYPES[dtype]})"
+
+
+def given(name: str, dtype: torch.dtype, shape: list[int]) -> str:
+    """A number whose bits are a parameter, in a tile of one element."""
+    bits = f"(tl.zeros({shape}, tl.int{8 * dtype.itemsize}) + {name}.to(tl.int{8 * dtype.itemsize}))"
+    if dtype is torch.bool:
+        return f"{bits} != 0"
+    return f"{bits}.to({TYPES[dtype]}, bitcast=True)"
 
 
 def converted(words: str, source: torch.dtype, dtype: torch.dtype) -> str:

@@ -36,6 +36,7 @@ def cuda_target(
         most_buffers=40,
         alignment_bytes=128,
         largest_in_arena=1 << 22,
+        stores_numbers=True,
         side_by_side=1 << 14,
         longest_scan=4096,
         combines=frozenset({"add"}),

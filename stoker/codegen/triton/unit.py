@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoker.codegen.triton.kernel import emit
-from stoker.codegen.triton.operation import POINTERS
+from stoker.codegen.triton.operation import BITS, POINTERS
 from stoker.codegen.triton.tiling import Tiling
 from stoker.schedule.kernel import Kernel
 from stoker.shape.expr import Expr
@@ -33,25 +33,32 @@ class Unit:
     programs: Expr
     watches: bool
     limited: bool
+    value_bytes: tuple[int, ...]
+    """For each buffer: the bytes of its number, where that is what the function takes."""
 
 
 def unit_of(kernel: Kernel, tiling: Tiling, origins: Sequence[str] = ()) -> Unit:
     """The unit of a kernel that stands for some operators."""
     name = _name(origins)
     written = emit(name, kernel, tiling)
-    parameters = [(f"a{n}", POINTERS[dtype]) for n, dtype in enumerate(kernel.arguments)]
+    value_bytes = tuple(d.itemsize if n in kernel.values else 0 for n, d in enumerate(kernel.arguments))
+    parameters = [
+        (f"a{n}", BITS[value_bytes[n]] if value_bytes[n] else POINTERS[dtype])
+        for n, dtype in enumerate(kernel.arguments)
+    ]
     parameters += [(f"n{n}", "i32" if written.limited else "i64") for n in range(kernel.sizes)]
     parameters += [("flags", "*i32")] if written.watches else []
     return Unit(
         name,
         f"{_needed(written.text)}\n\n{written.text}",
         tuple(parameters),
-        tuple(range(len(kernel.arguments))),
+        tuple(n for n, size in enumerate(value_bytes) if not size),
         written.warps,
         tiling.stages,
         written.programs,
         written.watches,
         written.limited,
+        value_bytes,
     )
 
 
