@@ -263,6 +263,8 @@ class Attributes:
                 value.set_args(self.m, new.items_list(self.m))
             else:
                 value.link(self.m, name, new)
+            if name == "__cause__":
+                value.link(self.m, "__suppress_context__", Constant(True))
             return
         attributes = value.attributes(self.m) if isinstance(value, ObjectValue) else None
         if attributes is None:

@@ -265,7 +265,10 @@ class Calls:
                 self.m.exceptions.raise_(
                     TypeError, f"__init__() should return None, not '{result.python_type().__name__}'"
                 )
-        elif init is not object.__init__ and not isinstance(made, ExceptionValue):
+        elif isinstance(made, ExceptionValue):
+            if isinstance(raw_new, types.FunctionType):
+                made.set_args(self.m, list(args))
+        elif init is not object.__init__:
             handlers.builtin_init(self.m, made, init, args, kwargs)
         return made
 
@@ -275,12 +278,8 @@ class Calls:
             self.m.concrete.run(object.__new__, cls)  # raises, with the names of what is abstract
         if isinstance(self.m.attributes.class_lookup(cls, "__del__"), types.FunctionType):
             raise SkipFrame(f"{cls.__qualname__} has a __del__: it must run when the last reference goes, not later")
-        if issubclass(cls, OSError) and len(args) > 1:
-            raise Break(
-                f"construction of {cls.__qualname__}", "an OSError takes fields from its arguments, and its class too"
-            )
         if issubclass(cls, BaseException):
-            return ExceptionValue(cls, list(args))
+            return self.m.exceptions.new(cls, args, kwargs)
         if issubclass(cls, torch.nn.Module):
             return ModuleValue(cls)
         if issubclass(cls, torch.Tensor):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from stoker.capture.frame import Frame
+from stoker.capture.polyfill import groups
 from stoker.capture.static import name_in_c
 from stoker.capture.values.constant import Constant
+from stoker.capture.values.group import GroupValue
 from stoker.capture.values.instance import ExceptionValue
 from stoker.capture.values.iterator import GeneratorValue
-from stoker.capture.values.value import NotConstant, Value
-from stoker.errors import Raised
+from stoker.capture.values.value import Arguments, Keywords, NotConstant, Value
+from stoker.errors import Break, Raised
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -32,7 +35,28 @@ class Exceptions:
         self.raise_(AttributeError, f"'{name_in_c(cls)}' object has no attribute '{name}'")
 
     def make(self, cls: type[BaseException], *args: Any) -> ExceptionValue:
+        """An exception as C code makes it."""
         return ExceptionValue(cls, [a if isinstance(a, Value) else Constant(a) for a in args])
+
+    def new(self, cls: type[BaseException], args: Arguments, kwargs: Keywords) -> ExceptionValue:
+        """What `__new__` of an exception class makes."""
+        if issubclass(cls, BaseExceptionGroup):
+            return self.new_group(cls, args)
+        if issubclass(cls, OSError) and len(args) > 1:
+            raise Break(
+                f"construction of {cls.__qualname__}", "an OSError takes fields from its arguments, and its class too"
+            )
+        made = ExceptionValue(cls, list(args))
+        if kwargs and not isinstance(self.m.attributes.class_lookup(cls, "__init__"), types.FunctionType):
+            self.m.concrete.run(lambda: cls("", **dict.fromkeys(kwargs)))  # raises, if it takes no such fields
+            made.fields |= kwargs
+        return made
+
+    def new_group(self, cls: type[BaseExceptionGroup], args: Arguments) -> ExceptionValue:
+        if len(args) != 2:
+            self.m.concrete.run(BaseExceptionGroup, *[None] * len(args))  # raises, in its own words
+        chosen = self.m.wrap.object(groups.class_of_group).call(self.m, [self.m.wrap.object(cls), *args], {})
+        return GroupValue(chosen.constant(), list(args), args[1].items_list(self.m))
 
     def as_exception(self, value: Value) -> Value:
         """What `raise value` raises: a class is called."""

@@ -37,6 +37,7 @@ from stoker.capture.values.function import (
     wrap_cell,
 )
 from stoker.capture.values.getter import GetterValue
+from stoker.capture.values.group import GroupValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.module import ModuleValue, PythonModule
@@ -317,6 +318,8 @@ def wrap_nn_module(m: Machine, real: torch.nn.Module, source: Source) -> Value:
 def wrap_exception(m: Machine, real: BaseException, source: Source) -> Value:
     m.guards.add_unless_fixed(source, TypeIs(type(real)))
     args = m.wrap.at(real.args, Attribute(source, "args"))
+    if isinstance(real, BaseExceptionGroup):
+        return GroupValue(type(real), args.items_list(m), None, source, real)
     return ExceptionValue(type(real), args.items_list(m), source, real)
 
 

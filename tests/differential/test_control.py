@@ -310,7 +310,7 @@ def test_raise_kinds(x):
     return x, out
 
 
-@program("exception groups", BREAK)
+@program("exception groups")
 def test_exception_group(x):
     y = x + 1
     try:

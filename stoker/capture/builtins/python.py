@@ -6,21 +6,20 @@ import _thread
 import collections
 import functools
 import operator
-import sys
 import types
 from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
 
-from stoker.capture.handlers import EXCEPTION_METHODS, handles, on_object, pure, special
+from stoker.capture.handlers import handles, on_object, pure, special
 from stoker.capture.python_operators import BINARY, COMPARE, SPECIAL_BINARY, SPECIAL_COMPARE, UNARY
-from stoker.capture.static import HEAP_TYPE, MISSING
+from stoker.capture.static import MISSING
 from stoker.capture.values.array import ArrayValue
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import EMPTY, BuiltinMethod, BuiltinValue, FunctionValue, MethodValue, PartialValue
-from stoker.capture.values.instance import ExceptionValue, InstanceValue, ObjectValue
+from stoker.capture.values.instance import InstanceValue, ObjectValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.proxy import ProxyValue
 from stoker.capture.values.reference import IdentityValue, ThreadIdentity
@@ -31,7 +30,6 @@ from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.capture.values.varying import symbolic
 from stoker.errors import Break, Raised
-from stoker.guard.guard import Holds
 from stoker.shape.recipe import float_max, float_min
 
 if TYPE_CHECKING:
@@ -144,64 +142,6 @@ def object_ne(m: Machine, value: Value, other: Value) -> Value:
     return Constant(NotImplemented) if found is None else m.operators.not_(found)
 
 
-@on_object(BaseException.__init__)
-def exception_init(m: Machine, value: Value, *args: Value, **kwargs: Value) -> Value:
-    if isinstance(value, ExceptionValue):
-        value.set_args(m, list(args))
-    return NONE
-
-
-@on_object(BaseException.__str__)
-def exception_str(m: Machine, value: Value) -> Value:
-    args = value.attribute(m, "args").items_list(m)
-    if len(args) == 1:
-        return m.wrap.object(str).call(m, args, {})
-    return Constant(str(m.concrete.plain(TupleValue(args), "str()")) if args else "")
-
-
-@on_object(*{cls.__str__ for cls in (OSError, UnicodeDecodeError, UnicodeEncodeError, SyntaxError, ImportError)})
-def own_str(m: Machine, value: Value) -> Value:
-    """Exceptions written in C that show their fields: ask a real one."""
-    assert isinstance(value, ExceptionValue)
-    if value.real is not None and value.source is not None:
-        text = str(value.real)
-        m.guards.add(value.source, Holds(lambda now: str(now) == text, f"shows as {text!r}"))
-        return Constant(text)
-    base = next(cls for cls in value.cls.__mro__ if not cls.__flags__ & HEAP_TYPE)
-    args = [m.concrete.plain(a, "str()") for a in value.attribute(m, "args").items_list(m)]
-    return Constant(m.concrete.run(lambda: str(base(*args))))
-
-
-@on_object(KeyError.__str__)
-def key_error_str(m: Machine, value: Value) -> Value:
-    args = value.attribute(m, "args").items_list(m)
-    if len(args) == 1:
-        return m.wrap.object(repr).call(m, args, {})
-    return exception_str(m, value)
-
-
-@on_object(BaseException.__repr__)
-def exception_repr(m: Machine, value: Value) -> Value:
-    args = [repr(m.concrete.plain(a, "repr()")) for a in value.attribute(m, "args").items_list(m)]
-    return Constant(f"{value.python_type().__name__}({', '.join(args)})")
-
-
-@on_object(BaseException.add_note)
-def add_note(m: Machine, value: Value, note: Value) -> Value:
-    if not m.operators.has_attribute(value, "__notes__"):
-        value.set_attribute(m, "__notes__", ListValue([]))
-    return value.attribute(m, "__notes__").attribute(m, "append").call(m, [note], {})
-
-
-@on_object(BaseException.with_traceback)
-def with_traceback(m: Machine, value: Value, trace: Value) -> Value:
-    value.set_attribute(m, "__traceback__", trace)
-    return value
-
-
-EXCEPTION_METHODS.update(__init__=exception_init, __str__=exception_str, __repr__=exception_repr)
-
-
 @on_object(object.__str__)
 def object_str(m: Machine, value: Value) -> Value:
     return m.wrap.object(repr).call(m, [value], {})
@@ -210,19 +150,6 @@ def object_str(m: Machine, value: Value) -> Value:
 @on_object(object.__format__)
 def object_format(m: Machine, value: Value, specification: Value) -> Value:
     return m.wrap.object(str).call(m, [value], {})
-
-
-@handles(sys.exception)
-def current_exception(m: Machine) -> Value:
-    return m.exceptions.current() or NONE
-
-
-@handles(sys.exc_info)
-def exc_info(m: Machine) -> Value:
-    error = m.exceptions.current()
-    if error is None:
-        return TupleValue([NONE, NONE, NONE])
-    return TupleValue([m.wrap.object(error.python_type()), error, error.attribute(m, "__traceback__")])
 
 
 @handles(types.MappingProxyType)

@@ -9,6 +9,7 @@ from stoker.bytecode import Instruction
 from stoker.bytecode.versions import NULL_BEFORE_CALLABLE
 from stoker.capture.frame import Frame
 from stoker.capture.opcodes.container import callee_text
+from stoker.capture.opcodes.exception import PREP_RERAISE_STAR as raise_rest
 from stoker.capture.operators import is_iterable
 from stoker.capture.values.function import CellValue, FunctionValue
 from stoker.capture.values.mapping import pairs_of
@@ -122,4 +123,6 @@ def CALL_INTRINSIC_1(m: Machine, f: Frame, i: Instruction) -> None:
 
 
 def CALL_INTRINSIC_2(m: Machine, f: Frame, i: Instruction) -> None:
-    raise Break(f"intrinsic {i.value}", "it belongs to exception groups or type parameters")
+    if i.value != 1:  # INTRINSIC_PREP_RERAISE_STAR
+        raise Break(f"intrinsic {i.value}", "it belongs to type parameters")
+    raise_rest(m, f, i)

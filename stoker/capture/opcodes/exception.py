@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from stoker.bytecode import Instruction
 from stoker.capture.frame import Frame
+from stoker.capture.polyfill import groups
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import ExceptionValue, PreviousException
 from stoker.capture.values.sequence import SequenceValue
 from stoker.capture.values.value import Value
-from stoker.errors import Break, Raised
+from stoker.errors import Raised
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -66,10 +67,17 @@ def CHECK_EXC_MATCH(m: Machine, f: Frame, i: Instruction) -> None:
 
 
 def CHECK_EG_MATCH(m: Machine, f: Frame, i: Instruction) -> None:
-    raise Break("except*", "exception groups are not captured")
+    """Stack: what is left of the exception so far, the clause's classes. What is caught is what `raise` raises again."""
+    rest, found = m.wrap.object(groups.caught).call(m, f.pop_many(2), {}).items_list(m)
+    f.push(rest)
+    f.push(found)
+    if isinstance(found, ExceptionValue):
+        f.handled[-1] = found
 
 
-PREP_RERAISE_STAR = CHECK_EG_MATCH
+def PREP_RERAISE_STAR(m: Machine, f: Frame, i: Instruction) -> None:
+    """Stack: the exception that `except*` clauses have looked at, a list of what they raised and of what they left."""
+    f.push(m.wrap.object(groups.raised_at_end).call(m, f.pop_many(2), {}))
 
 
 def BEFORE_WITH(m: Machine, f: Frame, i: Instruction) -> None:

@@ -281,8 +281,8 @@ class ExceptionValue(InstanceValue):
         """Exceptions written in C take fields from their arguments in `__init__`."""
         assert isinstance(self.storage, TupleValue)
         args = self.storage.raw_elements()
-        e.call_function(self.cls.__new__, [Constant(self.cls), *args])
         base: Any = next(cls for cls in self.cls.__mro__ if not cls.__flags__ & HEAP_TYPE)
+        e.call_function(base.__new__, [Constant(self.cls), *args])
         if base.__init__ is not BaseException.__init__:
             e.name_top(self)
             e.method_call(self, base.__init__, args)
