@@ -19,7 +19,20 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-TESTS = ("tests/unit/csrc", "tests/unit/guard")
+TESTS = (
+    "tests/unit/csrc",
+    "tests/unit/guard",
+    "tests/unit/cudagraph",
+    "tests/unit/frame",
+    "tests/tables/test_plan_records.py",
+    "tests/differential/test_control.py",
+    "tests/differential/test_dropped.py",
+    "tests/differential/autograd/test_engine.py",
+    "tests/differential/autograd/test_given_gradients.py",
+    "tests/differential/autograd/test_histories.py",
+    "tests/differential/autograd/test_shared_gradients.py",
+)
+"""Of guards, trails, the frame hook, plans, recordings, control flow, the autograd node, and what must be freed."""
 PRELOADED = ("libasan.so", "libstdc++.so.6")
 """The sanitizer looks for what throws C++'s exceptions when the process begins, and Python itself has none of it."""
 SUPPRESSIONS = """

@@ -22,7 +22,7 @@ from stoker.autograd.mincut import UNLIMITED, Network, minimum_cut
 from stoker.autograd.order import peak_bytes
 from stoker.autograd.segment import relaxed
 from stoker.graph.untold import tells
-from stoker.graph.walk import ancestors, descendants, is_random, is_view, size_bytes
+from stoker.graph.walk import ancestors, descendants, is_view, runs_once, size_bytes
 
 _RISKY = 1 << 48
 """The cost of keeping what somebody may overwrite before the backward reads it, and eager would not have kept."""
@@ -114,14 +114,14 @@ class _Problem:
         return node in self.read or any(is_view(user) and self._is_read(user) for user in node.users)
 
     def solve(self, once: frozenset[Node]) -> list[Node]:
-        """The nodes to keep when those of `once`, random ones, and what decides a size must not run again."""
+        """The nodes to keep when those of `once`, those that draw or keep state, and what decides a size must not run again."""
         network = Network()
         source, sink = network.vertex(), network.vertex()
         entry = {n: network.vertex() for n in self.candidates}
         leave = {n: network.vertex() for n in self.candidates}
         for node in self.candidates:
             network.edge(entry[node], leave[node], self._cost(node))
-            if node.op == "placeholder" or node in once or is_random(node) or node in self.deciding:
+            if node.op == "placeholder" or node in once or runs_once(node) or node in self.deciding:
                 network.edge(source, entry[node], UNLIMITED)
             if node in self.read:
                 network.edge(leave[node], sink, UNLIMITED)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 from torch.fx import Node
 
-from stoker.graph.walk import is_random, is_view, size_bytes
+from stoker.graph.walk import is_view, runs_once, size_bytes
 
 _TRIED = {0.25: (4, 8, 16), 0.5: (4, 8, 16), 0.75: (4, 8, 16), 1.0: (2, 3, 4, 6, 8, 12, 16, 24, 32)}
 """How much of the program is freed, and in how many segments it is cut then."""
@@ -64,7 +64,7 @@ def _crossing(nodes: Sequence[Node]) -> list[list[Node]]:
             last[base] = max(last.get(base, -1), last[node])  # type: ignore[index, arg-type]  # bases are nodes
     passing: list[list[Node]] = [[] for _ in nodes]
     for index, node in enumerate(nodes):
-        if node.op == "placeholder" or is_random(node) or is_view(node) or isinstance(node.meta["val"], (list, tuple)):
+        if node.op == "placeholder" or runs_once(node) or is_view(node) or isinstance(node.meta["val"], (list, tuple)):
             continue
         for between in range(index, last[node]):
             passing[between].append(node)

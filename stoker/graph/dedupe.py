@@ -1,7 +1,7 @@
 """Which nodes of a graph compute the same?
 
-A graph is functional, so a call is known by its operator and arguments; calls that draw random numbers are all different. Sums and
-products are the same in either order, unless the order decides how the result lies in memory.
+A graph is functional, so a call is known by its operator and arguments; calls that draw random numbers, or of operators that may keep
+state, are all different. Sums and products are the same in either order, unless the order decides how the result lies in memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch.fx import Graph, Node
 
 from stoker.graph.facts import alike
-from stoker.graph.walk import is_random
+from stoker.graph.walk import runs_once
 
 aten = torch.ops.aten
 _EITHER_WAY = frozenset({aten.add.Tensor, aten.mul.Tensor, aten.eq.Tensor, aten.ne.Tensor})
@@ -23,7 +23,7 @@ def dedupe(graph: Graph) -> dict[Node, Node]:
     same: dict[Node, Node] = {}
     first: dict[Any, Node] = {}
     for node in graph.nodes:
-        if node.op == "call_function" and not is_random(node):
+        if node.op == "call_function" and not runs_once(node):
             args, kwargs = _key(node.args, same), _key(node.kwargs, same)
             found = first.setdefault((node.target, args, kwargs), node)
             if found is node and node.target in _EITHER_WAY and not node.kwargs and len(args) == 2:

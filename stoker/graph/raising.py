@@ -12,6 +12,7 @@ import torch
 from torch.fx import Node
 
 from stoker import torch_private
+from stoker.graph.walk import TORCHS_OWN
 
 _BY_DATA = """
 index index_select gather scatter scatter_add scatter_reduce take take_along_dim put index_add index_copy index_fill index_put
@@ -23,7 +24,6 @@ linalg_lu_factor_ex linalg_eig linalg_eigh linalg_svd assert assert_async
 """
 BY_DATA = frozenset(_BY_DATA.split())
 """Functions, and methods without their underscore. Operators that users registered are taken for such, too."""
-TORCHS_OWN = ("aten", "prims", "mkl", "mkldnn")
 INDEXING = frozenset({"getitem", "setitem"})
 DIVISIONS = frozenset({"div", "divide", "floordiv", "ifloordiv", "floor_divide", "mod", "imod", "remainder", "fmod"})
 

@@ -36,9 +36,24 @@ def descendants(nodes: Iterable[Node]) -> set[Node]:
     return seen
 
 
+TORCHS_OWN = ("aten", "prims", "mkl", "mkldnn")
+"""Libraries of operators that are known: they compute the same of the same, but for those that draw."""
+OURS = "stoker"
+
+
 def is_random(node: Node) -> bool:
-    """Does it draw random numbers? Then it runs exactly once, also if nobody reads the result."""
-    return draws(node.args[0] if node.args and isinstance(node.args[0], torch_private.OpOverload) else node.target)
+    """Does it draw random numbers?"""
+    return draws(_operator(node))
+
+
+def runs_once(node: Node) -> bool:
+    """Does each call count? Then it runs as often as the program says and in that order, also if nobody reads the result."""
+    return is_random(node) or keeps_state(_operator(node))
+
+
+def _operator(node: Node) -> Any:
+    """What is called; of a call on copies, what is called on them."""
+    return node.args[0] if node.args and isinstance(node.args[0], torch_private.OpOverload) else node.target
 
 
 def draws(operator: Any) -> bool:
@@ -46,9 +61,14 @@ def draws(operator: Any) -> bool:
     return isinstance(operator, torch_private.OpOverload) and torch.Tag.nondeterministic_seeded in operator.tags
 
 
+def keeps_state(operator: Any) -> bool:
+    """May it remember earlier calls? Of operators that users registered nothing is known."""
+    return isinstance(operator, torch_private.OpOverload) and operator.namespace not in (*TORCHS_OWN, OURS)
+
+
 def has_effect(node: Node) -> bool:
     """Must it run though nobody reads a result?"""
-    if is_random(node):
+    if runs_once(node):
         return True
     return isinstance(node.target, torch_private.OpOverload) and not torch_private.schema_of(node.target).returns
 

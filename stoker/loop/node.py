@@ -45,8 +45,8 @@ class Extern:
     """Does the operator return a tuple?"""
     aliases: bool = False
     """May a result share memory with an argument?"""
-    random: bool = False
-    """Does it draw random numbers? Such calls keep their order."""
+    ordered: bool = False
+    """Does it draw random numbers, or may it remember calls? Such calls keep their order."""
 
     @property
     def origin(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from stoker import torch_private
-from stoker.graph.walk import draws
+from stoker.graph.walk import draws, keeps_state
 from stoker.loop.body import LoopValue, Recorder
 from stoker.loop.handler import ops, using
 from stoker.loop.index import Dimension, Dimensions, ranges_of, simplify
@@ -223,7 +223,7 @@ class Builder:
         arguments, keywords = self._in_memory(arguments), self._in_memory(keywords)
         writes = tuple(m.buffer if isinstance(m, Stored) else None for m in made)
         self.program.nodes.append(
-            Extern(writes, operator, tuple(arguments), keywords, several, aliases, _may_draw(operator))
+            Extern(writes, operator, tuple(arguments), keywords, several, aliases, _keeps_order(operator))
         )
         return made if several else made[0]
 
@@ -231,7 +231,7 @@ class Builder:
         """Words of a device's generator, and how far past their offset the numbers begin that are drawn now. Those who draw one after
         another, no library call between them, share the words."""
         nodes, drawn = self.program.nodes, self._drawn
-        last = next((p for p in reversed(range(len(nodes))) if _is_random(nodes[p])), None)
+        last = next((p for p in reversed(range(len(nodes))) if _is_ordered(nodes[p])), None)
         if drawn is None or drawn[0] != last or drawn[1].device != device:
             words = self.call(torch.ops.stoker.draw.default, (device, increment), {}, _words_on(device))
             self._drawn = (len(nodes) - 1, words)
@@ -251,8 +251,8 @@ class Builder:
         return map_leaves(lambda leaf: self.store(leaf) if isinstance(leaf, Computed) else leaf, value)
 
 
-def _is_random(node: Loops | Extern) -> bool:
-    return isinstance(node, Extern) and node.random
+def _is_ordered(node: Loops | Extern) -> bool:
+    return isinstance(node, Extern) and node.ordered
 
 
 def _words_on(device: torch.device) -> Result:
@@ -260,9 +260,9 @@ def _words_on(device: torch.device) -> Result:
     return Result(torch.int64, device, (constant(2),), (constant(1),))
 
 
-def _may_draw(operator: Any) -> bool:
-    """Does a call draw random numbers? A function that is not an operator might."""
-    return draws(operator) or not isinstance(operator, torch_private.OpOverload)
+def _keeps_order(operator: Any) -> bool:
+    """Does a call draw random numbers, or remember earlier ones? A function that is not an operator might."""
+    return draws(operator) or keeps_state(operator) or not isinstance(operator, torch_private.OpOverload)
 
 
 def _loop_index(dimensions: Dimensions) -> Index:

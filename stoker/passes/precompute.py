@@ -18,7 +18,7 @@ from torch.fx import GraphModule, Node
 from stoker import torch_private
 from stoker.fake import FakeTensor
 from stoker.graph.facts import LITERAL
-from stoker.graph.walk import is_random
+from stoker.graph.walk import runs_once
 from stoker.passes.simplify import VIEWS
 
 aten = torch.ops.aten
@@ -84,7 +84,7 @@ def _is_plain(node: Node) -> bool:
     if not isinstance(node.target, torch_private.OpOverload) or not isinstance(value, FakeTensor):
         return False
     meta = value.meta
-    if meta.symbolic or meta.device.type == "meta" or node.target in _WITHOUT_CONTENT or is_random(node):
+    if meta.symbolic or meta.device.type == "meta" or node.target in _WITHOUT_CONTENT or runs_once(node):
         return False
     return value.numel() * meta.dtype.itemsize <= LARGEST_BYTES
 

@@ -95,7 +95,7 @@ def flow_of(
             before[group].update(found)
             if found or name in owned:
                 read[group][name] = None
-        if isinstance(node, Extern) and node.random:
+        if isinstance(node, Extern) and node.ordered:
             before[group].update(() if drawn is None else (drawn,))
             drawn = group
         for written in node.writes:

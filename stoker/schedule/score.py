@@ -54,8 +54,8 @@ def group(program: Program, targets: Targets) -> Groups:
         for written in node.writes:
             # What becomes an input's content is made once that was read (`stoker.schedule.overwrite`).
             earlier[position] += set(readers.get(program.homes.get(written or "", ""), ())) - {position}
-        if isinstance(node, Extern) and node.random:
-            earlier[position] += drawn  # numbers are drawn in the order of the program
+        if isinstance(node, Extern) and node.ordered:
+            earlier[position] += drawn  # numbers are drawn in the order of the program, and states change in it
             drawn = [position]
         for written in node.writes:
             if written is not None:

@@ -34,7 +34,7 @@ def _program(made: list[Call], outputs: set[int]) -> Program:
         name = f"b{number}"
         program.layouts[name] = layout
         read = tuple(stored[number - k] for k in back if k <= number)
-        program.nodes.append(Extern((name,), "call", read, {}, False, random=random))
+        program.nodes.append(Extern((name,), "call", read, {}, False, ordered=random))
         stored.append(Stored(name, layout.dtype, layout.device, layout.sizes, layout.strides))
     program.outputs += [stored[k] for k in sorted(outputs) if k < len(stored)]
     return program
