@@ -51,7 +51,7 @@ def test_dependencies_and_peak(made: list[Call], outputs: set[int], outside: boo
     place = {item.writes[0]: k for k, item in enumerate(found.items)}  # type: ignore[union-attr]
     for item in found.items:
         assert all(place[t.buffer] < place[item.writes[0]] for t in item.arguments)  # type: ignore[union-attr]
-    drawn = [place[n.writes[0]] for n in program.nodes if n.random]  # type: ignore[union-attr]
+    drawn = [place[n.writes[0]] for n in program.nodes if n.ordered]  # type: ignore[union-attr]
     assert drawn == sorted(drawn)
 
 
