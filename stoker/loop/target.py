@@ -87,6 +87,10 @@ class Target:
     """Rows of a product begin at multiples of this, if nobody outside sees it; others are slow."""
     image_dtypes: frozenset[torch.dtype] = frozenset({torch.float32})
     """Types of images that convolutions want with channels fastest."""
+    image_ranks: frozenset[int] = frozenset({4})
+    """Dimensions of images, batch and channels among them, that they want so."""
+    adds_bias_apart: bool = False
+    """Does the library add a convolution's bias after it, by a kernel of its own?"""
     drawing_threads: Callable[[], int] = lambda: 0
     """The most threads that eager deals random numbers to as `stoker.loop.philox` says; 0 where it does otherwise, and the library
     draws them."""

@@ -22,12 +22,10 @@ from stoker.loop.layout import Layout, Sizes, contiguous, is_dense
 from stoker.loop.node import Extern, Loops, Program
 from stoker.loop.target import Target, Targets
 from stoker.loop.view import Computed, Index, Stored, Tensor, cost_of, reads_of
+from stoker.lower.pieces import IN_PIECES, Cut, cut, inside
 from stoker.lower.registry import Result, Usage
 from stoker.nest import map_leaves
 from stoker.shape.expr import constant, symbol
-
-IN_PIECES = frozenset({"sum", "prod", "max", "min", "any", "all"})
-"""Reductions of which the results of pieces can be reduced again."""
 
 
 def loop_dimensions(prefix: str, sizes: Sequence[Any]) -> Dimensions:
@@ -156,9 +154,9 @@ class Builder:
         with using(Recorder(self.wide)) as recorder:
             at = _loop_index(outer)
             value = element(at, _loop_index(inner))
-        pieces = self._pieces(out, outer, inner, kind, recorder)
-        if pieces > 1:
-            return self._reduce_in_pieces(out, kept, strides, over, kind, element, pieces, value.dtype)
+        found = self._cut(out, outer, inner, kind, recorder)
+        if found is not None:
+            return self._reduce_in_pieces(out, kept, strides, over, kind, element, found, value.dtype)
         stored = self.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides))
         place = replace(stored, sizes=kept, strides=strides)
         with using(recorder):
@@ -167,14 +165,14 @@ class Builder:
         self._add(recorder, (stored.buffer,), outer, inner)
         return stored
 
-    def _pieces(self, out: Result, outer: Dimensions, inner: Dimensions, kind: str, recorder: Recorder) -> int:
-        """In how many pieces the first inner loop is cut, so that the device is busy."""
-        split, size = self.target(out.device).split, inner[0].size.value if inner else None
-        if split is None or size is None or kind not in IN_PIECES:
-            return 1
+    def _cut(self, out: Result, outer: Dimensions, inner: Dimensions, kind: str, recorder: Recorder) -> Cut | None:
+        """Pieces of the inner loops, if the device would not be busy with fewer."""
+        split = self.target(out.device).split
+        if split is None or kind not in IN_PIECES:
+            return None
         shown = tuple(d for d in outer if d.size.value != 1), tuple(d for d in inner if d.size.value != 1)
         wanted = split(*shown, recorder.instructions)
-        return max((n for n in range(1, min(wanted, size) + 1) if size % n == 0), default=1)
+        return cut(tuple(d.size for d in inner), wanted) if wanted > 1 else None
 
     def _reduce_in_pieces(
         self,
@@ -184,20 +182,19 @@ class Builder:
         over: Sizes,
         kind: str,
         element: Callable[[Index, Index], LoopValue],
-        pieces: int,
+        made: Cut,
         dtype: torch.dtype,
     ) -> Stored:
-        """Reduce pieces of the first inner loop, then their results."""
-        first, *rest = over
-        length = constant((first.value or 0) // pieces)
-        sizes = (constant(pieces), *kept)
+        """Reduce pieces of the inner loops, then their results."""
+        sizes = (*made.counts, *kept)
         part = Result(dtype, out.device, sizes, contiguous(sizes))
 
         def in_piece(outer: Index, inner: Index) -> LoopValue:
-            return element(outer[1:], (outer[0] * length + inner[0], *inner[1:]))
+            at = made.place(outer[: len(over)], inner)
+            return inside(at, over, made, kind, dtype, lambda: element(outer[len(over) :], at))
 
-        made = self.reduce(part, sizes, part.strides, (length, *rest), kind, in_piece)
-        return self.reduce(out, kept, strides, (constant(pieces),), kind, lambda o, i: made.at((*i, *o)))
+        first = self.reduce(part, sizes, part.strides, made.lengths, kind, in_piece)
+        return self.reduce(out, kept, strides, made.counts, kind, lambda o, i: first.at((*i, *o)))
 
     def _add(
         self,

@@ -1,7 +1,8 @@
 """Convolutions, with channels fastest in memory where nobody outside sees it.
 
 In an inference graph a tensor between two operators may have any strides. Convolution libraries work on channels-last memory
-without reordering it, so a convolution asks for its input in that order, and operators behind it keep the order.
+without reordering it, so a convolution asks for its input in that order, and operators behind it keep the order. Where the library adds
+the bias by a kernel of its own, it is added by whoever reads the result.
 """
 
 from __future__ import annotations
@@ -9,19 +10,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from stoker import torch_private
+from stoker.loop.body import LoopValue
+from stoker.loop.handler import ops
 from stoker.loop.layout import Sizes, contiguous
+from stoker.loop.target import Target
 from stoker.loop.view import Computed, Stored, Tensor
 from stoker.lower.builder import Builder
+from stoker.lower.operand import compute_dtype
 from stoker.lower.registry import LOWERINGS, LeftToLibrary, Result, find, lower
-
-_ORDER = (0, 2, 3, 1)
 
 
 def channels_last(sizes: Sizes) -> Sizes:
     """Strides of an image whose channels are its fastest dimension."""
-    n, h, w, c = contiguous([sizes[d] for d in _ORDER])
-    return n, c, h, w
+    n, *places, c = contiguous([sizes[0], *sizes[2:], sizes[1]])
+    return n, c, *places
 
 
 def is_channels_last(tensor: Tensor) -> bool:
@@ -39,14 +44,32 @@ def _reordered(builder: Builder, x: Tensor) -> Stored:
 
 
 @lower("convolution.default", calls=True)
-def convolution(builder: Builder, out: Result, x: Tensor, weight: Tensor, *rest: Any) -> Tensor:
-    transposed = rest[4]
-    suited = out.dtype in builder.target(out.device).image_dtypes
-    if not builder.free_layout or transposed or len(out.sizes) != 4 or not suited:
+def convolution(builder: Builder, out: Result, x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
+    target, transposed = builder.target(out.device), rest[3]
+    suited = out.dtype in target.image_dtypes
+    apart = suited and bias is not None and target.adds_bias_apart and builder.usage.used_in_loops
+    turned = suited and builder.free_layout and not transposed and _is_image(target, out, x)
+    if not apart and not turned:
         raise LeftToLibrary("a convolution")
-    image = _reordered(builder, x)
-    result = replace(out, strides=channels_last(out.sizes))
-    return builder.call(find("convolution.default"), (image, weight, *rest), {}, result)
+    image = _reordered(builder, x) if turned else x
+    result = replace(out, strides=channels_last(out.sizes)) if turned else out
+    given = (image, weight, None if apart else bias, *rest)
+    made = builder.call(find("convolution.default"), given, {}, result)
+    if not apart or bias is None:
+        return made
+    channels = bias  # of a type that is not None inside the function
+    return builder.compute(result, lambda at: _with_bias(made.at(at), channels.at(at[1:2]), out.dtype), [made, bias])
+
+
+def _is_image(target: Target, out: Result, x: Tensor) -> bool:
+    """Are these tensors that the library convolves with channels fastest? With one channel or one place either order is the other."""
+    return len(out.sizes) in target.image_ranks and (len(out.sizes) == 4 or all(s.value != 1 for s in x.sizes[1:]))
+
+
+def _with_bias(value: LoopValue, bias: LoopValue, dtype: torch.dtype) -> LoopValue:
+    """As eager adds it, to what was rounded."""
+    wide = compute_dtype(dtype)
+    return ops.to_dtype(ops.add(ops.to_dtype(value, wide), ops.to_dtype(bias, wide)), dtype)
 
 
 def packed_convolution(builder: Builder, out: Result, x: Tensor, *rest: Any) -> Tensor:

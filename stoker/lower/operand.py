@@ -79,7 +79,7 @@ def require_supported(*dtypes: torch.dtype) -> None:
 
 def _as_operands_lie(builder: Builder, out: Result, tensors: list[Tensor]) -> Result:
     """With strides of the first operand of the result's shape, where strides are free."""
-    if builder.free_layout and len(out.sizes) == 4:
+    if builder.free_layout and len(out.sizes) > 2:
         for tensor in tensors:
             if tensor.sizes == out.sizes and is_dense(tensor.sizes, tensor.strides):
                 return replace(out, strides=tensor.strides)

@@ -14,7 +14,15 @@ from stoker.loop.layout import Sizes
 from stoker.loop.view import Index, Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.index import counted_from_0
-from stoker.lower.operand import broadcast_index, compute_dtype, elementwise, is_tensor, number, require_supported
+from stoker.lower.operand import (
+    broadcast_index,
+    compute_dtype,
+    elementwise,
+    is_tensor,
+    number,
+    require_supported,
+)
+from stoker.lower.pieces import neutral
 from stoker.lower.registry import LeftToLibrary, Operand, Result, Size, lower
 from stoker.lower.view import dimension
 from stoker.shape.expr import Expr, as_expr, constant
@@ -108,7 +116,7 @@ def scatter_reduce(
 ) -> Tensor:
     """Combined with what is there, or (`include_self` is false) in its place."""
     combine = _REDUCTIONS[reduce]
-    start = None if include_self else _neutral(combine, out.dtype)
+    start = None if include_self else neutral(combine, out.dtype)
     total = _along(builder, out, x, dim, places, source, combine, start)
     if reduce != "mean":
         return total
@@ -118,17 +126,6 @@ def scatter_reduce(
     wide = replace(out, dtype=compute_dtype(out.dtype))
     count = _along(builder, wide, ones, dim, places, 1, "add", None if include_self else 0)
     return elementwise(builder, out, [total, count], lambda a, b: ops.div(a, b), cost=4)
-
-
-def _neutral(combine: str, dtype: torch.dtype) -> Any:
-    """What changes nothing that is combined with it."""
-    if combine in ("add", "mul"):
-        return 0 if combine == "add" else 1
-    if dtype.is_floating_point:
-        return float("-inf") if combine == "max" else float("inf")
-    if dtype is torch.bool:
-        return combine == "min"
-    return torch.iinfo(dtype).min if combine == "max" else torch.iinfo(dtype).max
 
 
 def _rows(x: Tensor, dim: int, places: Tensor) -> tuple[int, Sizes]:

@@ -47,5 +47,7 @@ def cuda_target(
         split=functools.partial(pieces, processors=processors),
         matmul_alignment_bytes=16,
         image_dtypes=frozenset({torch.float16, torch.bfloat16, torch.float32}),
+        image_ranks=frozenset({3, 4}),
+        adds_bias_apart=True,
         drawing_threads=drawing_threads,
     )

@@ -20,7 +20,7 @@ LONGEST_ROW = 8192
 LONGEST_COLUMN = 64
 """The same where neighbouring results lie side by side: a tile is as wide as memory is read at once."""
 TYPICAL_COUNT = 1 << 20
-"""Outer points that a symbolic size counts as."""
+"""Points that a symbolic size counts as."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,8 @@ PROGRAMS_EACH = 4
 def pieces(outer: Dimensions, inner: Dimensions, body: Sequence[LoopInstruction], *, processors: int) -> int:
     """In how many pieces a reduction keeps the device busy. A piece is long enough to be worth a program."""
     points, row = count(outer).value, count(inner).value
-    if points is None or row is None or not points:
+    row = TYPICAL_COUNT if row is None else row
+    if points is None or not points:
         return 1
     upright = columns(outer, inner, body)
     programs, shortest = (-(-points // COLUMN_TILE), 64) if upright else (points, 1024)

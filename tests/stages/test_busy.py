@@ -1,0 +1,110 @@
+"""What keeps a GPU busy and its memory in order, by generated Triton under its interpreter: reductions in pieces, images laid out for
+convolutions, biases added by whoever reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import stoker
+from stoker import pipeline
+from stoker.codegen.host import host_program
+from stoker.lower.pieces import cut
+from stoker.shape.expr import constant, symbol
+from tests.stages.interpreted import Interpreted
+
+pytestmark = pytest.mark.skipif(not pytest.importorskip("triton"), reason="Triton is not there")
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> Interpreted:
+    """Graphs of the processor run through generated Triton."""
+    made = Interpreted()
+    monkeypatch.setattr(pipeline, "generators", lambda devices: {"cpu": made})
+    monkeypatch.setattr(
+        pipeline,
+        "executor",
+        lambda plan, layouts, kernels, otherwise=None: host_program(plan, [k.call for k in kernels]),
+    )
+    stoker.reset()
+    return made
+
+
+def _same(program: Callable[..., Any], inputs: list[torch.Tensor], compiled: Any = None) -> None:
+    compiled = compiled or stoker.compile(program, fullgraph=True)
+    with torch.no_grad():
+        found, wanted = compiled(*inputs), program(*inputs)
+    for mine, eager in zip(*(made if isinstance(made, tuple) else (made,) for made in (found, wanted)), strict=True):
+        torch.testing.assert_close(mine, eager, rtol=1e-4, atol=1e-4, equal_nan=True)
+        assert mine.stride() == eager.stride()
+
+
+def _whole(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return (x + 1).isinf().any(), x.sum(), x.amax(), x.amin(), (x > -9).all(), x.long().amax(), (x * 0 + 1).prod()
+
+
+@pytest.mark.parametrize("size", [(1, 256, 512), (8, 64, 300), (3, 40009), (100003,), (1, 7, 1, 20000)], ids=str)
+def test_reductions_of_everything(size: tuple[int, ...], backend: Interpreted) -> None:
+    """However the elements are shared out among dimensions, several programs read them; a second kernel joins what they found."""
+    torch.manual_seed(0)
+    _same(_whole, [torch.randn(size)])
+    assert len(backend.units) == 2
+
+
+def test_reductions_of_sizes_that_change(backend: Interpreted) -> None:
+    torch.manual_seed(0)
+    program = lambda x: (*_whole(x), x.sum(0), x.amax(0))  # noqa: E731
+    compiled = stoker.compile(program, dynamic=True, fullgraph=True)
+    for rows in (5, 100, 3, 3000):
+        _same(program, [torch.randn(rows, 37)], compiled)
+
+
+def test_how_loops_are_cut() -> None:
+    def counts(*sizes: int, wanted: int = 528) -> tuple[list[int | None], int | None] | None:
+        found = cut(tuple(map(constant, sizes)), wanted)
+        return None if found is None else ([n.value for n in found.counts], found.ragged)
+
+    assert counts(1, 512, 512) == ([1, 512, 1], None)
+    assert counts(8, 64, 300) == ([8, 64, 1], None)
+    assert counts(8, 600, 30) == ([8, 60, 1], None)
+    assert counts(40009, 37) == ([527, 1], 0)
+    assert counts(100003) == ([527], 0)
+    assert counts(3, 40009) == ([3, 176], 1)
+    found = cut((symbol("rows"), constant(37)), 528)
+    assert found is not None and found.ragged == 0 and [n.value for n in found.counts] == [528, 1]
+
+
+def _stem(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, place: torch.Tensor) -> Any:
+    h = F.gelu(F.conv1d(x, a, b, padding=1))
+    h = F.gelu(F.conv1d(h, c, b, stride=2, padding=1)).permute(0, 2, 1) + place
+    h = h + F.layer_norm(h, h.shape[-1:]) @ place.t() @ place
+    return F.layer_norm(h, h.shape[-1:]), h
+
+
+def test_convolutions_along_one_dimension(backend: Interpreted) -> None:
+    """Channels are fastest between them, so that rows behind them lie along memory; what leaves has eager's strides."""
+    torch.manual_seed(0)
+    sizes = ((2, 8, 20), (16, 8, 3), (16,), (16, 16, 3), (10, 16))
+    _same(_stem, [torch.randn(size) for size in sizes])
+
+
+@pytest.mark.parametrize("size", [(1, 1, 9), (2, 1, 9), (2, 3, 1), (1, 3, 9), (2, 3, 9)], ids=str)
+def test_images_of_one_of_something(size: tuple[int, ...], backend: Interpreted) -> None:
+    weight, bias = torch.randn(4, size[1], 3), torch.randn(4)
+    _same(lambda x, w, b: F.conv1d(x, w, b, padding=1).relu() + 1, [torch.randn(size), weight, bias])
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_biases_of_convolutions(grouped: bool, backend: Interpreted) -> None:
+    """Added in the kernel that reads the result."""
+    torch.manual_seed(0)
+    groups = 8 if grouped else 1
+    x, w, b = torch.randn(2, 8, 6, 6), torch.randn(8, 8 // groups, 3, 3), torch.randn(8)
+    _same(lambda x, w, b: F.conv2d(x, w, b, padding=1, groups=groups).relu() * 2, [x, w, b])
+    assert len(backend.units) <= 3
+    _same(lambda x, w, b: F.conv_transpose2d(x, w, b, groups=groups).relu() * 2, [x, w, b])
+    _same(lambda x, w, b: F.conv2d(x, w, b, groups=groups), [x, w, b])
