@@ -193,7 +193,9 @@ class Evaluator:
         """Go to the handler that covers the instruction, or raise on."""
         handler = instruction.handler
         if isinstance(raised.value, ExceptionValue) and _adds_to_traceback(frame, instruction):
-            raised.value.passes(self, Passage(frame.code, frame.globals.real or {}, instruction.positions))
+            raised.value.passes(
+                self, Passage(frame.code, frame.globals.real or {}, instruction.positions, instruction.offset)
+            )
         if handler is None:
             raise raised
         if isinstance(raised.value, ExceptionValue) and frame.handled and "__context__" not in raised.value.links:

@@ -5,6 +5,7 @@ PYTEST_DONT_REWRITE: the asserts of programs are what is tested.
 
 from __future__ import annotations
 
+import io
 import logging
 import random
 import time
@@ -515,13 +516,22 @@ def test_libraries(x):
     return y * 2, json.loads("[1, 2]"), re.sub("a", "b", "banana")
 
 
-@program("sys.stdout.write", BREAK)
+@program("sys.stdout.write, and print to a stream")
 def test_stdout(x):
     import sys
 
     y = x + 1
-    sys.stdout.write("written\n")
-    return y
+    count = sys.stdout.write("written\n")
+    print("printed", count, file=sys.stdout, flush=True)
+    sys.stdout.flush()
+    return y, count
+
+
+@program("a stream that is read after it was written", BREAK, inputs=lambda: (torch.ones(2), io.StringIO()))
+def test_stream(x, stream):
+    stream.write("one ")
+    print("two", file=stream, end="")
+    return x * 2, stream.getvalue()
 
 
 @program("del of a local across a break", BREAK)

@@ -35,7 +35,7 @@ def test_lines(x):
         return x * 2, places(error.__traceback__), error.__traceback__ is error.__traceback__
 
 
-@program("traceback.format_exc", BREAK)
+@program("traceback.format_exc")
 def test_format_exc(x):
     try:
         through(x)
@@ -43,13 +43,61 @@ def test_format_exc(x):
         return x * 2, traceback.format_exc()
 
 
-@program("traceback.extract_tb and format_exception", BREAK)
+@program("traceback.extract_tb and format_exception")
 def test_extract(x):
     try:
         through(x)
     except ValueError as error:
         frames = [(frame.name, frame.lineno, frame.line) for frame in traceback.extract_tb(error.__traceback__)]
         return x * 2, frames, traceback.format_exception(error)
+
+
+@program("traceback.print_exc, to a stream")
+def test_print_exc(x):
+    try:
+        through(x)
+    except ValueError:
+        traceback.print_exc(file=sys.stdout)
+    return x * 2
+
+
+@program("errors of C code, chained errors, notes and groups as text")
+def test_texts(x):
+    told = []
+    for fails in (
+        lambda: {"a": 1}["missing"],
+        lambda: (1 + 1) / (x.dim() - x.dim()),
+        lambda: x.nowhere,
+        lambda: not_defined,  # noqa: F821
+        lambda: "abc".index("d"),
+    ):
+        try:
+            try:
+                fails()
+            except KeyError as error:
+                raise RuntimeError("first\nsecond") from error
+        except Exception as error:
+            error.add_note("a note")
+            told += traceback.format_exception(error)
+            told += traceback.format_exception_only(error)
+    try:
+        raise ExceptionGroup("group", [ValueError(1), KeyError(2)])
+    except ExceptionGroup:
+        told.append(traceback.format_exc())
+    return x * 2, told
+
+
+@program("the frames of a traceback, as the library shows them")
+def test_frames(x):
+    try:
+        through(x)
+    except ValueError as error:
+        summary = traceback.extract_tb(error.__traceback__)
+        kept = [(f.filename == __file__, f.name, f.lineno, f.line, f.end_lineno, f.colno) for f in summary]
+        whole = traceback.TracebackException.from_exception(error)
+        shown = [*whole.format()], traceback.format_list(summary), traceback.format_tb(error.__traceback__)
+        walked = [(frame.f_code.co_name, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+        return x * 2, kept, shown, walked, str(whole)
 
 
 @program("sys.exc_info and its traceback")

@@ -30,6 +30,7 @@ from stoker.capture.builtins import (
     resize,
     signature,
     torchlib,
+    trace,
 )
 
 __all__ = [
@@ -62,4 +63,5 @@ __all__ = [
     "resize",
     "signature",
     "torchlib",
+    "trace",
 ]

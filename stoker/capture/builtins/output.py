@@ -6,11 +6,14 @@ What is shown is made into text at once, so that later changes do not show; text
 from __future__ import annotations
 
 import builtins
+import io
 import logging
 import sys
+import types
 from typing import TYPE_CHECKING, Any
 
-from stoker.capture.handlers import handles
+from stoker.capture.handlers import handles, on_object
+from stoker.capture.static import static_lookup
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinValue
 from stoker.capture.values.tensor import TensorValue
@@ -36,15 +39,46 @@ def _text(m: Machine, value: Value) -> Value:
 
 @handles(print)
 def print_(m: Machine, *args: Value, **kwargs: Value) -> Value:
-    if any(not isinstance(value, Constant) for value in kwargs.values()):
-        raise Break("print()", "it is told where to print by an object that is not plain data")
+    if any(not isinstance(value, Constant) and not _is_stream(value) for value in kwargs.values()):
+        raise Break(
+            "print()", "it is told where to print by an object that is neither plain data nor a stream from outside"
+        )
     for name in ("sep", "end"):
-        given = kwargs.get(name, NONE).constant()
+        given = m.concrete.constant(kwargs.get(name, NONE), "print()")
         if given is not None and not isinstance(given, str):
             m.exceptions.raise_(TypeError, f"{name} must be None or a string, not {type(given).__name__}")
+    _refuse_replaced(m)
+    m.effects.defer(BuiltinValue(builtins.print), [_text(m, value) for value in args], kwargs)
+    return NONE
+
+
+def _refuse_replaced(m: Machine) -> None:
     if id(m.wrap.globals(vars(sys))) in m.effects.mutated:
         raise Break("print()", "the captured code replaced sys.stdout or another attribute of sys")
-    m.effects.defer(BuiltinValue(builtins.print), [_text(m, value) for value in args], kwargs)
+
+
+def _is_stream(value: Value) -> bool:
+    """A stream of text from outside whose methods are written in C: they do nothing but write."""
+    cls = value.python_type()
+    in_c = all(not isinstance(static_lookup(cls, name), types.FunctionType) for name in ("write", "flush"))
+    return value.source is not None and issubclass(cls, io.TextIOBase) and in_c
+
+
+@on_object(io.StringIO.write, io.TextIOWrapper.write)
+def write(m: Machine, stream: Value, text: Value) -> Value:
+    told = m.concrete.constant(text, "write()")
+    if not _is_stream(stream) or not isinstance(told, str):
+        stream.unsupported("method 'write'")
+    _refuse_replaced(m)
+    m.effects.defer(BuiltinValue(stream.python_type().write), [stream, Constant(told)], {})
+    return Constant(len(told))
+
+
+@on_object(*{io.StringIO.flush, io.TextIOWrapper.flush})
+def flush(m: Machine, stream: Value) -> Value:
+    if not _is_stream(stream):
+        stream.unsupported("method 'flush'")
+    m.effects.defer(BuiltinValue(stream.python_type().flush), [stream], {})
     return NONE
 
 

@@ -31,6 +31,7 @@ class Passage:
     code: types.CodeType
     globals: dict[str, Any]
     positions: Positions | None
+    offset: int | None  # of the instruction, in bytes; of code of our own there is none
 
     @property
     def line(self) -> int:
@@ -60,6 +61,8 @@ class TracebackValue(Value):
                 return m.wrap.force(self.below)
             case "tb_frame":
                 return self.frame
+            case "tb_lasti" if self.passage.offset is not None:
+                return Constant(self.passage.offset)
         return super().attribute(m, name)
 
     def emit(self, e: Emitter) -> None:
