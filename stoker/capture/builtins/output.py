@@ -70,7 +70,8 @@ def write(m: Machine, stream: Value, text: Value) -> Value:
     if not _is_stream(stream) or not isinstance(told, str):
         stream.unsupported("method 'write'")
     _refuse_replaced(m)
-    m.effects.defer(BuiltinValue(stream.python_type().write), [stream, Constant(told)], {})
+    cls: Any = stream.python_type()
+    m.effects.defer(BuiltinValue(cls.write), [stream, Constant(told)], {})
     return Constant(len(told))
 
 
@@ -78,7 +79,8 @@ def write(m: Machine, stream: Value, text: Value) -> Value:
 def flush(m: Machine, stream: Value) -> Value:
     if not _is_stream(stream):
         stream.unsupported("method 'flush'")
-    m.effects.defer(BuiltinValue(stream.python_type().flush), [stream], {})
+    cls: Any = stream.python_type()
+    m.effects.defer(BuiltinValue(cls.flush), [stream], {})
     return NONE
 
 
