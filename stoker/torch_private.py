@@ -301,8 +301,10 @@ check_is_size = torch._check_is_size
 assert_ = torch._assert
 """Conditions that libraries write for compilers. 2.11, 2.13."""
 
+is_compiling = torch._utils.is_compiling
+"""An older name of torch.compiler.is_compiling. 2.11, 2.13."""
+
 UNOBSERVED = {
-    torch._utils.is_compiling: True,
     torch._C._get_tracing_state: None,
     torch._C._log_api_usage_once: None,
     torch._C._len_torch_dispatch_stack: 0,

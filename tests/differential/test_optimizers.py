@@ -46,3 +46,20 @@ def test_a_step_is_compiled(name: str, backend: str) -> None:
     assert stoker.events("captured") and not stoker.events("break")
     torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(state, expected, rtol=1e-5, atol=1e-6)
+
+
+CAPTURABLE = ["Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop", "Rprop", "ASGD", "Adadelta"]
+
+
+@pytest.mark.parametrize("foreach", [False, True])
+@pytest.mark.parametrize("name", CAPTURABLE)
+def test_what_eager_refuses_is_refused(name: str, foreach: bool) -> None:
+    """Torch leaves its checks out for compilers. Parameters on the CPU cannot be captured into a CUDA graph."""
+    p = nn.Parameter(torch.ones(2))
+    p.grad = torch.ones(2)
+    optimizer = getattr(optim, name)([p], capturable=True, foreach=foreach)
+    with pytest.raises(AssertionError) as theirs:
+        optimizer.step()
+    with pytest.raises(AssertionError) as mine:
+        stoker.compile(optimizer.step)()
+    assert str(mine.value) == str(theirs.value)

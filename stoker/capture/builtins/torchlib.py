@@ -15,6 +15,7 @@ import torch
 
 from stoker import torch_private
 from stoker.capture.handlers import handles, pure, tensor_special
+from stoker.capture.policy import TORCH
 from stoker.capture.polyfill import statistics
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.module import ModuleValue
@@ -51,19 +52,32 @@ for _function, _value in ANSWERS.items():
     handles(_function)(_answer(_value))
 
 _ENCODER = torch.nn.TransformerEncoder.forward.__code__
+COMPILED_WAYS = {
+    "the same by operators that can be captured": (
+        f"{TORCH}/nn/attention/",
+        f"{TORCH}/nn/modules/transformer.py",
+        f"{TORCH}/optim/optimizer.py",
+        f"{TORCH}/optim/sgd.py",
+    ),
+    "they know what wraps what": (f"{TORCH}/nn/parallel/", f"{TORCH}/distributed/", f"{TORCH}/_higher_order_ops/"),
+}
+"""Files of torch that may know that they are captured, and why what they do then is what eager does. Others leave out checks, hooks and
+warnings for compilers, or have some of their own: they hear what they hear in eager."""
+_TOLD = tuple(place for places in COMPILED_WAYS.values() for place in places)
 
 
-@handles(torch.compiler.is_compiling)
+@handles(torch.compiler.is_compiling, torch_private.is_compiling)
 def compiling(m: Machine) -> Value:
-    """True; but torch's encoder asks in order to leave rows of padding as they come, which eager makes zeros where the mask's data
-    let it drop them."""
+    """True to the user's code and its libraries. Torch's encoder asks in order to leave rows of padding as they come, which eager makes
+    zeros where the mask's data let it drop them."""
     if m.current.code is _ENCODER and _drops_padding(m.current.locals):
         raise Break(
             "a padding mask in nn.TransformerEncoder",
             "eager drops padded rows where the mask hides the ends of rows alone, which its data tell",
             "make the encoder with enable_nested_tensor=False",
         )
-    return TRUE
+    place = m.current.code.co_filename
+    return FALSE if place.startswith(f"{TORCH}/") and not place.startswith(_TOLD) else TRUE
 
 
 def _drops_padding(names: dict[str, Value]) -> bool:
