@@ -24,7 +24,7 @@ from stoker.autograd.meeting import apart, meet, meets_itself, repeats
 from stoker.autograd.refusal import CannotTrace
 from stoker.fake import FakeTensor
 from stoker.fake.foreign import tensors_in
-from stoker.fake.meta import Meta, is_dense, memory_order
+from stoker.fake.meta import Meta, formatted_strides, is_dense, memory_order, suggests_channels_last
 from stoker.fake.write import functional_form
 from stoker.graph.facts import LITERAL
 from stoker.nest import map_leaves
@@ -294,6 +294,31 @@ def _batch_norm(
     write(trace, trace.to_fakes(mean), trace.read(new_mean))
     write(trace, trace.to_fakes(variance), trace.read(new_variance))
     return tuple(results)
+
+
+@_rewrites("cudnn_batch_norm.default")
+def _cudnn_batch_norm(
+    trace: Trace, func: Any, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, *rest: Any
+) -> Any:
+    """cuDNN's form by loops: it writes the running statistics without saying so, and fuses with nothing."""
+    meta = trace.to_fakes(x).meta
+    wanted = formatted_strides(meta.sizes, suggests_channels_last(meta.sizes, meta.strides))
+    if meta.strides != wanted:  # its result lies in a memory format, whatever the input does
+        x = trace.call(aten.clone.default, (x,), {"memory_format": torch.contiguous_format})
+    form = aten.native_batch_norm.default
+    result, *saved = trace.call(form, (x, weight, bias, mean, variance, training, *rest), {})
+    if not training:
+        saved = [trace.call(aten.new_empty.default, (s, [0]), {}) for s in saved]
+    return result, *saved, trace.call(aten.new_empty.default, (x, [0]), {"dtype": torch.uint8})
+
+
+@_rewrites("cudnn_batch_norm_backward.default")
+def _cudnn_batch_norm_backward(
+    trace: Trace, func: Any, x: Any, gradient: Any, weight: Any, mean: Any, variance: Any, *rest: Any
+) -> Any:
+    saved_mean, saved_scale, eps, _ = rest
+    form, wanted = aten.native_batch_norm_backward.default, [True, True, True]
+    return trace.call(form, (gradient, x, weight, None, None, saved_mean, saved_scale, True, eps, wanted), {})
 
 
 @_rewrites("native_batch_norm_backward.default")

@@ -47,6 +47,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "index": lambda x: x[PLACES],
     "index_add": lambda x: x.index_add(0, torch.tensor([3, 1, 0, 3]), x[:4] * 2),
     "gather": lambda x: x.gather(1, torch.zeros(x.shape[0], 3, dtype=torch.int64) + 2),
+    "divisions": lambda x: (x // (x[:1] + 3), torch.div(x, x[:1] + 3, rounding_mode="trunc"), x % 3, x.fmod(3)),
     "cat": lambda x: torch.cat([x, x * 2], 1).relu(),
     "pad": lambda x: F.pad(x, (1, 2)),
     "where": lambda x: torch.where(x > 0, x, -x.abs().sqrt()),

@@ -64,16 +64,20 @@ def divide_down(a, b):
         near = tl.where(whole - near > 0.5, near + 1, near)
         exact = divide(a, b)
         near = tl.where(whole == 0, tl.where((a < 0) != (b < 0), -0.0, 0.0).to(a.dtype), near)
-        return tl.where(b == 0, exact, near)
-    whole = a // b
-    return tl.where((a % b != 0) & ((a < 0) != (b < 0)), whole - 1, whole)
+        found = tl.where(b == 0, exact, near)
+    else:  # no return above: some versions of Triton compile what follows one
+        whole = a // b
+        found = tl.where((a % b != 0) & ((a < 0) != (b < 0)), whole - 1, whole)
+    return found
 
 
 @triton.jit
 def divide_toward_zero(a, b):
     if a.dtype.is_floating():
-        return truncated(divide(a, b))
-    return a // b
+        found = truncated(divide(a, b))
+    else:
+        found = a // b
+    return found
 
 
 @triton.jit

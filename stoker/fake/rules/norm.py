@@ -12,7 +12,6 @@ from stoker.fake.meta import (
     Size,
     contiguous_strides,
     formatted_strides,
-    iterator_strides,
     like_strides,
     meta_of,
     product,
@@ -119,8 +118,10 @@ def group_norm_backward(
     )
 
 
-def _batch_norm_result(x: FakeTensor) -> Meta:
+def _batch_norm_result(x: FakeTensor, by_cudnn: bool = False) -> Meta:
     m = x.meta
+    if m.device.type == "cuda" and not by_cudnn:
+        return meta_of(m.dtype, m.sizes, like_strides(m.sizes, m.strides), m.device)
     strides = formatted_strides(m.sizes, suggests_channels_last(m.sizes, m.strides))
     return meta_of(m.dtype, m.sizes, strides, m.device)
 
@@ -135,11 +136,11 @@ def _batch_norm(
     if any(p is not None and not same(p.meta.sizes, (channels,)) for p in (weight, running)):
         raise Decline
     dtype = statistics_dtype(x, weight if weight is not None else running)
-    saved = meta_of(dtype, (channels,) if training else (0,), None, m.device)
+    saved = meta_of(dtype, (channels,) if training or m.device.type == "cuda" else (0,), None, m.device)
     return _batch_norm_result(x), saved, saved
 
 
-@rule("native_batch_norm.default", table=IMPURE)
+@rule("native_batch_norm.default", "cudnn_batch_norm.default", table=IMPURE)
 def running_statistics(mode: Any, func: Any, *args: Any) -> Any:
     """It writes to them without saying so."""
     for statistics in args[3:5]:
@@ -203,7 +204,8 @@ def cudnn_batch_norm(
     x: FakeTensor, weight: FakeTensor, bias: Any, mean: Any, var: Any, training: bool, factor: float, eps: float
 ) -> tuple[Meta, ...]:
     """cuDNN's form has a reserve buffer; its size is cuDNN's secret, and only its gradient reads it."""
-    result, _, _ = _batch_norm(x, weight, mean, training)
+    _batch_norm(x, weight, mean, training)  # declines what it does not take
+    result = _batch_norm_result(x, by_cudnn=True)
     saved = meta_of(weight.meta.dtype, weight.meta.sizes if training else (0,), None, x.meta.device)
     return result, saved, saved, meta_of(torch.uint8, (0,), None, x.meta.device)
 
@@ -214,7 +216,7 @@ def cudnn_batch_norm_backward(
 ) -> tuple[Meta, Meta, Meta]:
     """Gradients of input, weight and bias."""
     parameter = meta_of(weight.meta.dtype, weight.meta.sizes, None, x.meta.device)
-    return _batch_norm_result(x), parameter, parameter
+    return _batch_norm_result(x, by_cudnn=True), parameter, parameter
 
 
 @rule("_batch_norm_with_update", "_batch_norm_with_update.default", "_batch_norm_no_update")
@@ -277,9 +279,7 @@ def weight_norm(v: FakeTensor, g: FakeTensor, dim: int = 0) -> tuple[Meta, Meta]
     """A weight of given norms, and the norms it had."""
     m = v.meta
     norms = meta_of(torch.float32 if m.dtype in _HALF else g.meta.dtype, g.meta.sizes, None, m.device)
-    strides = (
-        iterator_strides(m.sizes, [(m.sizes, m.strides)]) if m.device.type != "cpu" else contiguous_strides(m.sizes)
-    )
+    strides = like_strides(m.sizes, m.strides) if m.device.type != "cpu" else contiguous_strides(m.sizes)
     return meta_of(m.dtype, m.sizes, strides, m.device), norms
 
 
