@@ -154,8 +154,8 @@ class Builder:
         with using(Recorder(self.wide)) as recorder:
             at = _loop_index(outer)
             value = element(at, _loop_index(inner))
-        found = self._cut(out, outer, inner, kind, recorder)
-        if found is not None:
+        found = self._cut(out, outer, inner, recorder)
+        if found is not None and kind in IN_PIECES:
             return self._reduce_in_pieces(out, kept, strides, over, kind, element, found, value.dtype)
         stored = self.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides))
         place = replace(stored, sizes=kept, strides=strides)
@@ -165,10 +165,16 @@ class Builder:
         self._add(recorder, (stored.buffer,), outer, inner)
         return stored
 
-    def _cut(self, out: Result, outer: Dimensions, inner: Dimensions, kind: str, recorder: Recorder) -> Cut | None:
-        """Pieces of the inner loops, if the device would not be busy with fewer."""
+    def pieces(self, out: Result, kept: Sizes, over: Sizes, element: Callable[[Index, Index], LoopValue]) -> Cut | None:
+        """Pieces of what a reduction reduces over, if the device would not be busy with fewer."""
+        outer, inner = loop_dimensions("i", kept), loop_dimensions("r", over)
+        with using(Recorder(self.wide)) as recorder:
+            element(_loop_index(outer), _loop_index(inner))
+        return self._cut(out, outer, inner, recorder)
+
+    def _cut(self, out: Result, outer: Dimensions, inner: Dimensions, recorder: Recorder) -> Cut | None:
         split = self.target(out.device).split
-        if split is None or kind not in IN_PIECES:
+        if split is None:
             return None
         shown = tuple(d for d in outer if d.size.value != 1), tuple(d for d in inner if d.size.value != 1)
         wanted = split(*shown, recorder.instructions)

@@ -6,14 +6,16 @@ the reductions `mean` and `moment` (docs/ir/loop.md has the measurements).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
-from stoker.loop.layout import contiguous, product
+from stoker.loop.layout import Sizes, contiguous, product
 from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import compute_dtype, number, require_supported
+from stoker.lower.pieces import Cut
 from stoker.lower.reduce import reduced
 from stoker.lower.registry import Dims, LeftToLibrary, Result, lower
 from stoker.lower.view import dimension
@@ -69,10 +71,8 @@ class _Rows:
         """Do neighbours in a dimension lie side by side?"""
         return self.x.strides[dim].value == 1 and self.x.sizes[dim].value != 1
 
-    def squares(self, mean: Tensor | None) -> Tensor:
-        """The sums of squared distances from the mean; it is found on the way if it is not given."""
-        if mean is None:
-            return self.total("moment", self.x)
+    def squares(self, mean: Tensor) -> Tensor:
+        """The sums of squared distances from the mean."""
         full = Result(self.wide, self.x.device, self.x.sizes, contiguous(self.x.sizes))
 
         def square(index: Index) -> LoopValue:
@@ -80,6 +80,61 @@ class _Rows:
             return ops.mul(apart, apart)
 
         return self.total("sum", self.builder.compute(full, square, [self.x, mean], 2))
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """The mean, and the sum of squared distances from it."""
+        if self.once:
+            return self._in_one_walk()
+        mean = self.mean()
+        return mean, self.squares(mean)
+
+    def _in_one_walk(self) -> tuple[Tensor, Tensor]:
+        """Pieces of long rows first, if there are few: the mean of all is the mean of theirs, which are equally long."""
+        made = self.builder.pieces(self.kept, self.sizes, self.reduced_sizes, self.element)
+        if made is None or made.ragged is not None:
+            return self.total("mean", self.x), self.total("moment", self.x)
+        sizes = (*made.counts, *self.sizes)
+        part, lead = Result(self.wide, self.x.device, sizes, contiguous(sizes)), len(made.counts)
+
+        def in_piece(kind: str) -> Tensor:
+            element = lambda o, i: self.element(o[lead:], made.place(o[:lead], i))  # noqa: E731
+            return self.builder.reduce(part, sizes, part.strides, made.lengths, kind, element)
+
+        means, moments = in_piece("mean"), in_piece("moment")
+        pieces, length = (float(product(s).value or 0) for s in (made.counts, made.lengths))
+        total = self._over_pieces(made, lambda at: means.at(at))
+        mean = self.divided(total, lambda: number(pieces, self.wide))
+
+        def distance(at: Index) -> LoopValue:
+            apart = ops.sub(means.at(at), mean.at(self._shown(at[lead:])))
+            return ops.add(moments.at(at), ops.mul(number(length, self.wide), ops.mul(apart, apart)))
+
+        return mean, self._over_pieces(made, distance)
+
+    def _over_pieces(self, made: Cut, element: Callable[[Index], LoopValue]) -> Tensor:
+        strides = tuple(self.kept.strides[d] for d in self.others)
+        return self.builder.reduce(self.kept, self.sizes, strides, made.counts, "sum", lambda o, i: element((*i, *o)))
+
+    @property
+    def others(self) -> list[int]:
+        return [d for d in range(len(self.x.sizes)) if d not in self.over]
+
+    @property
+    def sizes(self) -> Sizes:
+        return tuple(self.x.sizes[d] for d in self.others)
+
+    @property
+    def reduced_sizes(self) -> Sizes:
+        return tuple(self.x.sizes[d] for d in self.over)
+
+    def element(self, outer: Index, inner: Index) -> Any:
+        places = dict(zip([*self.others, *self.over], [*outer, *inner]))
+        return self.value(tuple(places[d] for d in range(len(places))))
+
+    def _shown(self, outer: Index) -> Index:
+        """Of `kept`."""
+        places = dict(zip(self.others, outer))
+        return tuple(places.get(d, constant(0)) for d in range(len(self.x.sizes)))
 
     def result(self, out: Result, found: Tensor, keepdim: bool) -> Tensor:
         """A value of each row, in the shape and type of the operator's result."""
@@ -98,8 +153,8 @@ def var_mean(
     builder: Builder, out: list[Result], x: Tensor, dims: Dims = None, *, correction: Any = None, keepdim: bool = False
 ) -> list[Tensor]:
     rows = _Rows(builder, x, dims, correction)
-    mean = rows.total("mean", x) if rows.once else rows.mean()
-    spread = rows.divided(rows.squares(None if rows.once else mean), lambda: rows.less(rows.correction))
+    mean, squares = rows.moments()
+    spread = rows.divided(squares, lambda: rows.less(rows.correction))
     return [rows.result(out[0], spread, keepdim), rows.result(out[1], mean, keepdim)]
 
 
@@ -108,5 +163,5 @@ def var(
     builder: Builder, out: Result, x: Tensor, dims: Dims = None, *, correction: Any = None, keepdim: bool = False
 ) -> Tensor:
     rows = _Rows(builder, x, dims, correction)
-    spread = rows.divided(rows.squares(None if rows.once else rows.mean()), lambda: rows.less(rows.correction))
+    spread = rows.divided(rows.moments()[1], lambda: rows.less(rows.correction))
     return rows.result(out, spread, keepdim)

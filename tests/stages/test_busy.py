@@ -63,6 +63,15 @@ def test_reductions_of_sizes_that_change(backend: Interpreted) -> None:
         _same(program, [torch.randn(rows, 37)], compiled)
 
 
+@pytest.mark.parametrize("size", [(2, 4, 20000), (8, 3, 4096), (60000,), (4, 2, 9001), (1, 2, 30, 700)], ids=str)
+def test_moments_of_long_rows(size: tuple[int, ...], backend: Interpreted) -> None:
+    """Few channels of many elements each are walked in pieces too; a number far from 0 shows what is lost."""
+    torch.manual_seed(0)
+    x = torch.randn(size) * 2 + 100
+    dims = [d for d in range(len(size)) if d != 1]
+    _same(lambda x: (*torch.var_mean(x, dims), x.var(dims, keepdim=True), x.std(-1)), [x])
+
+
 def test_how_loops_are_cut() -> None:
     def counts(*sizes: int, wanted: int = 528) -> tuple[list[int | None], int | None] | None:
         found = cut(tuple(map(constant, sizes)), wanted)
