@@ -578,7 +578,7 @@ def main() -> None:
         names = [n for n in given.operators.split(",") if n]
         work(given.dtype.split(","), given.samples, names, (position, count), given.to)
         return
-    os.environ["PYTHONPATH"] = str(sweep.ROOT)
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(sweep.ROOT), os.environ.get("PYTHONPATH", "")])
     rows = collect(given)
     names = [n for n in given.operators.split(",") if n]
     wanted = [

@@ -21,8 +21,10 @@ from stoker.shape.expr import constant
 
 LARGE = 1 << 22
 """Elements of a result from which padding is worth its copies."""
-PIECE_BYTES = 1 << 26
-"""Padded memory that holds a part of a result on its way out."""
+PIECE_BYTES = 1 << 25
+"""Padded memory that holds a part of a result on its way out: less than the cache of a large device, so that the copy reads it there."""
+PIECE_ROWS = 128
+"""Rows of a part are a multiple of this: what a fast kernel makes at once."""
 PRODUCT = "a matrix product"
 _HALF = (torch.float16, torch.bfloat16)
 
@@ -67,7 +69,7 @@ def _product(builder: Builder, out: Result, name: str, bias: Tensor | None, a: T
 def _in_pieces(builder: Builder, out: Result, a: Tensor, rows: int, padded: int, call: Any) -> Stored:
     """The result in dense memory, some rows after the other."""
     whole = builder.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides))
-    most = max(1, PIECE_BYTES // (padded * out.dtype.itemsize))
+    most = max(1, PIECE_BYTES // (padded * out.dtype.itemsize) // PIECE_ROWS) * PIECE_ROWS
     a = builder.store(a)
     for start in range(0, rows, most):
         count = min(most, rows - start)

@@ -32,6 +32,7 @@ def gradient(x: Any, w: Any, b: Any) -> Any:
 def test_padded(program: Any, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matmul, "LARGE", 100)
     monkeypatch.setattr(matmul, "PIECE_BYTES", 40 * 24 * 2)
+    monkeypatch.setattr(matmul, "PIECE_ROWS", 8)
     torch.manual_seed(0)
     inputs = [torch.randn(s).to(torch.bfloat16) for s in ((rows, 16), (21, 16), (21,))]
     sources: list[str] = []
