@@ -31,6 +31,7 @@ from stoker.capture.values.sequence import TupleValue, is_plain_tuple
 from stoker.capture.values.subclass import into_class, is_captured_class
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Arguments, Exhausted, Keywords, Value
+from stoker.capture.warned import Warns
 from stoker.errors import Break, Raised, SkipFrame
 
 if TYPE_CHECKING:
@@ -62,10 +63,13 @@ class Calls:
             ):
                 return self.inline(function, args, kwargs)
             handler = handlers.handler_for(real)
-            if handler is not None:
-                return handler(self.m, args, kwargs)
-            if self.m.policy.is_graph_function(real):
-                return self.m.record.call(real, args, kwargs)
+            try:
+                if handler is not None:
+                    return handler(self.m, args, kwargs)
+                if self.m.policy.is_graph_function(real):
+                    return self.m.record.call(real, args, kwargs)
+            except Warns:
+                return self.inline(function, args, kwargs)
             if function.code is SINGLE_DISPATCH:
                 return dispatch_by_class(self.m, function, args)
             if function.code is torch_private.WITHHELD and self.m.policy.enters_withheld(real.__wrapped__):

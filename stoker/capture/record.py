@@ -30,6 +30,7 @@ from stoker.capture.values.slices import SliceValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Arguments, Keywords, Lazy, Value
 from stoker.capture.values.varying import VaryingFloat
+from stoker.capture.warned import telling
 from stoker.errors import Break
 from stoker.fake import DataDependent, FakeMode
 from stoker.fake.recurrent import whole
@@ -106,7 +107,7 @@ class GraphRecorder:
             with self.fake_mode:
                 if kind == "call_method":
                     return getattr(args[0], target)(*args[1:], **kwargs)
-                return (whole(target, args, kwargs) or target)(*args, **kwargs)
+                return (whole(target, args, kwargs) or telling(target))(*args, **kwargs)
         except DataDependent as error:
             if assumes_sizes_fit(self.m, error):
                 return self.run_fake(kind, target, args, kwargs)

@@ -1,4 +1,4 @@
-"""print and logging: calls that only show something wait until the graph has run, in order.
+"""print, warnings and logging: calls that only show something wait until the graph has run, in order.
 
 What is shown is made into text at once, so that later changes do not show; text of a tensor is a break.
 """
@@ -10,21 +10,27 @@ import io
 import logging
 import sys
 import types
+import warnings
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from stoker.capture.frame import Frame
 from stoker.capture.handlers import handles, on_object
+from stoker.capture.policy import POLYFILL
 from stoker.capture.static import static_lookup
+from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break
 from stoker.guard.guard import Holds
+from stoker.guard.source import Fixed
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
-NONE = Constant(None)
+NONE, ONE = Constant(None), Constant(1)
 
 
 def _text(m: Machine, value: Value) -> Value:
@@ -82,6 +88,60 @@ def flush(m: Machine, stream: Value) -> Value:
     cls: Any = stream.python_type()
     m.effects.defer(BuiltinValue(cls.flush), [stream], {})
     return NONE
+
+
+@dataclass(frozen=True)
+class Place:
+    """The line of the program that a warning is told of."""
+
+    filename: str
+    line: int
+    module: str
+
+    def raises(self, category: type[Warning], text: str) -> bool:
+        """Is such a warning raised, by the filters as they are?"""
+        for action, message, family, module, line in warnings.filters:
+            fits = (message is None or message.match(text)) and issubclass(category, family)
+            if fits and (module is None or module.match(self.module)) and line in (0, self.line):
+                return action == "error"
+        return False
+
+    def warn(self, text: str, category: type[Warning], surroundings: dict[str, Any]) -> None:
+        registry = surroundings.setdefault("__warningregistry__", {})
+        warnings.warn_explicit(text, category, self.filename, self.line, self.module, registry)
+
+
+@handles(warnings.warn)
+def warn(m: Machine, message: Value, category: Value = NONE, stacklevel: Value = ONE, source: Value = NONE) -> Value:
+    """Told after the graph, of the line that eager tells it of. Where warnings are errors, eager raises them."""
+    told, level = (m.concrete.constant(v, "warnings.warn()") for v in (message, stacklevel))
+    kind: Any = UserWarning if _is_none(category) else category.real if isinstance(category, ClassValue) else object
+    plain = isinstance(told, str) and isinstance(level, int) and issubclass(kind, Warning) and _is_none(source)
+    if not plain or id(m.wrap.globals(vars(warnings))) in m.effects.mutated:
+        raise Break("warnings.warn()", "it is told more than a text, a class of warnings and how far up its line is")
+    frame = _frame_above(m, level)
+    module = m.concrete.constant(frame.globals.item(m, Constant("__name__")), "a module's name")
+    place = Place(frame.code.co_filename, frame.line, module)
+    words = f"do not raise a {kind.__name__} at {place.filename}:{place.line}"
+    if m.guards.ask(Fixed(warnings, "warnings"), warnings, lambda _: place.raises(kind, told), words):
+        raise Break("warnings.warn()", "warnings like this one are raised as errors")
+    m.effects.defer(BuiltinValue(place.warn), [Constant(told), m.wrap.object(kind), frame.globals], {})
+    return NONE
+
+
+def _is_none(value: Value) -> bool:
+    return isinstance(value, Constant) and value.value is None
+
+
+def _frame_above(m: Machine, level: int) -> Frame:
+    """The frame so many calls up. Our own frames stand for functions of C, which have none."""
+    frame: Frame | None = m.current
+    while frame is not None:
+        level -= not frame.code.co_filename.startswith(POLYFILL)
+        if level <= 0:
+            return frame
+        frame = frame.parent
+    raise Break("warnings.warn()", "its line is in a caller of the captured function")
 
 
 LEVELS = {

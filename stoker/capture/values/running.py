@@ -152,8 +152,9 @@ def _is_elsewhere(m: Machine, place: Source, position: int) -> bool:
 
 
 def _reduced(iterator: Any) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # from 3.12 on, of the iterators of itertools
+    if type(iterator).__module__ != itertools.__name__:
+        return iterator.__reduce__()
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):  # from 3.12 on
         return iterator.__reduce__()
 
 

@@ -1,0 +1,135 @@
+"""Warnings, of the program and of torch's functions: as often as in eager, of the same line, by the filters of the moment."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import stoker
+
+
+class Stale(DeprecationWarning):
+    pass
+
+
+def _of_a_softmax(x):
+    return functional.softmax(x) + functional.log_softmax(x * 2)
+
+
+def _of_losses(x):
+    return functional.mse_loss(x, x[:1]) + functional.l1_loss(x, x[:1]) + functional.smooth_l1_loss(x, x[:1])
+
+
+def _of_an_older_argument(x):
+    return functional.mse_loss(x, x * 2, size_average=True)
+
+
+def _of_a_mean(x):
+    return functional.kl_div(x.log_softmax(0), x.softmax(0))
+
+
+def _of_a_resize(x):
+    return functional.upsample(x[None, None], scale_factor=2)
+
+
+def _of_a_dropout(x):
+    return functional.dropout2d(x[None], 0.0)
+
+
+def _of_a_module(x):
+    return nn.Softmax()(x)
+
+
+def _its_own(x):
+    y = x * 2
+    warnings.warn("of its own")
+    warnings.warn("of another kind", Stale)
+    warnings.warn("by name", category=RuntimeWarning, stacklevel=1)
+    return y + 1
+
+
+def _above(x, level=2):
+    warnings.warn(f"at level {level}", stacklevel=level)
+    return x * 2
+
+
+def _of_callers(x):
+    def between(x):
+        return _above(x, 3)
+
+    return _above(x) + between(x)
+
+
+def _of_whoever_calls(x):
+    return _above(x, 3)
+
+
+def _in_a_loop(x):
+    for i in range(3):
+        warnings.warn("again")
+        x = x + i
+    return x
+
+
+def _heard_inside(x):
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        y = _above(x * 2)
+    return y + len(heard)
+
+
+def _as_an_object(x):
+    warnings.warn(Stale("made before"))
+    return x + 1
+
+
+def _caught(x):
+    try:
+        warnings.warn("maybe raised")
+    except UserWarning as error:
+        return x * len(str(error))
+    return x * 2
+
+
+PROGRAMS = [
+    _of_a_softmax, _of_losses, _of_an_older_argument, _of_a_mean, _of_a_resize, _of_a_dropout, _of_a_module, _its_own,
+    _of_callers, _of_whoever_calls, _in_a_loop, _heard_inside, _as_an_object, _caught,
+]  # fmt: skip
+
+
+def _heard(function: Callable[..., Any], actions: list[str]) -> list[Any]:
+    """What is heard of each call, and its result or what it raised."""
+    found: list[Any] = []
+    for action in actions:
+        globals().pop("__warningregistry__", None)
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter(action)  # type: ignore[arg-type]
+            for _ in range(2):
+                try:
+                    result: Any = function(torch.arange(9.0).reshape(3, 3)).mul(1000).round().tolist()
+                except Warning as warning:
+                    result = type(warning), str(warning)
+                found.append(result)
+        found.append([(w.category, w.filename, w.lineno, str(w.message)) for w in heard])
+    return found
+
+
+@pytest.mark.parametrize("backend", ["eager", "stoker"])
+@pytest.mark.parametrize(
+    "actions", [["always"], ["default", "ignore", "always"], ["always", "error", "once"], ["error"]]
+)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_as_in_eager(program: Callable[..., Any], actions: list[str], backend: str) -> None:
+    assert _heard(stoker.compile(program, backend=backend), actions) == _heard(program, actions)
+
+
+@pytest.mark.parametrize("program", [_of_a_softmax, _of_losses, _of_a_mean, _its_own, _in_a_loop])
+def test_one_graph(program: Callable[..., Any]) -> None:
+    with warnings.catch_warnings(action="ignore"):
+        stoker.compile(program, fullgraph=True)(torch.ones(3, 3))
