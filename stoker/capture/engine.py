@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch.utils.hooks import BackwardHook
 
 from stoker import torch_private
 
 Gradients = Sequence[torch.Tensor | None]
+Graph = Callable[..., Sequence[torch.Tensor]]
 
 
 def hooks_of(tensor: torch.Tensor) -> list[Any]:
@@ -149,7 +151,7 @@ def set_data(tensor: torch.Tensor, new: torch.Tensor) -> None:
 class Hook:
     """`Tensor.register_hook` of a tensor in the middle of the program: a graph from its gradient to the one that takes its place."""
 
-    def __init__(self, graph: Callable[..., Sequence[torch.Tensor]]) -> None:
+    def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.__name__ = self.__qualname__ = "register_hook"
         self.__module__ = __name__
@@ -162,3 +164,62 @@ class Hook:
     def remove(self) -> None:
         """`handle.remove()`, of the last call."""
         self.handles.pop().remove()
+
+
+class HookedModule:
+    """The calls of a module with hooks on its backward that were entered and not left yet."""
+
+    def __init__(self) -> None:
+        self.entered: list[tuple[BackwardHook, _HookedCall]] = []
+
+
+class Entrance:
+    """What stands before a module with hooks on its backward: its inputs, behind a node of autograd that calls the hooks."""
+
+    def __init__(self, hooked: HookedModule) -> None:
+        self.hooked = hooked
+        self.__name__ = self.__qualname__ = "enter_hooked_module"
+        self.__module__ = __name__
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        call = _HookedCall()
+        hook = BackwardHook(None, [call.after], [call.before])
+        self.hooked.entered.append((hook, call))
+        return tuple(hook.setup_input_hook(tuple(tensors)))
+
+
+class Exit:
+    """What stands behind it: `before` is a graph of the gradient of the output, `after` one of those of inputs and of the output's."""
+
+    def __init__(self, hooked: HookedModule, before: Graph | None, after: Graph | None, needed: Sequence[int]) -> None:
+        self.hooked, self.before, self.after, self.needed = hooked, before, after, tuple(needed)
+        self.__name__ = self.__qualname__ = "leave_hooked_module"
+        self.__module__ = __name__
+
+    def __call__(
+        self, output: torch.Tensor, operands: Sequence[torch.Tensor], sizes: Sequence[int]
+    ) -> tuple[torch.Tensor]:
+        hook, call = self.hooked.entered.pop()
+        call.exit, call.operands = self, (*operands, *sizes)
+        return (hook.setup_output_hook(output),)
+
+
+class _HookedCall:
+    """One call: what its hooks are given besides gradients is known when it is left."""
+
+    exit: Exit
+    operands: tuple[Any, ...]
+
+    def before(self, _: None, gradients: Gradients) -> Sequence[torch.Tensor] | None:
+        graph = self.exit.before
+        return None if graph is None else self._run(graph, [None] * len(self.exit.needed), gradients)
+
+    def after(self, _: None, of_inputs: Gradients, of_output: Gradients) -> Gradients | None:
+        graph = self.exit.after
+        if graph is None:
+            return None
+        made = iter(self._run(graph, [of_inputs[number] for number in self.exit.needed], of_output))
+        return tuple(next(made) if n in self.exit.needed else g for n, g in enumerate(of_inputs))
+
+    def _run(self, graph: Graph, of_inputs: Gradients, of_output: Gradients) -> Sequence[torch.Tensor]:
+        return tuple(graph(*of_inputs, *of_output, *self.operands))

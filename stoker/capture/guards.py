@@ -26,7 +26,7 @@ from stoker.guard.guard import (
     TensorMatch,
     same_answer,
 )
-from stoker.guard.source import Attribute, Fixed, Source, root_of
+from stoker.guard.source import Attribute, Fixed, Source, ordered_keys, root_of
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -71,7 +71,7 @@ class Guards:
 
     def keys(self, source: Source, real: dict) -> None:
         if all(is_plain(key) for key in real):
-            self.add(source, DictKeys(tuple(dict.keys(real))))
+            self.add(source, DictKeys(tuple(ordered_keys(real))))
         else:
             self.add(source, Length(len(real)))
 

@@ -10,7 +10,8 @@ Requirements:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, KeysView
 from dataclasses import dataclass
 from types import CellType, FunctionType
 from typing import Any, ClassVar
@@ -412,6 +413,11 @@ class Asked(Source):
         return self.question
 
 
+def ordered_keys(real: dict) -> KeysView[Any]:
+    """The keys of a dictionary or of a subclass, whose own methods are not asked; an OrderedDict keeps an order of its own."""
+    return OrderedDict.keys(real) if isinstance(real, OrderedDict) else dict.keys(real)
+
+
 @dataclass(frozen=True)
 class CallPoint:
     """What sources are followed from: the bound slots and the called function."""
@@ -448,7 +454,7 @@ def _follow(source: Source, at: CallPoint) -> Any:
         case DictItem(key=key):
             return _item(found, key)
         case DictKey(index=index):
-            return list(dict.keys(found) if isinstance(found, dict) else found)[index]
+            return list(ordered_keys(found) if isinstance(found, dict) else found)[index]
         case Item(index=index):
             return _element(found, index)
         case TypeOf():

@@ -777,3 +777,17 @@ def test_itertools(x):
         groups,
         list(itertools.zip_longest("ab", "c", fillvalue="-")),
     )
+
+
+def reordered():
+    table = collections.OrderedDict(a=1, b=2, c=3)
+    table.move_to_end("c", last=False)
+    table.move_to_end("a")
+    return torch.ones(2), table
+
+
+@program("an OrderedDict from outside that was put in another order", inputs=reordered)
+def test_reordered(x, table):
+    for value in table.values():
+        x = x * 10 + value
+    return x, list(table), list(table.items()), list(reversed(table)), dict(table)

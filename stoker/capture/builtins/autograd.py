@@ -110,12 +110,3 @@ def checkpoint(m: Machine, function: Value, *args: Value, use_reentrant: Value |
         if node not in known:
             node.meta.setdefault("recompute", region)
     return result
-
-
-@handles(torch.utils.hooks.BackwardHook)
-def backward_hook(m: Machine, *args: Value) -> Value:
-    raise Break(
-        "a full backward hook on a module",
-        "it is called with what autograd computes for this very call of the module",
-        "use a hook on a tensor, or compile the parts of the model around it",
-    )

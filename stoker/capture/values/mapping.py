@@ -15,7 +15,7 @@ from stoker.capture.values.sequence import ListValue, TupleValue, is_taken_one_b
 from stoker.capture.values.sets import combine, compare_sets, set_of
 from stoker.capture.values.value import Exhausted, Keywords, Lazy, NotConstant, Value
 from stoker.guard.guard import HasKey, LacksKey, Length
-from stoker.guard.source import DictItem, InstanceDict, Source
+from stoker.guard.source import DictItem, InstanceDict, Source, ordered_keys
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
@@ -53,7 +53,8 @@ class DictValue(Value):
             self.whole = True
             m.guards.keys(self.source, self.real)
             known, self._entries = self._entries, {}
-            for index, (key, value) in enumerate(dict.items(self.real)):
+            for index, key in enumerate(ordered_keys(self.real)):
+                value = dict.__getitem__(self.real, key)
                 key_value = m.wrap.key(key, self.source, index)
                 stand_in = key_value.hash_key(m)
                 place = DictItem(self.source, key)
