@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from stoker import _C
-from stoker.guard.guard import Guard, TensorMatch, TypeIs, shown
+from stoker.guard.guard import Check, Guard, Is, TensorMatch, TypeIs, shown
 from stoker.guard.source import CallPoint, Source, follow
 
 ANY = -1
@@ -27,8 +27,15 @@ def why_failed(captured: Any, number: int, request: Any) -> str:
     if isinstance(guard.check, TensorMatch):
         mismatch = tensor_mismatch(guard.check.spec, now)
         return f"{guard.text}, but its {mismatch}{where}" if mismatch else f"{guard.text}{where}"
-    what = f"a {type(now).__qualname__}" if isinstance(guard.check, TypeIs) else shown(now, 80)
-    return f"{guard.text}, but is {what}{where}"
+    return f"{guard.text}, but is {_what(guard.check, now)}{where}"
+
+
+def _what(check: Check, now: object) -> str:
+    if isinstance(check, TypeIs):
+        return "None" if now is None else f"a {type(now).__qualname__}"
+    if isinstance(check, Is) and shown(now) == shown(check.value):
+        return f"another {type(now).__qualname__}"
+    return shown(now, 80)
 
 
 FACTS = (

@@ -357,9 +357,12 @@ def _text(value: Any, depth: int) -> str:
         return f"a {kind.__name__}"
     if isinstance(value, type):
         return f"the class {value.__qualname__}"
-    if kind.__flags__ & HEAP_TYPE and kind.__repr__ not in (object.__repr__, type.__repr__, enum.Enum.__repr__):
+    if kind.__flags__ & HEAP_TYPE and kind.__repr__ not in LIBRARYS:
         return f"a {kind.__qualname__}"
     return repr(value)
 
 
 HEAP_TYPE = 1 << 9
+_ENUMS = [vars(cls)["__repr__"] for cls in vars(enum).values() if isinstance(cls, type) and "__repr__" in vars(cls)]
+LIBRARYS = (object.__repr__, type.__repr__, enum.global_enum_repr, enum.global_flag_repr, *_ENUMS)
+"""Ways to show an object that run no code of the user's."""

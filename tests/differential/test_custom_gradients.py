@@ -39,6 +39,26 @@ class Scaled(Function):
         return g * ctx.factor + x * len(ctx.name), None, None
 
 
+class Beside(Function):
+    """What is no tensor, beside those that are: no gradient comes for it."""
+
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return x * factor, x.shape[0], "name", x.sum(), None, (1, 2)
+
+    @staticmethod
+    def backward(ctx, g, size, name, total, nothing, pair):
+        assert size is name is nothing is pair is None
+        return g * ctx.factor + total, None
+
+
+@program
+def beside(x):
+    y, size, name, total, nothing, pair = Beside.apply(x, 3.0)
+    return y * size * len(name) + total * pair[1], nothing is None
+
+
 class Separate(Function):
     """setup_context."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import logging
 import statistics
 from typing import Any
@@ -97,6 +98,46 @@ def test_a_recompile_says_was_and_is(program: Any, first: Any, second: Any, word
     compiled(*second)
     (event,) = log.events("recompile")
     assert all(word in event.reason for word in words), event.reason
+
+
+class Side(enum.Flag):
+    LEFT = 1
+    RIGHT = 2
+
+
+class Quiet(enum.IntEnum):
+    ON = 1
+    OFF = 0
+
+
+class Told(enum.Enum):
+    ONE = 1
+    TWO = 2
+
+    def __repr__(self) -> str:
+        raise AssertionError("users' code is not run for words")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        (Side.LEFT, Side.RIGHT, "key is <Side.LEFT: 1>, but is <Side.RIGHT: 2>"),
+        (Side.LEFT, Side.LEFT | Side.RIGHT, "key is <Side.LEFT: 1>, but is <Side.LEFT|RIGHT: 3>"),
+        (Quiet.ON, Quiet.OFF, "key is <Quiet.ON: 1>, but is <Quiet.OFF: 0>"),
+        (Told.ONE, Told.TWO, "key is a Told, but is another Told"),
+        (2.5, None, "key is 2.5, but is None"),
+    ],
+)
+def test_a_recompile_tells_objects_apart(first: Any, second: Any, words: str) -> None:
+    kept = [first]
+
+    def program(x: torch.Tensor, key: Any) -> torch.Tensor:
+        return x * 2 if key is kept[0] else x * 3
+
+    log.clear()
+    compiled = stoker.compile(program, backend="eager")
+    compiled(X, first), compiled(X, second)
+    assert any(words in event.reason for event in log.events("recompile"))
 
 
 def test_a_size_relation_says_is() -> None:

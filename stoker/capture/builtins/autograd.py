@@ -65,7 +65,7 @@ def rehearse(m: Machine, cls: ClassValue, args: list[Value]) -> None:
         outputs = forward.call(m, [ctx, *clones], {})
     if any(_needs_grad(a) for a in args) and torch.is_grad_enabled():
         results = outputs.items_list(m) if isinstance(outputs, TupleValue) else [outputs]
-        _backward_of(m, cls).call(m, [ctx, *(r for r in results if isinstance(r, TensorValue))], {})
+        _backward_of(m, cls).call(m, [ctx, *(r if isinstance(r, TensorValue) else Constant(None) for r in results)], {})
     if (set(m.effects.mutated), len(m.effects.deferred)) != effects:
         raise Break(
             f"autograd function `{cls.real.__qualname__}`",
