@@ -282,6 +282,7 @@ class Execution {
       error.add_context("in the kernel for " + step.origins);
       throw;
     }
+    if (step.hands_on) return;
     for (const auto& [memory, copy] : written_back_) memory.copy_(copy);
     written_back_.clear();
   }

@@ -109,10 +109,11 @@ struct LaunchStep {
   std::vector<uint32_t> sizes{};
   bool watches{};
   std::string origins{};
+  bool hands_on{};
   template <class Field> void each(const Field& field) {
     field("kernel", kernel); field("threads", threads); field("shared_bytes", shared_bytes); field("programs", programs);
     field("slots", slots); field("written", written); field("value_bytes", value_bytes); field("sizes", sizes);
-    field("watches", watches); field("origins", origins);
+    field("watches", watches); field("origins", origins); field("hands_on", hands_on);
   }
 };
 

@@ -55,7 +55,7 @@ from stoker.passes.simplify import simplify
 from stoker.runtime.build import NoCompiler
 from stoker.runtime.tune import choose_join, choose_linear, give_back
 from stoker.schedule.plan import Plan, make_plan
-from stoker.schedule.step import Run
+from stoker.schedule.step import Batch, Run
 from stoker.schedule.summary import Summary
 from stoker.strict import strict
 from stoker.took import timed
@@ -286,6 +286,7 @@ def build_kernels(
 ) -> list[Built]:
     """The kernels of a plan, each by the code generator of its device."""
     first = {step.kernel: step.buffers for step in reversed(plan.steps) if isinstance(step, Run)}
+    first |= {step.kernel: step.rows[0].buffers for step in plan.steps if isinstance(step, Batch)}
     found: dict[int, Built] = {}
     for device, backend in backends.items():
         numbers = [n for n, kernel in enumerate(plan.kernels) if kernel.device.type == device]

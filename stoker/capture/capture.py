@@ -284,13 +284,11 @@ def _distinct(m: Evaluator) -> list[Guard]:
 def _size_relations(m: Evaluator, e: Emitter, guards: list[Guard]) -> SizeRelations | None:
     if not m.env.symbols:
         return None
-    order = list(e.slots)
+    order = {source: number for number, source in enumerate(e.slots)}
 
     def slot_of(source: Source) -> int:
         e.slot(source)
-        if source not in order:
-            order.append(source)
-        return order.index(source)
+        return order.setdefault(source, len(order))
 
     return m.sizes.relations(slot_of, guards)
 

@@ -19,8 +19,8 @@ from stoker.schedule.kernel import Kernel
 from stoker.shape.expr import Expr
 
 HostKernel = Callable[[Sequence[torch.Tensor], Sequence[int]], int]
-"""A kernel as the Python host program calls it: on buffers, each from its first element on, and sizes. It gives back the bits of
-the families of indices that were out of range."""
+"""A kernel as the Python host program calls it: on buffers, each from its first element on, and sizes; one of a batch on the buffers of all
+rows, one after the other, and the rows' lengths. It gives back the bits of the families of indices that were out of range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,25 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
+class LaunchBatch:
+    """A kernel of a CUDA device that is launched on many rows of buffers at once, which a table in its memory has the addresses of.
+
+    It takes the table, and what `places` makes of the rows' lengths; one entry of the first of these is a program."""
+
+    launch: Launch
+    fill: Launch
+    """The kernel that writes words to the table: it takes the table, `fill_words` words, and a place in the table."""
+    fill_words: int
+    value_bytes: tuple[int, ...]
+    """For each argument of a row: the bytes of its value, or 0 where the table has its address."""
+    places: Callable[[Sequence[int], torch.device], Sequence[torch.Tensor]]
+
+
+@dataclass(frozen=True, slots=True)
 class Built:
     """A kernel that can run: by the executor, and by the host program."""
 
-    launchable: Native | Launch | None
+    launchable: Native | Launch | LaunchBatch | None
     """None where only Python can call it."""
     call: HostKernel
     source: str

@@ -28,6 +28,17 @@ class Encoding:
         self.numbers = Numbers()
         self.slots: dict[str, BufferSlot] = {}
         self.objects: list[object] = []
+        self.constants: list[record.PlanConstant] = []
+
+    def fresh(self, words: str) -> BufferSlot:
+        """A place for a buffer that the plan itself does not know."""
+        return self.slot(f"{words} {len(self.slots)}")
+
+    def constant(self, value: torch.Tensor, slot: BufferSlot | None = None) -> BufferSlot:
+        """The place of a tensor that every call is given."""
+        slot = self.fresh("constant") if slot is None else slot
+        self.constants.append(record.PlanConstant(slot, record.HeldTensor(self.hold(value))))
+        return slot
 
     def slot(self, name: str) -> BufferSlot:
         return self.slots.setdefault(name, BufferSlot(len(self.slots)))

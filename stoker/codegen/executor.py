@@ -13,9 +13,11 @@ from dataclasses import replace
 from typing import assert_never
 
 from stoker import _C
+from stoker.codegen import launch
 from stoker.codegen import plan_records as record
-from stoker.codegen.backend import Built, Launch, Native
+from stoker.codegen.backend import Built, Launch, LaunchBatch
 from stoker.codegen.encoding import Encoding
+from stoker.codegen.launch import sizes_of
 from stoker.codegen.library_call import library_call
 from stoker.codegen.numbers import TooLarge
 from stoker.loop.index import count
@@ -26,8 +28,8 @@ from stoker.loop.view import Stored
 from stoker.runtime.device import index_flags
 from stoker.schedule.memory import Arena
 from stoker.schedule.plan import Plan
-from stoker.schedule.step import Allocate, Free, Library, Run, Step
-from stoker.shape.expr import Atom, Expr, as_expr, symbol
+from stoker.schedule.step import Allocate, Batch, Free, Library, Run, Step
+from stoker.shape.expr import Expr
 from stoker.shape.walk import free_symbols, substitute
 
 
@@ -53,19 +55,17 @@ def encode(
     coding = Encoding(plan, layouts, kernels)
     symbols = tuple(_symbol_read(coding.numbers.symbol(name), source) for name, source in plan.symbols)
     inputs = tuple(None if name is None else coding.slot(name) for name in plan.inputs)
-    constants = tuple(
-        record.PlanConstant(coding.slot(name), record.HeldTensor(coding.hold(value.detach())))
-        for name, value in plan.constants
-    )
+    for name, value in plan.constants:
+        coding.constant(value.detach(), coding.slot(name))
     arenas = tuple(_arena(coding, arena) for arena in plan.arenas)
-    steps = tuple(_step(coding, step) for step in plan.steps)
+    steps = tuple(made for step in plan.steps for made in _steps(coding, step))
     outputs = tuple(_output(coding, value) for value in plan.outputs)
     _count_in_kernels(coding)
     narrow = _narrow(coding)  # before the numbers are written down
     watched = any(isinstance(b.launchable, Launch) and b.launchable.watches for b in kernels)
     flags = record.IndexFlags(coding.hold(index_flags().data_ptr())) if watched else None
     encoded = record.PlanRecord(
-        len(coding.slots), inputs, constants, tuple(coding.numbers.values), symbols, tuple(coding.numbers.steps), arenas, steps,
+        len(coding.slots), inputs, tuple(coding.constants), tuple(coding.numbers.values), symbols, tuple(coding.numbers.steps), arenas, steps,
         outputs, plan.takes_list, _device(plan, kernels), flags, plan.aligned, narrow,
     )  # fmt: skip
     return encoded, tuple(coding.objects)
@@ -78,7 +78,8 @@ def _arena(coding: Encoding, arena: Arena) -> record.ArenaRecord:
 
 def _device(plan: Plan, kernels: Sequence[Built]) -> int | None:
     """The device that kernels are launched on."""
-    found = {k.device.index or 0 for k, b in zip(plan.kernels, kernels) if isinstance(b.launchable, Launch)}
+    launched = (Launch, LaunchBatch)
+    found = {k.device.index or 0 for k, b in zip(plan.kernels, kernels) if isinstance(b.launchable, launched)}
     if len(found) > 1:
         raise TooLarge("kernels of one graph are on several devices")
     return found.pop() if found else None
@@ -88,17 +89,12 @@ def _symbol_read(number: record.Number, source: SymbolSource) -> record.SymbolRe
     return record.SymbolRead(number, source.argument, source.dimension, source.stride)
 
 
-def _sizes(step: Run) -> dict[Atom, Expr]:
-    """What a kernel calls its sizes."""
-    return {symbol(f"n{i}"): as_expr(size) for i, size in enumerate(step.sizes)}
-
-
 def _count_in_kernels(coding: Encoding) -> None:
     """Numbers that kernels compute from sizes: computed here as well, because the executor notices if one does not fit."""
     for step in coding.plan.steps:
         if not isinstance(step, Run) or not step.sizes:
             continue
-        known = _sizes(step)
+        known = sizes_of(step)
         for phase in coding.plan.kernels[step.kernel].phases:
             for _, i in phase.lines:
                 if isinstance(i, Index) and free_symbols(i.expr) <= known.keys():
@@ -113,7 +109,7 @@ def _narrow(coding: Encoding) -> tuple[record.Number, ...]:
         if not isinstance(step, Run) or not isinstance(launchable, Launch) or not launchable.limited:
             continue
         kernel = coding.plan.kernels[step.kernel]
-        points = substitute(count((*kernel.outer, *kernel.inner)), _sizes(step))
+        points = substitute(count((*kernel.outer, *kernel.inner)), sizes_of(step))
         reaches = (coding.layouts[name].reach for name in step.buffers)
         found |= dict.fromkeys(coding.numbers.each([*step.sizes, points, *reaches]))
     return tuple(found)
@@ -132,39 +128,16 @@ def _output(coding: Encoding, value: object) -> record.PlanOutput:
     return record.ObjectOutput(record.HeldObject(coding.hold(value)))
 
 
-def _step(coding: Encoding, step: Step) -> record.PlanStep:
+def _steps(coding: Encoding, step: Step) -> Sequence[record.PlanStep]:
     match step:
         case Allocate():
-            return record.AllocateStep(coding.slot(step.buffer), coding.layout(step.layout))
+            return [record.AllocateStep(coding.slot(step.buffer), coding.layout(step.layout))]
         case Free():
-            return record.FreeStep(coding.slot(step.buffer))
+            return [record.FreeStep(coding.slot(step.buffer))]
         case Run():
-            return _run(coding, step)
+            return [launch.run(coding, step)]
+        case Batch():
+            return launch.batch(coding, step)
         case Library():
-            return library_call(coding, step)
+            return [library_call(coding, step)]
     assert_never(step)
-
-
-def _run(coding: Encoding, step: Run) -> record.RunStep | record.LaunchStep:
-    slots, sizes = tuple(coding.slot(b) for b in step.buffers), coding.numbers.each(step.sizes)
-    launchable = coding.kernels[step.kernel].launchable
-    match launchable:
-        case Native(address):
-            return record.RunStep(record.NativeKernel(coding.hold(address)), slots, sizes)
-        case Launch():
-            written = coding.plan.kernels[step.kernel].written
-            return record.LaunchStep(
-                kernel=record.DeviceKernel(coding.hold(launchable.function)),
-                threads=launchable.threads,
-                shared_bytes=launchable.shared_bytes,
-                programs=coding.numbers.of(substitute(launchable.programs, _sizes(step))),
-                slots=slots,
-                written=tuple(n in written for n in range(len(slots))),
-                value_bytes=launchable.value_bytes,
-                sizes=sizes,
-                watches=launchable.watches,
-                origins=", ".join(coding.plan.origins[step.kernel]),
-            )
-        case None:
-            raise AssertionError("a kernel that the executor cannot run")
-    assert_never(launchable)

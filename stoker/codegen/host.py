@@ -16,7 +16,7 @@ from stoker.codegen.backend import HostKernel
 from stoker.loop.interpret import allocate, conform, fetch
 from stoker.loop.op import outside_error
 from stoker.schedule.plan import Plan
-from stoker.schedule.step import Allocate, Free, Library, Run
+from stoker.schedule.step import Allocate, Batch, Free, Library, Run
 from stoker.shape.expr import Symbol
 from stoker.shape.walk import evaluate
 
@@ -71,6 +71,9 @@ def _run(step: Any, memory: dict[str, torch.Tensor], sizes: dict[Symbol, int], k
             outside = kernels[step.kernel]([memory[b] for b in step.buffers], [sizes[s] for s in step.sizes])
             if outside:
                 raise outside_error(outside)
+        case Batch():
+            rows = [memory[b] for row in step.rows for b in row.buffers]
+            kernels[step.kernel](rows, [row.points for row in step.rows])
         case Library():
             arguments = fetch(step.arguments, memory, sizes)
             keywords = {name: fetch(value, memory, sizes) for name, value in step.keywords}

@@ -177,6 +177,8 @@ class LaunchStep:
     """Does it take the flags for indices out of range?"""
     origins: str
     """The operators it stands for, for errors."""
+    hands_on: bool
+    """Is it the next launch that uses these buffers? Copies of them are then written back after that one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Operators on lists of tensors, which optimizers are written with: one operator for each tensor.
 
 A list's operator is a kernel for many tensors, and reads and writes all of them each time. One for each tensor can be fused with the next,
-so that a whole optimizer step reads and writes a parameter once. Norms stay: they end in a number for each tensor, and nothing follows to
-be fused with.
+so that a whole optimizer step reads and writes a parameter once; on a device, kernels that differ in their sizes alone are launched
+together again. Norms stay: they end in a number for each tensor, and nothing follows to be fused with.
 """
 
 from __future__ import annotations

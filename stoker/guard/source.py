@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, KeysView
 from dataclasses import dataclass
+from enum import Enum
 from types import CellType, FunctionType
 from typing import Any, ClassVar
 
@@ -194,11 +195,20 @@ class DictItem(Source):
             return f"{self.base.base.text}.{self.key}"
         if isinstance(self.base, (Globals, Fixed)) and isinstance(self.key, str):
             return self.key if isinstance(self.base, Globals) else f"{self.base.text}.{self.key}"
-        return f"{self.base.text}[{self.key!r}]"
+        return f"{self.base.text}[{_key_text(self.key)}]"
 
     @property
     def argument(self) -> Any:
         return self.key
+
+
+def _key_text(key: Any) -> str:
+    """A key in words that tell it from others. An object's own words may be those of another one, and costly: a parameter of a model that
+    an optimizer has under it shows the numbers it holds, which a device would have to be asked for."""
+    if type(key) is tuple:
+        return f"({', '.join(map(_key_text, key))})"
+    named = isinstance(key, (str, int, float, bytes, type(None), Enum, type))
+    return repr(key) if named else object.__repr__(key)
 
 
 @_hash_by("base", "index")

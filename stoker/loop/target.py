@@ -64,6 +64,9 @@ class Target:
     stores_numbers: bool = False
     """Is a costly number, of which many elements are computed, stored first? Where kernels are walked by many programs, each would
     compute it again."""
+    batches: bool = False
+    """Are kernels that differ in their sizes alone launched together? To start one takes longer than to run it, or it fills the device
+    badly at its end."""
     side_by_side: int = 0
     """Elements of a kernel up to which it is joined with others of the same loops that it has nothing to do with: to start it takes
     longer than to run it."""

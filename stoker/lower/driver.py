@@ -18,10 +18,11 @@ from stoker import torch_private
 from stoker.autograd.functional import run_on_copies
 from stoker.fake import FakeTensor
 from stoker.graph.dedupe import dedupe
-from stoker.graph.facts import device_of, fake_of, homes_of
+from stoker.graph.facts import LITERAL, device_of, fake_of, homes_of
 from stoker.graph.nested import OPERATORS
 from stoker.graph.prune import prune
 from stoker.graph.raising import raises_by_data
+from stoker.loop.handler import ops
 from stoker.loop.layout import Layout, is_dense
 from stoker.loop.node import Program, SymbolSource
 from stoker.loop.target import LOOP_DTYPES, Targets
@@ -98,7 +99,7 @@ class _Lowering:
         self.memory: dict[str, Any] = {}
         """For inputs, constants and outputs so far: the memory that eager has them in."""
         self.values: dict[GraphNode, Any] = {}
-        self.given: list[Any] = []
+        self.given: set[Any] = set()
         """The memory of inputs and constants."""
         self.whole = computed_whole(module.graph)
 
@@ -151,16 +152,20 @@ class _Lowering:
         """A tensor that comes from outside the program: its pointer is at its first element."""
         result = result_of(value, self.targets)
         self.memory[name] = value.memory
-        self.given.append(value.memory)
+        self.given.add(value.memory)
         self.builder.program.layouts[name] = Layout(result.dtype, result.device, result.sizes, result.strides, False)
         return Stored(name, result.dtype, result.device, result.sizes, result.strides)
 
-    def constant(self, node: GraphNode) -> Stored:
-        tensor = self.module
+    def constant(self, node: GraphNode) -> Tensor:
+        """A tensor of the graph; one number that is in the program's text is a number in loops as well."""
+        tensor: Any = self.module
         for part in str(node.target).split("."):
             tensor = getattr(tensor, part)
+        if node.meta.get(LITERAL) and not tensor.dim() and tensor.dtype in LOOP_DTYPES:
+            value, result = tensor.item(), result_of(node.meta["val"], self.targets)
+            return self.builder.compute(result, lambda index: ops.constant(value, result.dtype), cost=0)
         name = f"constant{len(self.builder.program.constants)}"
-        self.builder.program.constants[name] = tensor  # type: ignore[assignment]  # an attribute of a graph's module is a tensor
+        self.builder.program.constants[name] = tensor
         return self.outside(name, node.meta["val"])
 
     def call(self, node: GraphNode) -> Any:
@@ -212,7 +217,7 @@ class _Lowering:
     def _is_outside(self, given: Any) -> bool:
         """Does an argument lie in memory that the program does not make?"""
         value = given.meta.get("val") if isinstance(given, GraphNode) else None
-        return isinstance(value, FakeTensor) and any(value.memory is memory for memory in self.given)
+        return isinstance(value, FakeTensor) and value.memory in self.given
 
     def _laid_out(self, value: Any, given: Any) -> Any:
         """An argument with eager's own strides, for an operator whose kernels refuse others."""

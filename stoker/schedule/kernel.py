@@ -73,6 +73,8 @@ class Kernel:
     values: frozenset[int] = frozenset()
     """Arguments that are tensors without dimensions on the processor, read by a kernel of another device: it is given their values, not
     their places."""
+    batched: bool = False
+    """Is it launched on many rows of buffers at once? Its one loop runs n0 times, which each row tells (`stoker.schedule.batch`)."""
     product: Product | None = None
     """A matrix product that it computes for its loads of "p" (`stoker.schedule.epilogue`). Its loops are then (batch, if that is more than
     one), rows and columns."""

@@ -17,13 +17,14 @@ from stoker.loop.node import Extern, Program, SymbolSource, reads, tensors_in
 from stoker.loop.target import Targets
 from stoker.loop.text import argument_text
 from stoker.loop.view import Stored
+from stoker.schedule.batch import fold, gather, partners
 from stoker.schedule.draft import Draft
 from stoker.schedule.epilogue import Choose, join_products
 from stoker.schedule.kernel import Kernel, build, kernel_text
 from stoker.schedule.memory import Arena, made_by_library, place
 from stoker.schedule.order import order
-from stoker.schedule.score import Groups, estimate_bytes, group
-from stoker.schedule.step import Library, Run, Step, step_text
+from stoker.schedule.score import Groups, estimate_bytes, group, join_strangers
+from stoker.schedule.step import Batch, Library, Run, Step, step_text
 from stoker.schedule.vet import vet
 from stoker.shape.expr import Symbol
 
@@ -56,6 +57,7 @@ class Plan:
 def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False, choose: Choose | None = None) -> Plan:
     """Group, order, and write down the steps. A plan that owns its inputs frees each after its last use."""
     groups = group(program, targets)
+    join_strangers(groups, _with_company(program, groups, targets))
     inputs = {n for n in program.inputs if n}
     outputs = {t.buffer for t in tensors_in(program.outputs)}
     owned = frozenset(inputs - outputs) if owns_inputs else frozenset()
@@ -84,15 +86,19 @@ def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False, 
         plain = len(called)
         steps = join_products(steps, called, program.layouts, outputs, choose)
         origins += [("a matrix product",)] * (len(called) - plain)
+    steps = gather(steps, called, program.layouts, targets, (outside - owned) | outputs, homes)
     placed = place(steps, called, program.layouts, targets, outside, outputs, owned, homes)
     over = dict(placed.over)
-    used = sorted({step.kernel for step in placed.steps if isinstance(step, Run)})
+    called = list(placed.kernels)
+    folded, sources = fold(placed.steps, called, targets, placed.arenas)
+    origins += [origins[sources[number]] for number in range(len(origins), len(called))]
+    used = sorted({step.kernel for step in folded if isinstance(step, (Run, Batch))})
     return Plan(
         tuple(program.inputs),
         tuple(program.constants.items()),
         tuple(program.symbols.items()),
-        tuple(placed.kernels[number] for number in used),
-        tuple(replace(s, kernel=used.index(s.kernel)) if isinstance(s, Run) else s for s in placed.steps),
+        tuple(called[number] for number in used),
+        tuple(replace(s, kernel=used.index(s.kernel)) if isinstance(s, (Run, Batch)) else s for s in folded),
         tuple(_at_home(value, over, program, homes) for value in program.outputs),
         placed.arenas,
         tuple(origins[number] for number in used),
@@ -102,6 +108,19 @@ def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False, 
         owns_inputs and _worth_freeing(program, owned),
         tuple(number for number, name in enumerate(program.inputs) if name in program.aligned),
     )
+
+
+def _with_company(program: Program, groups: Groups, targets: Targets) -> frozenset[int]:
+    """The groups whose kernels will be rows of batches."""
+    if not any(target.batches for target in targets.values()):
+        return frozenset()
+    wanted = _needed_later(program, groups)
+    calls = {
+        number: build(item, frozenset(item.writes & wanted[item]), program.layouts, targets[item.device.type])
+        for number, item in groups.drafts.items()
+        if isinstance(item, Draft) and targets[item.device.type].batches and not item.inner
+    }
+    return partners(calls, groups.order, targets)
 
 
 def _at_home(value: Any, over: Mapping[str, str], program: Program, homes: Mapping[str, str]) -> Any:

@@ -36,6 +36,10 @@ class Precedence:
         """Must some third group run after a and before b?"""
         return bool(self._after[a] & self._before[b] & self._there)
 
+    def related(self, a: int, others: Iterable[int]) -> bool:
+        """Must a run before or after one of the others?"""
+        return bool((self._before[a] | self._after[a]) & reduce(or_, (1 << other for other in others), 0))
+
     def join(self, a: int, b: int) -> None:
         """Group a takes in group b."""
         one_before, one_after = self._before[a] ^ self._before[b], self._after[a] ^ self._after[b]

@@ -9,7 +9,7 @@ saved, then of distance in the program; rounds repeat until nothing joins, becau
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 
 from stoker.loop.index import count
@@ -69,7 +69,6 @@ def group(program: Program, targets: Targets) -> Groups:
         pass
     while any(t.joins_columns for t in targets.values()) and _join_round(groups, candidates, columns=True):
         pass
-    _join_strangers(groups)
     return groups
 
 
@@ -111,12 +110,12 @@ def _join_round(groups: Groups, candidates: list[tuple[int, int, int, int, int]]
     return joined_any
 
 
-def _join_strangers(groups: Groups) -> None:
-    """Join small kernels of the same loops that share nothing, where a target says that this pays: a step for each parameter."""
+def join_strangers(groups: Groups, apart: Container[int]) -> None:
+    """Join small kernels of the same loops that share nothing, where a target says that this pays; but for some groups."""
     alike: dict[object, int] = {}
     for number in sorted(groups.drafts):
         draft = groups.drafts.get(number)
-        if draft is None or isinstance(draft, Extern):
+        if draft is None or isinstance(draft, Extern) or number in apart:
             continue
         elements = (count(draft.outer) * count(draft.inner)).value
         if elements is None or elements > groups.targets[draft.device.type].side_by_side:

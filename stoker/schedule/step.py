@@ -30,6 +30,22 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Row:
+    """What a kernel of a batch is called on, and how often its loop runs."""
+
+    buffers: tuple[str, ...]
+    points: int
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Call a kernel of the plan on each row, all at once (`stoker.schedule.batch`)."""
+
+    kernel: int
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Library:
     """Call an ATen operator; its results are buffers."""
 
@@ -52,7 +68,7 @@ class Free:
     buffer: str
 
 
-Step = Allocate | Run | Library | Free
+Step = Allocate | Run | Batch | Library | Free
 
 
 def step_text(step: Step) -> str:
@@ -63,6 +79,9 @@ def step_text(step: Step) -> str:
         case Run():
             sizes = f" sizes {', '.join(str(s) for s in step.sizes)}" if step.sizes else ""
             return f"run kernel {step.kernel} on {', '.join(step.buffers)}{sizes}"
+        case Batch():
+            rows = "; ".join(f"{', '.join(row.buffers)} ({row.points})" for row in step.rows)
+            return f"run kernel {step.kernel} on each of {rows}"
         case Library():
             arguments = [argument_text(a) for a in step.arguments]
             arguments += [f"{name}={argument_text(value)}" for name, value in step.keywords]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stoker.schedule.plan import Plan
-from stoker.schedule.step import Library, Run
+from stoker.schedule.step import Batch, Library, Run
 from stoker.shape.expr import text
 
 
@@ -24,7 +24,7 @@ class Summary:
 
     @classmethod
     def of(cls, plan: Plan, declined: Sequence[tuple[str, str]]) -> Summary:
-        runs = Counter(step.kernel for step in plan.steps if isinstance(step, Run))
+        runs = Counter(step.kernel for step in plan.steps if isinstance(step, (Run, Batch)))
         calls = Counter(_name(step) for step in plan.steps if isinstance(step, Library))
         reasons = {_packet(name): reason for name, reason in declined}
         return cls(

@@ -48,6 +48,8 @@ class TwoDevices:
     def __init__(self, numbers: torch.device = PROCESSOR, *, by_value: bool = True) -> None:
         self.numbers, self.by_value = numbers, by_value
         self.plans: list[Plan] = []
+        self.layouts: dict[str, Layout] = {}
+        """Of the last plan's buffers."""
         self.device = OnDevice()
 
     def __call__(self, module: GraphModule, inputs: list[Any]) -> Callable[..., Any]:
@@ -62,6 +64,7 @@ class TwoDevices:
         check(program)
         plan = make_plan(program, targets)
         self.plans.append(plan)
+        self.layouts = program.layouts
         built = build_kernels(plan, program.layouts, backends)  # type: ignore[arg-type]  # both are back ends
         return host_program(on_processor(plan), [b.call for b in built])
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 import torch
 
 from stoker import _C
-from stoker.codegen.backend import Built, Launch, Site
+from stoker.codegen.backend import Built, Launch, LaunchBatch, Site
+from stoker.codegen.triton.batch import FILL, PARAMETERS, WORDS, fill_signature, fill_source, places
 from stoker.codegen.triton.choose import can_choose, fastest, fastest_product
 from stoker.codegen.triton.host import host_kernel
 from stoker.codegen.triton.stream import drawing_threads
@@ -22,6 +23,7 @@ from stoker.runtime.cubin import Binary, Job, compile_all, pool
 from stoker.runtime.device import prepare_launching
 from stoker.schedule.epilogue import Candidate
 from stoker.schedule.kernel import Kernel
+from stoker.shape.expr import Expr, constant
 
 LANES = 32
 """Threads of a warp."""
@@ -68,7 +70,7 @@ class TritonBackend:
         if not tune:
             return made
         others = [
-            alternatives(k, t) if m is None and can_choose(s) else []
+            alternatives(k, t) if m is None and not k.batched and can_choose(s) else []
             for k, t, s, m in zip(kernels, usual, sites, measured)
         ]
         flat = [(n, tiling) for n, tilings in enumerate(others) for tiling in tilings]
@@ -82,14 +84,38 @@ class TritonBackend:
         """Kernels cut into tiles of given sizes."""
         units = [unit_of(k, t, s.origins) for k, t, s in zip(kernels, tilings, sites)]
         jobs = [Job(u.name, u.source, u.signature, u.aligned, u.warps, self.architecture, u.stages) for u in units]
-        return [_loaded(k, u, b) for k, u, b in zip(kernels, units, compile_all(jobs))]
+        if any(k.batched for k in kernels):
+            jobs.append(Job(FILL, fill_source(), fill_signature(), (0,), 1, self.architecture))
+        binaries = compile_all(jobs)
+        return [_loaded(k, u, b, binaries[-1]) for k, u, b in zip(kernels, units, binaries)]
 
 
-def _loaded(kernel: Kernel, unit: Unit, binary: Binary) -> Built:
+def _loaded(kernel: Kernel, unit: Unit, binary: Binary, fill: Binary) -> Built:
+    """The kernel on its device; one of a batch with the kernel that fills its table."""
     device = kernel.device.index if kernel.device.index is not None else torch.cuda.current_device()
+    if not unit.batched:
+        launch = _launch(device, binary, unit.programs, unit.value_bytes, unit.watches, unit.limited)
+        return Built(launch, host_kernel(unit), unit.source)
+    batch = LaunchBatch(
+        _launch(device, binary, constant(1), (0,) * len(PARAMETERS)),
+        _launch(device, fill, constant(1), (0,) * (1 + WORDS)),
+        WORDS,
+        unit.value_bytes,
+        lambda lengths, device: places(lengths, unit.points_each, device),
+    )
+    return Built(batch, host_kernel(unit), unit.source)
+
+
+def _launch(
+    device: int,
+    binary: Binary,
+    programs: Expr,
+    value_bytes: tuple[int, ...],
+    watches: bool = False,
+    limited: bool = False,
+) -> Launch:
     function, threads = _function(device, binary), binary.warps * LANES
-    launch = Launch(function, threads, binary.shared_bytes, unit.programs, unit.watches, unit.limited, unit.value_bytes)
-    return Built(launch, host_kernel(unit), unit.source)
+    return Launch(function, threads, binary.shared_bytes, programs, watches, limited, value_bytes)
 
 
 @functools.cache

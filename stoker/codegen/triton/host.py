@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from stoker.codegen.backend import HostKernel
+from stoker.codegen.triton.batch import places
 from stoker.codegen.triton.unit import Unit
 from stoker.loop.op import OUTSIDE
 from stoker.shape.expr import symbol
@@ -20,6 +21,8 @@ from stoker.shape.walk import evaluate
 
 def host_kernel(unit: Unit, libdevice: Any = None) -> HostKernel:
     """A function of buffers and sizes. The interpreter cannot call the device's mathematics library: it is given one."""
+    if unit.batched:
+        return _host_batch(unit, libdevice)
 
     def call(buffers: Sequence[torch.Tensor], sizes: Sequence[int]) -> int:
         programs = evaluate(unit.programs, {symbol(f"n{i}"): size for i, size in enumerate(sizes)})
@@ -30,6 +33,21 @@ def host_kernel(unit: Unit, libdevice: Any = None) -> HostKernel:
                 *given, *sizes, *([flags] if unit.watches else []), num_warps=unit.warps, num_stages=unit.stages
             )
         return sum(1 << family for family, bad in enumerate(flags.tolist()) if bad)
+
+    return call
+
+
+def _host_batch(unit: Unit, libdevice: Any) -> HostKernel:
+    """A function of the buffers of all rows, one row after the other, and of the rows' lengths."""
+
+    def call(buffers: Sequence[torch.Tensor], sizes: Sequence[int]) -> int:
+        device, width = _device(unit, buffers), len(unit.value_bytes)
+        words = [bits_of(b) if unit.value_bytes[n % width] else b.data_ptr() for n, b in enumerate(buffers)]
+        table = torch.tensor(words, device=device)
+        owners, *others = places(sizes, unit.points_each, device)
+        function = _function(unit.source, unit.name, libdevice)
+        function[(len(owners),)](table, owners, *others, num_warps=unit.warps, num_stages=unit.stages)
+        return 0
 
     return call
 

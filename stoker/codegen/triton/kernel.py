@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from stoker.codegen.triton.batch import PARAMETERS, write_row
 from stoker.codegen.triton.expression import expression
 from stoker.codegen.triton.operation import TYPES, converted, given, literal, operation
 from stoker.codegen.triton.product import places_in_product, write_product
@@ -78,11 +79,15 @@ class _Emitter:
             for d in kernel.outer[:-1]:
                 if d != tiling.y:
                     self.axes_of[d.symbol] = NONE
-        self.limits: dict[Symbol, Expr] = {}
-        """For each computed index, what it is below."""
         self.unsure = self.unsure_axes()
         self.numbers = frozenset(f"a{n}" for n in kernel.values)
         """Parameters that are numbers, not memory."""
+        self.begin()
+
+    def begin(self) -> None:
+        """Nothing is written yet."""
+        self.limits: dict[Symbol, Expr] = {}
+        """For each computed index, what it is below."""
         self.axes: dict[int, Axes] = {}
         """For each value, what it varies along."""
         self.held: dict[tuple[object, ...], str] = {}
@@ -110,15 +115,34 @@ class _Emitter:
         kernel, out = self.kernel, self.out
         names = [f"a{n}" for n in range(len(kernel.arguments))] + [f"n{n}" for n in range(kernel.sizes)]
         names += ["flags"] if self.watches else []
+        names = [name for name, _ in PARAMETERS] if kernel.batched else names
         out.line("@triton.jit")
         with out.indented(f"def {self.name}({', '.join(names)}):"):
-            self.place()
-            for phase in kernel.phases:
-                if phase.across and not self.tiling.persistent:
-                    self.looped(phase)
-                else:
-                    self.straight(phase)
+            if kernel.batched:
+                self.of_a_row()
+            else:
+                out.line(f"program = tl.program_id(0){'.to(tl.int64)' if self.wide else ''}")
+                self.body()
         return out.text()
+
+    def of_a_row(self) -> None:
+        """The body twice: without conditions where the tile is inside the row, which only a program knows, and with them at its end."""
+        write_row(self.out, self.kernel, wide=self.wide)
+        with self.out.indented(f"if (program + 1) * {self.tiling.x_block} <= n0:"):
+            self.unsure = NONE
+            self.body()
+        with self.out.indented("else:"):
+            self.unsure = self.unsure_axes()
+            self.begin()
+            self.body()
+
+    def body(self) -> None:
+        self.place()
+        for phase in self.kernel.phases:
+            if phase.across and not self.tiling.persistent:
+                self.looped(phase)
+            else:
+                self.straight(phase)
 
     def place(self) -> None:
         """Which points this program computes."""
@@ -128,7 +152,6 @@ class _Emitter:
             write_product(out, kernel.product, tiling, rows, columns)
             self.unravel("rest", kernel.outer[:-2])
             return
-        out.line(f"program = tl.program_id(0){'.to(tl.int64)' if self.wide else ''}")
         two = bool(kernel.inner) or tiling.y is not None
         column = "[:, None]" if two else ""
         if tiling.y is None:

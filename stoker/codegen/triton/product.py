@@ -44,7 +44,6 @@ def write_product(out: Writer, product: Product, tiling: Tiling, rows: str, colu
 def _place(out: Writer, product: Product, tiling: Tiling) -> None:
     """Which tile a program makes."""
     high, wide = -(-product.rows // tiling.y_block), -(-product.columns // tiling.x_block)
-    out.line("program = tl.program_id(0)")
     out.line(f"rest = program // {high * wide}")
     out.line(f"tile = program % {high * wide}")
     out.line(f"first = tile // {TOGETHER * wide} * {TOGETHER}")

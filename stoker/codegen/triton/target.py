@@ -37,6 +37,7 @@ def cuda_target(
         alignment_bytes=128,
         largest_in_arena=1 << 22,
         stores_numbers=True,
+        batches=True,
         side_by_side=1 << 14,
         longest_scan=4096,
         combines=frozenset({"add"}),

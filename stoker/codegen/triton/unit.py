@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from stoker.codegen.triton.batch import PARAMETERS
 from stoker.codegen.triton.kernel import emit
 from stoker.codegen.triton.operation import BITS, POINTERS
 from stoker.codegen.triton.tiling import Tiling
@@ -34,7 +35,10 @@ class Unit:
     watches: bool
     limited: bool
     value_bytes: tuple[int, ...]
-    """For each buffer: the bytes of its number, where that is what the function takes."""
+    """For each buffer: the bytes of its number, where that is what the function takes, else 0."""
+    batched: bool
+    points_each: int
+    """Outer points of a program, where only they are cut into tiles."""
 
 
 def unit_of(kernel: Kernel, tiling: Tiling, origins: Sequence[str] = ()) -> Unit:
@@ -48,17 +52,22 @@ def unit_of(kernel: Kernel, tiling: Tiling, origins: Sequence[str] = ()) -> Unit
     ]
     parameters += [(f"n{n}", "i32" if written.limited else "i64") for n in range(kernel.sizes)]
     parameters += [("flags", "*i32")] if written.watches else []
+    aligned = tuple(n for n, size in enumerate(value_bytes) if not size)
+    if kernel.batched:
+        parameters, aligned = list(PARAMETERS), tuple(range(len(PARAMETERS)))
     return Unit(
         name,
         f"{_needed(written.text)}\n\n{written.text}",
         tuple(parameters),
-        tuple(n for n, size in enumerate(value_bytes) if not size),
+        aligned,
         written.warps,
         tiling.stages,
         written.programs,
         written.watches,
         written.limited,
         value_bytes,
+        kernel.batched,
+        tiling.x_block,
     )
 
 

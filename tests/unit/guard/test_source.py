@@ -159,3 +159,16 @@ def test_equality_never_asks_the_user() -> None:
 
 def test_root() -> None:
     assert root_of(Item(Item(DictItem(table, "k"), 1), 0)) is table
+
+
+def test_keys_that_are_objects_are_told_apart_without_being_shown() -> None:
+    """Two tensors may look alike, and to look at one that is on a device costs a copy."""
+
+    class Shown:
+        def __repr__(self) -> str:
+            raise AssertionError("nobody asks")
+
+    first, second = Shown(), Shown()
+    texts = [DictItem(Local(0, "d"), key).text for key in (first, second, (first, 1), "k", 3, None)]
+    assert len(set(texts)) == len(texts)
+    assert texts[3:] == ["d['k']", "d[3]", "d[None]"]
