@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stoker.cache import cache_directory
+from stoker.cache import cache_directory, why_not_trusted
 from stoker.runtime.pool import WORKER, Pool
 
 
@@ -83,20 +83,37 @@ def compile_all(jobs: Sequence[Job]) -> list[Binary]:
     """The binaries of jobs; equal jobs are done once, and all at the same time."""
     missing = {job.key: job for job in jobs if job.key not in _known}
     paths = {key: cache_directory() / key[:2] / key for key in missing}
-    absent = [key for key, path in paths.items() if not path.with_suffix(".json").exists()]
+    found = {key: binary for key, path in paths.items() if (binary := _kept(path)) is not None}
+    absent = [key for key in missing if key not in found]
     if absent:
         answers = pool().run([_request(missing[key], paths[key]) for key in absent])
         for key, answer in zip(absent, answers):
             if "error" in answer:
                 raise TritonFailed(paths[key].with_suffix(".py"), answer["error"])
-    for key, path in paths.items():
-        facts = json.loads(path.with_suffix(".json").read_text())
-        _known[key] = Binary(path.with_suffix(".cubin").read_bytes(), **facts)
+    _known.update(found | {key: _read(paths[key])[0] for key in absent})
     return [_known[job.key] for job in jobs]
 
 
+def _kept(path: Path) -> Binary | None:
+    """A binary of the cache; None if there is none, or it is damaged or somebody else's."""
+    try:
+        if any(why_not_trusted(p) for p in (path.parent, path.with_suffix(".cubin"), path.with_suffix(".json"))):
+            return None
+        binary, digest = _read(path)
+    except (OSError, ValueError, KeyError):
+        return None
+    return binary if digest == hashlib.sha256(binary.content).hexdigest() else None
+
+
+def _read(path: Path) -> tuple[Binary, str]:
+    """A binary, and the digest that it was written with."""
+    facts = json.loads(path.with_suffix(".json").read_text())
+    digest = facts.pop("digest")
+    return Binary(path.with_suffix(".cubin").read_bytes(), **facts), digest
+
+
 def _request(job: Job, path: Path) -> dict[str, object]:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     source = path.with_suffix(".py")
     source.write_text(job.source)
     return {

@@ -8,6 +8,7 @@ Out: on standard output a line each: {"output": ...}, with `error` if it failed.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import os
@@ -35,13 +36,19 @@ def compile_unit(job: dict[str, Any]) -> None:
     made = triton.compile(source, target=target, options={"num_warps": job["warps"], **job["options"]})
     output = Path(job["output"])
     _write(output.with_suffix(".cubin"), made.asm["cubin"])
-    described = {"name": made.metadata.name, "shared_bytes": made.metadata.shared, "warps": made.metadata.num_warps}
+    described = {
+        "name": made.metadata.name,
+        "shared_bytes": made.metadata.shared,
+        "warps": made.metadata.num_warps,
+        "digest": hashlib.sha256(made.asm["cubin"]).hexdigest(),
+    }
     _write(output.with_suffix(".json"), json.dumps(described).encode())
 
 
 def _write(path: Path, content: bytes) -> None:
     part = path.with_name(f"{path.name}.{os.getpid()}")
     part.write_bytes(content)
+    part.chmod(0o600)
     part.replace(path)
 
 

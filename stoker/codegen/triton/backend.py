@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 
 from stoker import _C
 from stoker.codegen.backend import Built, Launch, LaunchBatch, Site
 from stoker.codegen.triton.batch import FILL, PARAMETERS, WORDS, fill_signature, fill_source, places
-from stoker.codegen.triton.choose import can_choose, fastest, fastest_product
+from stoker.codegen.triton.choose import Measured, can_choose, fastest, fastest_product, is_known, remembered
 from stoker.codegen.triton.host import host_kernel
 from stoker.codegen.triton.stream import drawing_threads
 from stoker.codegen.triton.target import cuda_target
@@ -19,6 +19,7 @@ from stoker.codegen.triton.tiling import Tiling, alternatives, product_tilings, 
 from stoker.codegen.triton.unit import Unit, unit_of
 from stoker.loop.layout import Layout
 from stoker.loop.target import Target
+from stoker.loop.text import layout_text
 from stoker.runtime.cubin import Binary, Job, compile_all, pool
 from stoker.runtime.device import prepare_launching
 from stoker.schedule.epilogue import Candidate
@@ -27,6 +28,17 @@ from stoker.shape.expr import Expr, constant
 
 LANES = 32
 """Threads of a warp."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A kernel, and ways to cut it of which the fastest is looked for; the usual one first."""
+
+    kernel: Kernel
+    site: Site
+    tilings: tuple[Tiling, ...]
+    question: tuple[str, ...]
+    """What `stoker.runtime.choices` is asked."""
 
 
 class TritonBackend:
@@ -59,26 +71,44 @@ class TritonBackend:
         kernels = [candidate.plain, *(candidate.kernel for _ in tilings)]
         site = Site((), (str(candidate.library.operator), "and its reader"))
         cut = [tiling_of(candidate.plain, self._target.processors), *tilings]
-        plain, *builds = self.built(kernels, [site] * len(kernels), cut)
-        best = fastest_product(candidate, layouts, plain, builds)
+
+        def measured() -> Measured:
+            plain, *builds = self.built(kernels, [site] * len(kernels), cut)
+            return fastest_product(candidate, layouts, plain, builds)
+
+        units = [unit_of(k, t, site.origins) for k, t in zip(kernels[:2], cut)]
+        used = [layouts[name] for name in (*candidate.run.buffers, *candidate.plain_run.buffers)]
+        question = ["product", *_told(units, used, tilings)]
+        best = remembered(question, str(candidate.library.operator), measured)
         return None if best is None else tilings[best]
 
     def build(self, kernels: Sequence[Kernel], sites: Sequence[Site], *, tune: bool) -> list[Built]:
         measured = [self._products.get(replace(k, shared=frozenset())) for k in kernels]
         usual = [m or tiling_of(k, self._target.processors) for k, m in zip(kernels, measured)]
-        made = self.built(kernels, sites, usual)
-        if not tune:
-            return made
-        others = [
-            alternatives(k, t) if m is None and not k.batched and can_choose(s) else []
-            for k, t, s, m in zip(kernels, usual, sites, measured)
-        ]
-        flat = [(n, tiling) for n, tilings in enumerate(others) for tiling in tilings]
-        tried = self.built([kernels[n] for n, _ in flat], [sites[n] for n, _ in flat], [t for _, t in flat])
-        for number, built in enumerate(made):
-            rivals = [b for (n, _), b in zip(flat, tried) if n == number]
-            made[number] = fastest(sites[number], [built, *rivals]) if rivals else built
-        return made
+        if tune:
+            free = [m is None and not k.batched and can_choose(s) for k, s, m in zip(kernels, sites, measured)]
+            trials = {n: self._trial(kernels[n], sites[n], usual[n]) for n, f in enumerate(free) if f}
+            fresh = [t for t in trials.values() if not is_known(t.question)]
+            flat = [(t.kernel, t.site, tiling) for t in fresh for tiling in t.tilings]
+            self.built(
+                [k for k, _, _ in flat], [s for _, s, _ in flat], [t for _, _, t in flat]
+            )  # all at the same time
+            usual = [trials[n].tilings[self._best(trials[n])] if n in trials else t for n, t in enumerate(usual)]
+        return self.built(kernels, sites, usual)
+
+    def _trial(self, kernel: Kernel, site: Site, usual: Tiling) -> Trial:
+        tilings = (usual, *alternatives(kernel, usual))
+        told = _told([unit_of(kernel, usual, site.origins)], site.layouts, tilings)
+        return Trial(kernel, site, tilings, ("tiling", *told))
+
+    def _best(self, trial: Trial) -> int:
+        """The number of the fastest tiling."""
+
+        def measured() -> Measured:
+            count = len(trial.tilings)
+            return fastest(trial.site, self.built([trial.kernel] * count, [trial.site] * count, trial.tilings))
+
+        return remembered(trial.question, ", ".join(trial.site.origins), measured) or 0
 
     def built(self, kernels: Sequence[Kernel], sites: Sequence[Site], tilings: Sequence[Tiling]) -> list[Built]:
         """Kernels cut into tiles of given sizes."""
@@ -88,6 +118,11 @@ class TritonBackend:
             jobs.append(Job(FILL, fill_source(), fill_signature(), (0,), 1, self.architecture))
         binaries = compile_all(jobs)
         return [_loaded(k, u, b, binaries[-1]) for k, u, b in zip(kernels, units, binaries)]
+
+
+def _told(units: Sequence[Unit], layouts: Sequence[Layout], tilings: Sequence[Tiling]) -> list[str]:
+    """What is measured, in words: programs, memory and ways to cut."""
+    return [*(u.source for u in units), *map(layout_text, layouts), *map(str, tilings)]
 
 
 def _loaded(kernel: Kernel, unit: Unit, binary: Binary, fill: Binary) -> Built:

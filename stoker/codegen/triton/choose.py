@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -12,6 +14,7 @@ from stoker import _C, log
 from stoker.codegen.backend import Built, Launch, Site
 from stoker.loop.interpret import allocate, fetch
 from stoker.loop.layout import Layout
+from stoker.runtime import choices
 from stoker.runtime.device import index_flags
 from stoker.schedule.epilogue import Candidate
 from stoker.shape.walk import evaluate
@@ -33,7 +36,38 @@ def _bytes(layout: Layout) -> int:
     return evaluate(layout.reach, {}) * layout.dtype.itemsize
 
 
-def fastest(site: Site, builds: Sequence[Built]) -> Built:
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Which of several ways is best, by its number; None where what they would replace is better. And what was measured, in words."""
+
+    best: int | None
+    words: str
+
+
+def is_known(question: Sequence[object]) -> bool:
+    return choices.known([*_surroundings(), *question]) is not None
+
+
+def remembered(question: Sequence[object], subject: str, measure: Callable[[], Measured]) -> int | None:
+    """What was measured on a device like this one, by whichever process; measured if nobody has. An event tells what was found."""
+    asked = [*_surroundings(), *question]
+    answer = choices.known(asked)
+    found = Measured(**answer) if answer is not None else measure()
+    if answer is None:
+        choices.keep(asked, {"best": found.best, "words": found.words})
+    if found.words:
+        log.record(log.Event("tuned", subject, "", f"{found.words}{', as known' if answer is not None else ''}"))
+    return found.best
+
+
+def _surroundings() -> list[object]:
+    """What times depend on besides the programs that are timed."""
+    device = torch.cuda.get_device_properties(torch.cuda.current_device())
+    libraries = [torch.__version__, torch.version.cuda, importlib.metadata.version("triton")]
+    return [device.name, device.multi_processor_count, device.total_memory, *libraries]
+
+
+def fastest(site: Site, builds: Sequence[Built]) -> Measured:
     """Rounds are interleaved, so that a change of the device's speed meets all builds."""
     memory = [torch.zeros(max(evaluate(l.reach, {}), 1), dtype=l.dtype, device=l.device) for l in site.layouts]
     times = [[float("inf")] for _ in builds]
@@ -42,10 +76,8 @@ def fastest(site: Site, builds: Sequence[Built]) -> Built:
             found.append(milliseconds(built, memory))
     best = min(range(len(builds)), key=lambda n: min(times[n]))
     if min(times[best]) >= CLEARLY * min(times[0]):
-        return builds[0]
-    words = f"{min(times[0]) * 1e3:.1f} us as usual, {min(times[best]) * 1e3:.1f} us in other tiles"
-    log.record(log.Event("tuned", ", ".join(site.origins), "", words, builds[best].source))
-    return builds[best]
+        return Measured(0, "")
+    return Measured(best, f"{min(times[0]) * 1e3:.1f} us as usual, {min(times[best]) * 1e3:.1f} us in other tiles")
 
 
 def milliseconds(built: Built, memory: Sequence[torch.Tensor]) -> float:
@@ -87,7 +119,7 @@ def elapsed(run: Callable[[], object]) -> float:
 
 def fastest_product(
     candidate: Candidate, layouts: Mapping[str, Layout], plain: Built, builds: Sequence[Built]
-) -> int | None:
+) -> Measured:
     """Which build of a kernel with a product is faster than the library's product and the kernel after it; None if none is.
 
     Each is recorded as a graph and replayed: what the host does for a call is in no measurement.
@@ -95,7 +127,7 @@ def fastest_product(
     run, plain_run, library = candidate.run, candidate.plain_run, candidate.library
     names = {*run.buffers, *plain_run.buffers}
     if sum(_bytes(layouts[name]) for name in names) > LARGEST_BYTES:
-        return None
+        return Measured(None, "")
     memory = {name: _filled(layouts[name]) for name in names}
     result, launch_plain = library.results[0], launcher(plain, [memory[b] for b in plain_run.buffers])
     assert result is not None
@@ -110,8 +142,7 @@ def fastest_product(
     times = [min(elapsed(graph.replay) for _ in range(ROUNDS)) for graph in graphs]
     best = min(range(1, len(times)), key=times.__getitem__)
     words = f"{times[0] * 1e3 / LAUNCHES:.1f} us by the library, {times[best] * 1e3 / LAUNCHES:.1f} us as one kernel"
-    log.record(log.Event("tuned", str(library.operator), "", words, builds[best - 1].source))
-    return best - 1 if times[best] < CLEARLY * times[0] else None
+    return Measured(best - 1 if times[best] < CLEARLY * times[0] else None, words)
 
 
 def _recorded(way: Callable[[], object]) -> torch.cuda.CUDAGraph:

@@ -1,0 +1,44 @@
+"""Binaries of the cache are believed where they are whole and ours."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from stoker.runtime import cubin
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
+
+SOURCE = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def nothing(a0):
+    tl.store(a0, 1)
+"""
+
+
+def compiled() -> bytes:
+    """As in a process that has compiled nothing yet."""
+    cubin._known.clear()
+    (made,) = cubin.compile_all([cubin.Job("nothing", SOURCE, (("a0", "*i32"),), (0,), 1, 90)])
+    return made.content
+
+
+def test_what_is_damaged_or_not_ours_is_compiled_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("STOKER_CACHE", str(tmp_path))
+    whole = compiled()
+    (binary,), (described,) = tmp_path.rglob("*.cubin"), tmp_path.rglob("*.json")
+    written = binary.stat().st_mtime_ns
+    assert compiled() == whole and binary.stat().st_mtime_ns == written
+    binary.write_bytes(whole[:-8] + b"tampered")
+    assert compiled() == whole == binary.read_bytes()
+    described.write_text("{}")
+    assert compiled() == whole
+    binary.chmod(0o666)
+    assert compiled() == whole
+    assert binary.stat().st_mode & 0o777 == 0o600
