@@ -6,6 +6,8 @@ Out: the list of values to write back, in the order of their first change, and d
 
 from __future__ import annotations
 
+from typing import Any
+
 from stoker.capture.values.value import Era, Value
 from stoker.errors import Break
 
@@ -16,6 +18,7 @@ class Effects:
     def __init__(self) -> None:
         self.mutated: dict[int, Value] = {}
         self.deferred: list[tuple[Value, list[Value], dict[str, Value]]] = []
+        self.drawn: dict[int, tuple[Any, ...]] = {}  # what was asked of generators so far, by their identity
 
     def will_mutate(self, value: Value) -> None:
         """Call before changing a value. New objects are rebuilt whole; only known ones are written back."""

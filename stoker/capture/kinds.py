@@ -107,6 +107,7 @@ BUILTIN_CALLABLES = (
     types.ClassMethodDescriptorType,
     types.GetSetDescriptorType,
     types.MemberDescriptorType,
+    type(numpy.random.seed),  # a function that Cython made
     property,
     staticmethod,
     classmethod,

@@ -46,7 +46,7 @@ def test_scalar_argument(s, x):
     return y * s
 
 
-@program("numpy random", BREAK)
+@program("numpy random")
 def test_numpy_random(x):
     y = x + 1
     np.random.seed(0)

@@ -1,0 +1,129 @@
+"""Numbers drawn from Python's and numpy's generators.
+
+What captured code draws is known before it runs: the generator is asked, and put back as it was. So a number drawn is like a number from
+outside, which graphs take as an input and guards may look at; the generator itself moves on once the graph has run.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from stoker.capture.handlers import describe, handles, on_object
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.function import BuiltinValue
+from stoker.capture.values.size import SymbolicValue
+from stoker.capture.values.value import Value
+from stoker.capture.values.varying import VaryingFloat
+from stoker.errors import Break
+from stoker.guard.guard import InRange, TypeIs
+from stoker.guard.source import Asked, Source
+
+if TYPE_CHECKING:
+    from stoker.capture.machine import Machine
+
+_LEGACY: Any = numpy.random.mtrand._rand
+
+STATES: dict[type, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] = {
+    random.Random: (random.Random.getstate, random.Random.setstate),
+    numpy.random.RandomState: (lambda g: g.get_state(legacy=False), numpy.random.RandomState.set_state),
+    numpy.random.Generator: (
+        lambda g: g.bit_generator.state,
+        lambda g, state: setattr(g.bit_generator, "state", state),
+    ),
+}
+"""Generators, how they tell their state, and how they are given it."""
+
+DRAWS = {
+    random.Random: """random uniform triangular gauss normalvariate lognormvariate expovariate vonmisesvariate gammavariate betavariate
+        paretovariate weibullvariate randint randrange getrandbits seed""",
+    numpy.random.RandomState: """random random_sample rand randn uniform normal standard_normal exponential beta gamma lognormal laplace
+        logistic gumbel triangular randint binomial poisson permutation seed""",
+    numpy.random.Generator: """random uniform normal standard_normal exponential beta gamma lognormal laplace logistic gumbel
+        triangular integers binomial poisson permutation""",
+}
+"""Methods that draw, and nothing else."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """One call of a generator's method."""
+
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def take(self, generator: Any) -> Any:
+        return getattr(generator, self.name)(*self.args, **self.kwargs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Foretold:
+    """What the last of some steps gives. The generator is left as it was."""
+
+    steps: tuple[Step, ...]
+
+    @property
+    def __name__(self) -> str:
+        return f"draw_{len(self.steps)}"
+
+    def __call__(self, generator: Any) -> Any:
+        read, write = STATES[type(generator)]
+        before = read(generator)
+        try:
+            return [step.take(generator) for step in self.steps][-1]
+        finally:
+            write(generator, before)
+
+
+def draw(m: Machine, generator: Value, name: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
+    real, source, what = getattr(generator, "real", None), generator.source, f"a draw by {name!r}"
+    if type(real) not in STATES or source is None:
+        raise Break(what, f"{generator.describe()} is no generator from outside")
+    plain = tuple(m.concrete.plain(a, what) for a in args)
+    step = Step(name, plain, {key: m.concrete.plain(a, what) for key, a in kwargs.items()})
+    steps = (*m.effects.drawn.get(id(real), ()), step)
+    foretold = Foretold(steps)
+    found = _number(m, m.concrete.run(foretold, real), Asked(source, foretold), what)
+    m.effects.drawn[id(real)] = steps
+    m.effects.defer(BuiltinValue(Step.take), [Constant(step), generator], {})
+    return found
+
+
+def _number(m: Machine, real: Any, source: Source, what: str) -> Value:
+    """What was drawn, as something from outside that is another one each time."""
+    if type(real) is float:
+        m.guards.add(source, TypeIs(float))
+        return VaryingFloat(m, real, source)
+    if type(real) is int and -(2**63) <= real < 2**63:
+        m.guards.add(source, InRange(-(2**63), 2**63 - 1))
+        return SymbolicValue(m.sizes.symbol_for_int(m, real, source))
+    if real is None or isinstance(real, numpy.ndarray):
+        return m.wrap.at(real, source)
+    raise Break(what, f"it gives a {type(real).__name__}")
+
+
+def _register(cls: type, name: str) -> None:
+    def drawn(m: Machine, generator: Value, *args: Value, **kwargs: Value) -> Value:
+        return draw(m, generator, name, args, kwargs)
+
+    method = next(vars(base)[name] for base in cls.__mro__ if name in vars(base))
+    handles(method)(drawn)
+    on_object(method)(drawn)
+
+
+for _cls, _names in DRAWS.items():
+    for _name in _names.split():
+        _register(_cls, _name)
+
+
+@handles(numpy.random.seed)
+def seed(m: Machine, *args: Value, **kwargs: Value) -> Value:
+    """It seeds the generator that numpy's functions draw from."""
+    if numpy.random.mtrand._rand is not _LEGACY:
+        raise Break(f"a call of {describe(numpy.random.seed)}", "numpy's own generator was replaced")
+    return draw(m, m.wrap.object(_LEGACY), "seed", args, kwargs)
