@@ -149,7 +149,7 @@ def finish(m: Evaluator, stop: Stop, compile_graph: GraphCompiler, state: Any) -
             _refuse_empty(m, stop)
         for scope in reversed(m.modes.open_scopes):
             scope.leave_graph(m)
-        leave_by_break(e, m, stop.instruction, stop.reason.reason if stop.reason.is_end else None)
+        leave_by_break(e, m, stop.instruction)
     tail, e.code = e.code, []
     if m.record.leaves:
         refuse_reachable_leaves(m, [node for _, node in e.outputs.values()])

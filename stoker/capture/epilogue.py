@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import logging
 import sys
 import types
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from stoker import log
 from stoker.bytecode import Code, Handler, Instruction, build
 from stoker.bytecode.versions import HAS_PRECALL, HAS_TO_BOOL, LOOP_END, NULL_BEFORE_CALLABLE
 from stoker.capture.emit import Emitter
@@ -38,9 +36,8 @@ from stoker.capture.values.instance import ExceptionValue, PreviousException
 from stoker.capture.values.iterator import GeneratorValue
 from stoker.capture.values.running import RunningIterator
 from stoker.capture.values.value import Lazy, Null, Value
-from stoker.errors import CaptureBug, SkipFrame
+from stoker.errors import SkipFrame
 from stoker.guard.source import Local
-from stoker.strict import strict
 
 CONDITIONAL = frozenset(
     [
@@ -88,11 +85,10 @@ class _Break:
     names: list[str]  # where each value below the operands is kept; "" for NULL
     handled: list[Value]
     places: dict[str, str] = field(default_factory=dict)  # locals kept under another name than their own
-    expected: str | None = None  # the exception that the instruction raises
 
 
-def leave_by_break(e: Emitter, m: Evaluator, instruction: Instruction, expected: str | None = None) -> None:
-    """Run `instruction` in CPython, then continue in resume functions. If it is `expected` to raise, that is a defect."""
+def leave_by_break(e: Emitter, m: Evaluator, instruction: Instruction) -> None:
+    """Run `instruction` in CPython, then continue in resume functions."""
     frame = m.root
     count = operand_count(instruction)
     depth = len(frame.stack) - count
@@ -108,7 +104,7 @@ def leave_by_break(e: Emitter, m: Evaluator, instruction: Instruction, expected:
         known = value.forced if type(value) is Lazy else value
         if isinstance(known, RunningIterator):
             known.refuse_one_round(m)
-    state = _Break(e, m, frame, instruction, below, operands, [], list(frame.handled), expected=expected)
+    state = _Break(e, m, frame, instruction, below, operands, [], list(frame.handled))
     e.effects()
     _keep_cells(state)
     _keep_stack(state)
@@ -230,13 +226,6 @@ def _run(s: _Break) -> None:
         _continue_in_handler(s)
 
 
-def _did_not_raise(expected: str) -> None:
-    words = f"CPython goes on where capture expected that {expected}"
-    if strict():
-        raise CaptureBug(words)
-    log.record(log.Event("defect", "an exception", "", words), level=logging.WARNING, once=("an exception", "", words))
-
-
 def _index(s: _Break, instruction: Instruction) -> int:
     origin = s.frame.program.origin
     index = origin.index.get(id(instruction))
@@ -309,9 +298,6 @@ def _run_loop(s: _Break, guard: Handler | None) -> None:
 
 def _continue(s: _Break, target: int, results: str) -> None:
     """Return a tail call of the resume function for `target`, with `results` on top of what was below."""
-    if s.expected is not None:
-        s.e.call_function(_did_not_raise, [Constant(s.expected)])
-        s.e.pop()
     names: list[str] = []
     for position, mark in enumerate(results):
         names.append(f"__kept_{len(s.below) + position}" if mark == VALUE_MARK else "")
