@@ -27,7 +27,7 @@ from stoker.capture.values.ambient import ThreadLocalValue, VariableValue
 from stoker.capture.values.array import DTYPES, ArrayValue
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant, is_numpy_scalar, is_plain
-from stoker.capture.values.deque import DequeValue
+from stoker.capture.values.deque import GrowingDeque
 from stoker.capture.values.function import (
     BuiltinValue,
     CachedFunction,
@@ -47,7 +47,7 @@ from stoker.capture.values.proxy import ProxyValue
 from stoker.capture.values.reference import ReferenceValue
 from stoker.capture.values.running import RunningIterator, is_kept_by_a_break, known_iterator
 from stoker.capture.values.sequence import GrowingList, ListValue, TupleValue, is_plain_tuple
-from stoker.capture.values.sets import SetValue
+from stoker.capture.values.sets import GrowingSet, SetValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.subclass import SubclassValue, is_captured_class, take_out
 from stoker.capture.values.tensor import TensorValue
@@ -253,9 +253,12 @@ def wrap_set(m: Machine, real: Any, source: Source) -> Value:
     if not all(is_plain(element) or isinstance(element, type) for element in real):
         return wrap_opaque(m, real, source, "a set", "holds elements that are not plain data")
     m.guards.add_unless_fixed(source, TypeIs(type(real)))
-    m.guards.add(source, SetElements(tuple(real)))
-    entries = {e: m.wrap.object(e) if isinstance(e, type) else Constant(e) for e in real}
-    return SetValue(entries, type(real), source, real)
+
+    def look() -> dict[Any, Value]:
+        m.guards.add(source, SetElements(tuple(real)))
+        return {e: m.wrap.object(e) if isinstance(e, type) else Constant(e) for e in real}
+
+    return GrowingSet(look, source, real) if type(real) is set else SetValue(look(), type(real), source, real)
 
 
 def wrap_function(m: Machine, real: types.FunctionType, source: Source) -> Value:
@@ -345,10 +348,13 @@ def wrap_cell_object(m: Machine, real: types.CellType, source: Source) -> Value:
 
 def wrap_deque(m: Machine, real: collections.deque, source: Source) -> Value:
     m.guards.add_unless_fixed(source, TypeIs(collections.deque))
-    m.guards.add(source, Length(len(real)))
     m.guards.add(Attribute(source, "maxlen"), Equals(real.maxlen))
-    items: list[Value] = [Lazy(element, Item(source, index)) for index, element in enumerate(real)]
-    return DequeValue(items, real.maxlen, source)
+
+    def look() -> list[Value]:
+        m.guards.add(source, Length(len(real)))
+        return [Lazy(element, Item(source, index)) for index, element in enumerate(real)]
+
+    return GrowingDeque(look, real.maxlen, source)
 
 
 def wrap_cached_function(m: Machine, real: Any, source: Source) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from stoker.capture.values.constant import Constant
@@ -144,6 +145,50 @@ class DequeValue(ListValue):
     def write_back(self, e: Emitter) -> None:
         e.method_call(self, deque.clear, [])
         self.fill(e)
+
+
+class GrowingDeque(DequeValue):
+    """A deque that existed before the call. While captured code only adds to it, at whichever end, nobody asks how long it is."""
+
+    def __init__(self, look: Callable[[], list[Value]], maxlen: int | None, source: Source) -> None:
+        self._look, self._found, self._added = look, None, []
+        self.maxlen, self.source, self.state = maxlen, source, 0
+
+    _look: Callable[[], list[Value]]
+    _found: list[Value] | None
+    _added: list[tuple[str, Value]]
+
+    @property
+    def _elements(self) -> list[Value]:
+        if self._found is None:
+            held = deque(self._look(), self.maxlen)
+            for name, item in self._added:
+                getattr(held, name)(item)
+            self._found = list(held)
+        return self._found
+
+    @_elements.setter
+    def _elements(self, elements: list[Value]) -> None:
+        self._found = elements
+
+    def method_append(self, m: Machine, item: Value) -> Value:
+        return self._add(m, "append", item) if self._found is None else super().method_append(m, item)
+
+    def method_appendleft(self, m: Machine, item: Value) -> Value:
+        return self._add(m, "appendleft", item) if self._found is None else super().method_appendleft(m, item)
+
+    def _add(self, m: Machine, name: str, item: Value) -> Value:
+        m.effects.will_mutate(self)
+        self.state += 1
+        self._added.append((name, item))
+        return Constant(None)
+
+    def write_back(self, e: Emitter) -> None:
+        if self._found is not None:
+            super().write_back(e)
+            return
+        for name, item in self._added:
+            e.method_call(self, getattr(deque, name), [item])
 
 
 class DequeIterator(Value):

@@ -313,7 +313,7 @@ class SetValue(Value):
 
     def shown(self) -> Any:
         """A set that prints as this one; None if its order is not known."""
-        return self.real if self.real is not None and not self.steps else self.layout
+        return self.layout if self.real is None or self.layout is None else self.real
 
     def fill(self, e: Emitter) -> None:
         """Of an instance of a subclass that the captured code made."""
@@ -324,6 +324,50 @@ class SetValue(Value):
         """The same changes again, so that the order becomes eager's."""
         for name, parts in self.steps:
             e.method_call(self, getattr(set, name), [part.value for part in parts])
+
+
+class GrowingSet(SetValue):
+    """A set that existed before the call. While captured code only adds to it and takes from it, nobody asks what it holds."""
+
+    def __init__(self, look: Callable[[], dict[Any, Value]], source: Source, real: Any) -> None:
+        self._look, self._found = look, None
+        self.cls, self.source, self.real, self.steps, self.start = set, source, real, [], None
+
+    _look: Callable[[], dict[Any, Value]]
+    _found: dict[Any, Value] | None
+
+    @property
+    def _entries(self) -> dict[Any, Value]:
+        if self._found is None:
+            self._found = self._look()
+            for name, (part,) in self.steps:
+                self._found = _combined("|" if name == "add" else "-", self._found, part.entries)
+        return self._found
+
+    @_entries.setter
+    def _entries(self, entries: dict[Any, Value]) -> None:
+        self._found = entries
+
+    @property
+    def layout(self) -> Any:
+        """In the order that it was found in; once it is changed, nobody knows."""
+        return None if self.steps else dict.fromkeys(self._entries)
+
+    @layout.setter
+    def layout(self, layout: Any) -> None:
+        assert layout is None, "it is known only of a set that was not changed"
+
+    def method_add(self, m: Machine, item: Value) -> Value:
+        return super().method_add(m, item) if self._found is not None else self._step(m, "add", item)
+
+    def method_discard(self, m: Machine, item: Value) -> Value:
+        return super().method_discard(m, item) if self._found is not None else self._step(m, "discard", item)
+
+    def _step(self, m: Machine, name: str, item: Value) -> Value:
+        part = self._one(m, item)
+        m.effects.will_mutate(self)
+        self.steps.append((name, [part]))
+        return Constant(None)
 
 
 class SetIterator(Value):
