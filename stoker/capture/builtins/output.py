@@ -91,7 +91,7 @@ def flush(m: Machine, stream: Value) -> Value:
 
 
 @dataclass(frozen=True)
-class Place:
+class WarnedLine:
     """The line of the program that a warning is told of."""
 
     filename: str
@@ -121,7 +121,7 @@ def warn(m: Machine, message: Value, category: Value = NONE, stacklevel: Value =
         raise Break("warnings.warn()", "it is told more than a text, a class of warnings and how far up its line is")
     frame = _frame_above(m, level)
     module = m.concrete.constant(frame.globals.item(m, Constant("__name__")), "a module's name")
-    place = Place(frame.code.co_filename, frame.line, module)
+    place = WarnedLine(frame.code.co_filename, frame.line, module)
     words = f"do not raise a {kind.__name__} at {place.filename}:{place.line}"
     if m.guards.ask(Fixed(warnings, "warnings"), warnings, lambda _: place.raises(kind, told), words):
         raise Break("warnings.warn()", "warnings like this one are raised as errors")
