@@ -45,6 +45,7 @@ from stoker.passes.detour import straighten
 from stoker.passes.floats import NeedsData, Scalars, take_out
 from stoker.passes.fold import fold
 from stoker.passes.freeze import freeze, is_view, preparer
+from stoker.passes.heads import share_heads
 from stoker.passes.join import JOINED, join
 from stoker.passes.mask import settle_masks
 from stoker.passes.pack import PACKS, pack
@@ -81,7 +82,7 @@ def compile_captured(graph_module: GraphModule, example_inputs: list[Any], optio
     fused = fuse_attention(graph_module, TRAINING_BYTES if torch.is_grad_enabled() else INFERENCE_BYTES)
     if fused is not graph_module:
         _tell(graph_module, {"attention is one operator": len(graph_module.graph.nodes) - len(fused.graph.nodes)})
-    fused = settle_masks(fused)
+    fused = share_heads(settle_masks(fused))
     with timed("autograd"):
         return aot(
             fused,

@@ -168,7 +168,7 @@ def _tensor_and_mask(add: Node) -> tuple[Node, Node] | None:
 
 def _assembled(scores: Any, value: Any, scale: float, mask: Node | None, end: Node) -> _Form | None:
     """Check that the shapes and types are those that the operator takes without changing what the program means."""
-    if not _is(scores, _MATMUL) or len(scores.args) != 2 or not _alone(scores) or _written_between(scores, end):
+    if not _is(scores, _MATMUL) or len(scores.args) != 2 or not _alone(scores) or written_between(scores, end):
         return None
     query, turned = scores.args
     key = _transposed(turned)
@@ -196,7 +196,7 @@ def _score_bytes(form: _Form) -> int:
     return rows * columns * int(query.dtype.itemsize)
 
 
-def _written_between(start: Node, end: Node) -> bool:
+def written_between(start: Node, end: Node) -> bool:
     """May a node between these two write to memory?"""
     node = start.next
     while node is not end:

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import stoker
+from tests.unit.passes import test_heads as heads
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -129,3 +130,12 @@ def test_index_out_of_range_is_told() -> None:
     with pytest.raises(IndexError):
         compiled(x, torch.tensor([1, 2], device="cuda"))
     torch.testing.assert_close(compiled(x, torch.tensor([1, 2], device="cuda")), x[1:3] * 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32], ids=str)
+@pytest.mark.parametrize("name", [n for n in {**heads.SHARED, **heads.LEFT} if n not in ("added", "cached", "written")])
+def test_heads_that_share_keys(name: str, dtype: torch.dtype) -> None:
+    program = (heads.SHARED | heads.LEFT)[name]
+    given = [t.cuda().to(dtype) if t.is_floating_point() else t.cuda() for t in heads.inputs()]
+    stoker.reset()
+    torch.testing.assert_close(stoker.compile(program)(*given), program(*given), rtol=1e-2, atol=1e-2)
