@@ -53,6 +53,7 @@ from stoker.passes.place import place
 from stoker.passes.precompute import precompute
 from stoker.passes.recordable import draws_numbers, obstacle
 from stoker.passes.simplify import simplify
+from stoker.passes.strided import read_in_place
 from stoker.runtime.build import NoCompiler
 from stoker.runtime.tune import choose_join, choose_linear, give_back
 from stoker.schedule.plan import Plan, make_plan
@@ -219,6 +220,8 @@ def _compiled(
         backend.start()
     records = _is_recorded(graph_module, options)
     with timed("passes"):
+        if inference and "cuda" in backends:
+            _tell(graph_module, {"a copy before an attention kernel": read_in_place(graph_module.graph)})
         improve(graph_module, by_value=not records)
     with timed("lower"):
         program = lower_graph(graph_module, targets, inference=inference, wide=options.precision == "fused")

@@ -21,6 +21,7 @@ from stoker.loop.view import Computed, Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import compute_dtype
 from stoker.lower.registry import LOWERINGS, LeftToLibrary, Result, find, lower
+from stoker.shape.expr import constant
 
 
 def channels_last(sizes: Sizes) -> Sizes:
@@ -54,7 +55,11 @@ def convolution(builder: Builder, out: Result, x: Tensor, weight: Tensor, bias: 
     image = _reordered(builder, x) if turned else x
     result = replace(out, strides=channels_last(out.sizes)) if turned else out
     given = (image, weight, None if apart else bias, *rest)
-    made = builder.call(find("convolution.default"), given, {}, result)
+    made = (
+        builder.call(find("convolution.default"), given, {}, result)
+        if len(out.sizes) > 3 or not turned
+        else _as_image(builder, result, *given)
+    )
     if not apart or bias is None:
         return made
     channels = bias  # of a type that is not None inside the function
@@ -64,6 +69,27 @@ def convolution(builder: Builder, out: Result, x: Tensor, weight: Tensor, bias: 
 def _is_image(target: Target, out: Result, x: Tensor) -> bool:
     """Are these tensors that the library convolves with channels fastest? With one channel or one place either order is the other."""
     return len(out.sizes) in target.image_ranks and (len(out.sizes) == 4 or all(s.value != 1 for s in x.sizes[1:]))
+
+
+def _as_image(builder: Builder, out: Result, x: Stored, weight: Tensor, bias: Any, *rest: Any) -> Stored:
+    """A convolution along a line, as one of images of a single row: the library turns lines round before it convolves them."""
+    *numbers, groups = rest
+    steps = [
+        [*first, *given] if isinstance(given, (list, tuple)) else given
+        for first, given in zip(([1], [0], [1], [], [0]), numbers)
+    ]
+    sizes = (*out.sizes[:2], constant(1), out.sizes[2])
+    result = Result(out.dtype, out.device, sizes, channels_last(sizes))
+    row, kernel = _in_a_row(x), _in_a_row(builder.store(weight))
+    made = builder.call(find("convolution.default"), (row, kernel, bias, *steps, groups), {}, result)
+    return replace(made, sizes=out.sizes, strides=out.strides)
+
+
+def _in_a_row(line: Stored) -> Stored:
+    """With a dimension of one row before the last."""
+    a, b, c = line.sizes
+    d, e, f = line.strides
+    return replace(line, sizes=(a, b, constant(1), c), strides=(d, e, c * f, f))
 
 
 def _with_bias(value: LoopValue, bias: LoopValue, dtype: torch.dtype) -> LoopValue:

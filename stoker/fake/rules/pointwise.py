@@ -7,7 +7,16 @@ from typing import Any
 
 import torch
 
-from stoker.fake.meta import Meta, channels_last_strides, contiguous_strides, iterator_strides, like_strides, meta_of
+from stoker.fake.meta import (
+    Meta,
+    channels_last_strides,
+    contiguous_strides,
+    formatted_strides,
+    iterator_strides,
+    like_strides,
+    meta_of,
+    suggests_channels_last,
+)
 from stoker.fake.promote import REAL_OF, broadcast, common_device, complex_of, float_dtype, number_dtype, result_dtype
 from stoker.fake.rule import Decline, rule
 from stoker.fake.tensor import FakeTensor
@@ -269,11 +278,13 @@ def native_dropout(x: FakeTensor, p: float, train: Any) -> tuple[Meta, Meta]:
 
 @rule("native_dropout_backward")
 def native_dropout_backward(grad: FakeTensor, mask: FakeTensor, scale: float) -> Meta:
-    """grad * mask * scale, which is a float."""
-    dtype = grad.meta.dtype
-    return elementwise(
-        (grad, mask), dtype if dtype.is_floating_point or dtype.is_complex else torch.get_default_dtype()
-    )
+    """grad * mask * scale, which is a float. A GPU's kernel writes it in the gradient's memory format."""
+    m = grad.meta
+    dtype = m.dtype if m.dtype.is_floating_point or m.dtype.is_complex else torch.get_default_dtype()
+    if m.device.type == "cuda":
+        strides = formatted_strides(m.sizes, suggests_channels_last(m.sizes, m.strides))
+        return meta_of(dtype, m.sizes, strides, m.device)
+    return elementwise((grad, mask), dtype)
 
 
 @rule("log_sigmoid_forward")
