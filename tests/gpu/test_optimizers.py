@@ -59,7 +59,9 @@ def test_an_optimizer(name: str, dtype: torch.dtype, how: dict[str, Any]) -> Non
             q.grad = p.grad.clone()
         for step in steps:
             step()
-    near = {"rtol": 1e-4, "atol": 1e-5} if dtype is torch.float32 else {"rtol": 2e-2, "atol": 2e-2}
+    near = (
+        {"rtol": 1e-4, "atol": 1e-5} if dtype is torch.float32 else {"rtol": 2e-2, "atol": 5e-2}
+    )  # eager rounds each term to 1/32
     for p, q in zip(ours, eager):
         torch.testing.assert_close(p, q, **near)
         torch.testing.assert_close(optimizers[0].state[p], optimizers[1].state[q], **near)
