@@ -67,6 +67,11 @@ def products() -> dict[str, tuple[Callable[..., Any], list[torch.Tensor], int]]:
         b = torch.randn(columns, device="cuda", dtype=torch.bfloat16)
         size, work = f"{rows} x {shared} x {columns}", rows * shared * columns
         found[f"linear, GELU {size}"] = (lambda x, w, b: F.gelu(F.linear(x, w, b)), [x, w, b], work)
+        found[f"linear, tanh GELU {size}"] = (
+            lambda x, w, b: F.gelu(F.linear(x, w, b), approximate="tanh"),
+            [x, w, b],
+            work,
+        )
         found[f"gated {size}"] = (lambda x, w, v: F.silu(F.linear(x, w)) * F.linear(x, v), [x, w, v], 2 * work)
     return found
 
@@ -85,7 +90,7 @@ def measure_products(tune: bool) -> dict[str, dict[str, float]]:
         rows[name] = {who: sorted(t[1:])[ROUNDS // 2] * 1e3 for who, t in times.items()}
         words = "  ".join(f"{who} {us:7.1f} us ({2e-6 * work / us:4.0f} TFLOP/s)" for who, us in rows[name].items())
         print(f"{name:36} {words}")
-        for event in stoker.events("tuned"):
+        for event in (*stoker.events("tuned"), *stoker.events("improved")):
             print(f"    {event.subject}: {event.reason}")
         stoker.reset()
     return rows

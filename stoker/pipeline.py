@@ -38,6 +38,7 @@ from stoker.lower.driver import CannotLower, lower_graph
 from stoker.lower.extern import LIBRARY
 from stoker.lower.registry import LOWERINGS
 from stoker.options import Options
+from stoker.passes.activation import join_activations
 from stoker.passes.attention import INFERENCE_BYTES, TRAINING_BYTES, fuse_attention
 from stoker.passes.channels_last import channels_last
 from stoker.passes.cut import cut, run_pieces
@@ -55,7 +56,7 @@ from stoker.passes.recordable import draws_numbers, obstacle
 from stoker.passes.simplify import simplify
 from stoker.passes.strided import read_in_place
 from stoker.runtime.build import NoCompiler
-from stoker.runtime.tune import choose_join, choose_linear, give_back
+from stoker.runtime.tune import choose_activation, choose_join, choose_linear, give_back
 from stoker.schedule.plan import Plan, make_plan
 from stoker.schedule.step import Batch, Run
 from stoker.schedule.summary import Summary
@@ -119,6 +120,9 @@ def _compile_inference(module: GraphModule, fakes: list[Any], *, weights: frozen
             _tell(module, {"linear layers of one input are one": join(module, weights, choose_join)})
             pack(module, weights, functools.partial(choose_linear, thorough=options.autotune))
             give_back()
+    if not options.autotune:  # which measures kernels that compute product and function
+        with timed("functions behind products"):
+            _tell(module, {"the library computes it with a product": join_activations(module, _is_faster_as_one)})
     worth = (lambda node: not is_view(node)) if options.freezing else (lambda n: n.target in PACKS or JOINED in n.meta)
     frozen = freeze(module, weights, worth)
     if frozen is None:
@@ -134,6 +138,12 @@ def _compile_inference(module: GraphModule, fakes: list[Any], *, weights: frozen
             through_aten,
         ),
     )
+
+
+def _is_faster_as_one(product: Node, function: str) -> bool:
+    x, weight = (n.meta["val"].meta for n in product.args[1:])  # type: ignore[union-attr]  # fx types arguments loosely: here they are nodes
+    sizes = (x.sizes[0], weight.sizes[1], x.sizes[1])
+    return choose_activation(sizes, x.dtype, weight.strides[0] == 1, function)
 
 
 def improve(module: GraphModule, *, by_value: bool = True) -> None:

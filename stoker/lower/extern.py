@@ -31,7 +31,7 @@ EXACT = frozenset(
 UNKNOWN = "it has no lowering"
 
 _REASONS: dict[str, str] = {
-    "a matrix product": "bmm baddbmm addbmm addmv mv dot vdot _trilinear _weight_int8pack_mm _int_mm _scaled_mm",
+    "a matrix product": "bmm baddbmm addbmm addmv mv dot vdot _trilinear _weight_int8pack_mm _int_mm _scaled_mm _addmm_activation",
     "a convolution": "convolution convolution_backward",
     "an attention kernel": "_scaled_dot_product_* _flash_attention* _efficient_attention*",
     "linear algebra": """

@@ -10,6 +10,8 @@ from collections.abc import Callable
 import torch
 
 from stoker import torch_private
+from stoker.runtime import choices
+from stoker.runtime.device import elapsed, surroundings
 
 GAIN = 1.08
 """A packed weight costs its memory a second time, so it must be faster by this much."""
@@ -92,6 +94,69 @@ _WAYS: dict[str, Callable[..., Callable[[], object]] | None] = {
     "onednn": _by_onednn if torch.backends.mkldnn.is_available() else None,
 }
 """Each packs its weight when it is asked for, and holds it no longer than it is measured."""
+
+
+def choose_activation(sizes: tuple[int, int, int], dtype: torch.dtype, turned: bool, function: str) -> bool:
+    """Is the device's library faster with bias, product and function in one call than the product and a kernel after it?
+
+    `sizes` are rows, columns and shared size; `turned`, does the second factor lie as a linear layer's weight does?"""
+    if not library_has(function):
+        return False
+    question = [*surroundings(), "activation", *sizes, str(dtype), turned, function]
+    answer = choices.known(question)
+    if answer is None:
+        answer = _is_faster_with(sizes, dtype, turned, function)
+        choices.keep(question, answer)
+    return bool(answer)
+
+
+_FUNCTIONS_OF_DEVICE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "relu": torch.relu,
+    "gelu": functools.partial(torch.nn.functional.gelu, approximate="tanh"),
+}
+DEVICE_ROUNDS, DEVICE_CALLS = 5, 10
+CLEARLY = 0.98
+"""One call must take at most this share of two."""
+
+
+def _is_faster_with(sizes: tuple[int, int, int], dtype: torch.dtype, turned: bool, function: str) -> bool:
+    rows, columns, shared = sizes
+    with torch.inference_mode(False), torch.no_grad(), torch.random.fork_rng(devices=[torch.cuda.current_device()]):
+        bias, x, w = (
+            torch.randn(s, dtype=dtype, device="cuda") for s in ((columns,), (rows, shared), (columns, shared))
+        )
+        w = w.t() if turned else w.t().contiguous()
+        out = torch.empty(rows, columns, dtype=dtype, device="cuda")
+        after = _FUNCTIONS_OF_DEVICE[function]
+
+        def apart() -> None:
+            for _ in range(DEVICE_CALLS):
+                after(torch.addmm(bias, x, w, out=out))
+
+        def together() -> None:
+            for _ in range(DEVICE_CALLS):
+                torch.ops.aten._addmm_activation(bias, x, w, use_gelu=function == "gelu", out=out)
+
+        for way in (apart, together):
+            way()  # libraries choose their kernels
+        times = [(elapsed(apart), elapsed(together)) for _ in range(DEVICE_ROUNDS)]
+    return min(t for _, t in times) < CLEARLY * min(a for a, _ in times)
+
+
+_POINTS = (-3.0, -2.5, -2.25, -2.0, -0.5, 0.5, 2.25, 3.0)
+"""Where the two forms of GELU differ, and where they do not."""
+
+
+@functools.cache
+def library_has(function: str) -> bool:
+    """Does the device's library compute the function as eager does, of what is no number as well? That is no promise: it is asked."""
+    points = torch.tensor([*_POINTS, float("nan"), *_POINTS[1:]], dtype=torch.float16, device="cuda")
+    with torch.inference_mode(False), torch.no_grad():
+        nothing, one = torch.zeros_like(points), torch.eye(len(points), dtype=torch.float16, device="cuda")
+        found = torch.ops.aten._addmm_activation(nothing, points.diag(), one, use_gelu=function == "gelu").diagonal()
+        wanted = _FUNCTIONS_OF_DEVICE[function](points.double())
+    return bool(torch.allclose(found.double(), wanted, rtol=2e-3, atol=0, equal_nan=True))
+
 
 _measured: list[bool] = []
 

@@ -28,7 +28,9 @@ from stoker.schedule.step import Allocate, Free, Library, Run, Step
 from stoker.shape.expr import Expr, constant
 
 aten = torch.ops.aten
-_WRITING = {packet.default: packet.out for packet in (aten.mm, aten.addmm, aten.bmm, aten.baddbmm)}
+_WRITING = {
+    packet.default: packet.out for packet in (aten.mm, aten.addmm, aten.bmm, aten.baddbmm, aten._addmm_activation)
+}
 """Operators that can write their result into given memory."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +11,11 @@ import torch
 import torch.nn.functional as F
 
 import stoker
+from stoker import pipeline
 from stoker.codegen.generators import generator
 from stoker.codegen.triton import backend
+from stoker.codegen.triton.choose import Measured
+from stoker.runtime.tune import library_has
 from tests.gpu.test_kernels import assert_no_farther
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -29,10 +33,11 @@ SIZES = [(256, 128, 384), (33, 50, 70), (16, 512, 256)]
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_tile(name: str, size: tuple[int, int, int], number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def forced(candidate: Any, layouts: Any, plain: Any, builds: Any) -> int:
-        return min(number, len(builds) - 1)
+    def forced(candidate: Any, layouts: Any, plain: Any, builds: Any) -> Measured:
+        return Measured(min(number, len(builds) - 1), "")
 
     monkeypatch.setattr(backend, "fastest_product", forced)
+    monkeypatch.setattr(backend, "remembered", lambda question, subject, measure: measure().best)
     stoker.reset()
     backend_of: Any = generator("cuda")
     backend_of._products.clear()
@@ -53,3 +58,41 @@ def test_the_faster_is_kept() -> None:
     compiled = stoker.compile(lambda x, w: program(x, w, None), fullgraph=True, options={"autotune": True})
     torch.testing.assert_close(compiled(x, w), F.gelu(x @ w.t()), rtol=2e-2, atol=2e-2)
     assert any("by the library" in event.reason for event in stoker.events("tuned"))
+
+
+def written_out(y: torch.Tensor) -> torch.Tensor:
+    return 0.5 * y * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (y + 0.044715 * torch.pow(y, 3.0))))
+
+
+FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "relu": torch.relu,
+    "gelu": lambda y: F.gelu(y, approximate="tanh"),
+    "written out": written_out,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_that_the_library_computes(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it is faster is measured; here it is always taken."""
+    form = "relu" if name == "relu" else "gelu"
+    if not library_has(form):
+        pytest.skip(f"the library has another {form}")
+    monkeypatch.setattr(pipeline, "choose_activation", lambda *asked: True)
+    torch.manual_seed(0)
+    given = [torch.randn(s, device="cuda", dtype=dtype) for s in ((4, 64, 256), (512, 256), (512,))]
+    program = lambda x, w, b: FUNCTIONS[name](F.linear(x, w, b)) + 1  # noqa: E731
+    stoker.reset()
+    stoker.log.clear()
+    with torch.no_grad():
+        found = stoker.compile(program, fullgraph=True)(*given)
+        wanted, truth = program(*given), program(*(g.double() for g in given))
+    assert any("_addmm_activation" in str(event.data) for event in stoker.events("compiled"))
+    assert_no_farther(found, wanted, truth)
+
+
+def test_functions_are_measured() -> None:
+    x, w, b = (torch.randn(s, device="cuda", dtype=torch.float16) for s in ((2048, 768), (3072, 768), (3072,)))
+    program = lambda x, w, b: F.gelu(F.linear(x, w, b), approximate="tanh")  # noqa: E731
+    with torch.no_grad():
+        torch.testing.assert_close(stoker.compile(program)(x, w, b), program(x, w, b), rtol=1e-2, atol=1e-1)

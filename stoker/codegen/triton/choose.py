@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from stoker.codegen.backend import Built, Launch, Site
 from stoker.loop.interpret import allocate, fetch
 from stoker.loop.layout import Layout
 from stoker.runtime import choices
-from stoker.runtime.device import index_flags
+from stoker.runtime.device import elapsed, index_flags, surroundings
 from stoker.schedule.epilogue import Candidate
 from stoker.shape.walk import evaluate
 
@@ -45,12 +44,12 @@ class Measured:
 
 
 def is_known(question: Sequence[object]) -> bool:
-    return choices.known([*_surroundings(), *question]) is not None
+    return choices.known([*surroundings(), *question]) is not None
 
 
 def remembered(question: Sequence[object], subject: str, measure: Callable[[], Measured]) -> int | None:
     """What was measured on a device like this one, by whichever process; measured if nobody has. An event tells what was found."""
-    asked = [*_surroundings(), *question]
+    asked = [*surroundings(), *question]
     answer = choices.known(asked)
     found = Measured(**answer) if answer is not None else measure()
     if answer is None:
@@ -58,13 +57,6 @@ def remembered(question: Sequence[object], subject: str, measure: Callable[[], M
     if found.words:
         log.record(log.Event("tuned", subject, "", f"{found.words}{', as known' if answer is not None else ''}"))
     return found.best
-
-
-def _surroundings() -> list[object]:
-    """What times depend on besides the programs that are timed."""
-    device = torch.cuda.get_device_properties(torch.cuda.current_device())
-    libraries = [torch.__version__, torch.version.cuda, importlib.metadata.version("triton")]
-    return [device.name, device.multi_processor_count, device.total_memory, *libraries]
 
 
 def fastest(site: Site, builds: Sequence[Built]) -> Measured:
@@ -105,16 +97,6 @@ def launcher(built: Built, memory: Sequence[torch.Tensor]) -> Callable[[], None]
     start = functools.partial(_C.launch_kernel, device, launch.function, launch.threads, launch.shared_bytes)
     packed = struct.pack(f"<{len(words)}Q", *words)
     return lambda: start(programs, packed)
-
-
-def elapsed(run: Callable[[], object]) -> float:
-    """Milliseconds on the device."""
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    run()
-    end.record()
-    end.synchronize()
-    return float(start.elapsed_time(end))
 
 
 def fastest_product(

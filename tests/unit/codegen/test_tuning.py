@@ -62,7 +62,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     tmp_path.chmod(0o700)
     monkeypatch.setenv("STOKER_CACHE", str(tmp_path))
     monkeypatch.setattr(triton_backend, "fastest", third)
-    monkeypatch.setattr(choose, "_surroundings", lambda: ["a device"])
+    monkeypatch.setattr(choose, "surroundings", lambda: ["a device"])
     return found
 
 
@@ -82,7 +82,7 @@ def test_what_differs_is_measured(measured: list[int], monkeypatch: pytest.Monke
     assert len(measured) == 2
     StandIn().build([copying(5000)], [site(9000)], tune=True)
     assert len(measured) == 3
-    monkeypatch.setattr(choose, "_surroundings", lambda: ["another device"])
+    monkeypatch.setattr(choose, "surroundings", lambda: ["another device"])
     StandIn().build([copying(5000)], [site(5000)], tune=True)
     assert len(measured) == 4
 
