@@ -21,8 +21,8 @@ from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.fake import FakeTensor
 from stoker.graph.undo import UNEXPECTED
-from stoker.shape.condition import Comparison, Eq, Relation
-from stoker.shape.env import DataDependent
+from stoker.shape.condition import Comparison, Eq, Not, Relation, holds
+from stoker.shape.env import DataDependent, ShapeEnv
 from stoker.shape.expr import Expr
 from stoker.shape.symnode import BoolNode
 from stoker.shape.walk import free_symbols
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _LONGEST = 200
 """How many instructions of a side are looked at."""
+_LARGE = 1 << 20
+"""A size that is no case of its own."""
 _LEAVES = frozenset({"RETURN_VALUE", "RETURN_CONST", "RETURN_GENERATOR", "YIELD_VALUE", "RERAISE", "SEND"})
 _JUMPS = frozenset({"JUMP", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"})
 
@@ -65,17 +67,30 @@ def assume(m: Machine, condition: Value) -> None:
 
 
 def assumes_sizes_fit(m: Machine, asked: DataDependent) -> bool:
-    """An operator asks whether two sizes are the same, of which only data tells: eager would refuse others, but for 1. Go on as if
-    they were; False if it asked something else."""
+    """An operator asks about sizes of which only data tells: whether two are the same, where eager would refuse others, but for 1; or
+    whether one is 0 or 1, which are cases of their own. Go on as with most sizes; False if it asked something else."""
     condition, env = asked.condition, asked.env
-    if not isinstance(condition, Comparison) or condition.relation not in (Relation.EQ, Relation.NE):
-        return False
-    if env is None or not (asked.needed or _are_two_sizes(condition.expr)) or _writes_history(m):
+    if not isinstance(condition, Comparison) or env is None or _writes_history(m):
         return False
     if not all(map(m.sizes.tells, free_symbols(condition.expr))):
         return False
-    assume(m, SymbolicValue(torch.SymBool(BoolNode(env, Eq(condition.expr, 0)))))
+    equality = condition.relation is not Relation.LE
+    if equality and (asked.needed or _are_two_sizes(condition.expr)):
+        expected = Eq(condition.expr, 0)
+    elif _is_one_size(env, condition.expr):
+        large = dict.fromkeys(free_symbols(condition.expr), _LARGE)
+        expected = condition if holds(condition, large) else Not(condition)
+    else:
+        return False
+    assume(m, SymbolicValue(torch.SymBool(BoolNode(env, expected))))
     return True
+
+
+def _is_one_size(env: ShapeEnv, difference: Expr) -> bool:
+    """Is it the difference of a size, or of how many elements there are, and 0 or 1?"""
+    one_sign = len({coefficient > 0 for _, coefficient in difference.terms}) == 1
+    told = [symbol for symbol in free_symbols(difference) if symbol not in env.hints]
+    return one_sign and abs(difference.offset) <= 1 and bool(told) and all(env.ranges[s].low >= 0 for s in told)
 
 
 def _are_two_sizes(difference: Expr) -> bool:

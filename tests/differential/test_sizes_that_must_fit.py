@@ -1,5 +1,6 @@
 """Two sizes that only data tells meet in one operator: the graph goes on as if they were equal, and eager says what is wrong where
-they are not. And an index into a dimension without elements, which fits where it has none either."""
+they are not. And an index into a dimension without elements, which fits where it has none either. And operators for which no or one
+element is a case of its own: the graph goes on as with more."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def test_two_sizes(name: str, backend: str) -> None:
 def outcome(program: Callable[..., Any], *args: Any) -> Any:
     try:
         return program(*args)
-    except RuntimeError as error:
+    except (RuntimeError, IndexError, ValueError) as error:
         return str(error)
 
 
@@ -100,3 +101,55 @@ def test_an_index_into_nothing() -> None:
     for call in (program, compiled):
         with pytest.raises(IndexError, match="out of bounds for dimension with size 0"):
             call(torch.ones(0), torch.ones(3))
+
+
+X = torch.linspace(-1, 1, 28).reshape(7, 4)
+MASKS = [torch.tensor(rows).bool() for rows in ([1, 0, 1, 1, 0, 1, 0], [0] * 7, [0, 0, 1, 0, 0, 0, 0], [1] * 7)]
+LSTM = torch.nn.LSTM(4, 3)
+CHOSEN: dict[str, Callable[[torch.Tensor], Any]] = {
+    "attention": lambda r: F.scaled_dot_product_attention(r[None], X[None], X[None]),
+    "attention of heads": lambda r: F.scaled_dot_product_attention(
+        *[t.view(-1, 2, 2).transpose(0, 1)[None] for t in (r, X, X)]
+    ),
+    "attention among themselves": lambda r: F.scaled_dot_product_attention(r[None], r[None], r[None]),
+    "distances": lambda r: torch.cdist(r, X, p=1.0),
+    "tensordot": lambda r: torch.tensordot(r, X, dims=([1], [1])),
+    "smallest": lambda r: r.min(),
+    "largest of columns": lambda r: r.max(0),
+    "place of the largest": lambda r: r.argmax(),
+    "median": lambda r: r.median(0),
+    "topk": lambda r: r.topk(1, 0),
+    "convolution": lambda r: F.conv1d(r.T[None], torch.ones(2, 4, 3), padding=1),
+    "batch norm": lambda r: F.batch_norm(r, None, None, training=True),
+    "resized": lambda r: F.interpolate(r.T[None], scale_factor=2),
+    "LSTM": lambda r: LSTM(r[:, None])[0],
+    "views": lambda r: r.view(-1, 2, 2).sum(1) + r.reshape(-1, 4)[:, :2],
+    "smallest, then as usual": lambda r: (r - r.min()) / (r.max() - r.min() + 1),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "stoker"])
+@pytest.mark.parametrize("name", CHOSEN)
+def test_none_and_one_are_cases_of_their_own(name: str, backend: str) -> None:
+    def program(x: torch.Tensor, mask: torch.Tensor) -> Any:
+        return CHOSEN[name](x[mask])
+
+    compiled = stoker.compile(program, fullgraph=True, backend=backend)
+    for mask in MASKS:
+        with torch.no_grad():
+            wanted, found = outcome(program, X, mask), outcome(compiled, X, mask)
+        assert type(found) is type(wanted)
+        if isinstance(wanted, str):
+            assert found == wanted
+        else:
+            torch.testing.assert_close(found, wanted, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", ["attention", "distances", "smallest", "convolution", "batch norm"])
+def test_gradients_of_chosen_rows(name: str) -> None:
+    gradients = []
+    for compiles in (lambda f: f, lambda f: stoker.compile(f, fullgraph=True)):
+        x = X.clone().requires_grad_()
+        compiles(lambda x, mask: CHOSEN[name](x[mask]).pow(2).sum())(x, MASKS[0]).backward()
+        gradients.append(x.grad)
+    torch.testing.assert_close(gradients[1], gradients[0])
