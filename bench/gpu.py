@@ -94,6 +94,17 @@ def qwen3() -> Made:
     return Qwen3ForCausalLM(config), {"input_ids": _tokens(4, 512)}
 
 
+def gemma2() -> Made:
+    """Eight layers of the 2B's."""
+    from transformers import Gemma2Config, Gemma2ForCausalLM
+
+    config = Gemma2Config(
+        vocab_size=256000, hidden_size=2304, intermediate_size=9216, num_hidden_layers=8, num_attention_heads=8,
+        num_key_value_heads=4, head_dim=256, use_cache=False,
+    )  # fmt: skip
+    return Gemma2ForCausalLM(config), {"input_ids": _tokens(2, 512)}
+
+
 def deberta() -> Made:
     from transformers import DebertaV2Config, DebertaV2Model
 
@@ -123,7 +134,7 @@ def whisper() -> Made:
 
 
 MODELS: dict[str, Callable[[], Made]] = {
-    f.__name__: f for f in (bert, gpt2, llama, t5, vit, convnext, resnet50, qwen3, deberta, swin, whisper)
+    f.__name__: f for f in (bert, gpt2, llama, t5, vit, convnext, resnet50, qwen3, gemma2, deberta, swin, whisper)
 }
 
 
