@@ -8,7 +8,7 @@ import torch
 
 from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
-from stoker.loop.view import Index, Tensor
+from stoker.loop.view import Computed, Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import broadcast_index, require_supported
 from stoker.lower.registry import LeftToLibrary, Result, lower
@@ -82,12 +82,18 @@ def index_select(builder: Builder, out: Result, x: Tensor, dim: int, places: Ten
         raise LeftToLibrary("a tensor without dimensions")
     _require_elements(out)
     dim = dimension(dim, len(x.sizes))
-    kind = "row" if dim == 0 else "element"
+    kind, places = "row" if dim == 0 else "element", _at_hand(builder, places)
 
     def element(at: Index) -> LoopValue:
         return x.at((*at[:dim], counted_from_0(places.at((at[dim],)), x.sizes[dim], kind), *at[dim + 1 :]))
 
     return builder.compute(out, element, [x, places], cost=4)
+
+
+def _at_hand(builder: Builder, places: Tensor) -> Tensor:
+    """Places of rows, each of which many elements ask for: in memory, if they are costly to compute."""
+    costly = isinstance(places, Computed) and places.cost > builder.target(places.device).inline_cost
+    return builder.store(places) if costly else places
 
 
 def _require_elements(out: Result) -> None:
@@ -100,6 +106,7 @@ def _require_elements(out: Result) -> None:
 def embedding(builder: Builder, out: Result, weight: Tensor, places: Tensor, *rest: Any, **options: Any) -> Tensor:
     require_supported(weight.dtype)
     _require_elements(out)
+    places = _at_hand(builder, places)
 
     def element(at: Index) -> LoopValue:
         return weight.at((counted_from_0(places.at(at[:-1]), weight.sizes[0], "row"), at[-1]))

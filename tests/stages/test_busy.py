@@ -87,6 +87,22 @@ def test_how_loops_are_cut() -> None:
     assert found is not None and found.ragged == 0 and [n.value for n in found.counts] == [528, 1]
 
 
+def test_places_that_are_costly_to_find_are_found_once(backend: Interpreted) -> None:
+    """Each is used by all elements of a row: T5's buckets of distances."""
+
+    size = 380  # too many to be held as a constant
+
+    def biases(weight: torch.Tensor) -> torch.Tensor:
+        away = (torch.arange(size)[None] - torch.arange(size)[:, None]).abs()
+        far = (torch.log(away.float() / 4 + 1) / 3 * torch.exp(-away.float() / 20).sqrt() * 9).long()
+        return F.embedding(torch.where(away < 4, away, far.clamp(max=15)), weight).permute(2, 0, 1) * 2
+
+    _same(biases, [torch.randn(16, 8)])
+    bodies = [u.source.rsplit("@triton.jit", 1)[1] for u in backend.units]
+    assert len(bodies) == 2 and sum("log(" in body for body in bodies) == 1
+    assert "log(" not in next(body for body in bodies if "flags" in body)
+
+
 def _stem(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, place: torch.Tensor) -> Any:
     h = F.gelu(F.conv1d(x, a, b, padding=1))
     h = F.gelu(F.conv1d(h, c, b, stride=2, padding=1)).permute(0, 2, 1) + place
