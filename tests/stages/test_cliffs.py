@@ -71,7 +71,9 @@ def _spread(x: torch.Tensor, *others: torch.Tensor) -> list[torch.Tensor]:
     return [torch.cat([other, y, other * n], -2) for n, other in enumerate(others)]
 
 
-@pytest.mark.parametrize("layout", ["rows", "columns", "transposed", "tiles", "short rows", "offsets"])
+@pytest.mark.parametrize(
+    "layout", ["rows", "columns", "transposed", "tiles", "short rows", "offsets", "growing", "uneven"]
+)
 @pytest.mark.parametrize("count", [2, 5, 9])
 def test_a_value_is_copied_to_many_places(layout: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     sources: list[str] = []
@@ -87,10 +89,11 @@ def test_a_value_is_copied_to_many_places(layout: str, count: int, monkeypatch: 
         x = torch.randn(3, width, 40).mT + torch.zeros(3, 40, width)
     elif layout == "columns":
         x = torch.randn(40, width, 3).permute(2, 0, 1)
-    others = [torch.randn(3, 5 + (n % 3 if layout == "offsets" else 0), width) for n in range(count)]
+    more = {"offsets": lambda n: n % 3, "growing": lambda n: 2 * n, "uneven": lambda n: n * n}.get(layout, lambda n: 0)
+    others = [torch.randn(3, 5 + more(n), width) for n in range(count)]
     expected, got = _spread(x, *others), stoker.compile(_spread)(x, *others)
     for a, b in zip(expected, got, strict=True):
         torch.testing.assert_close(b, a)
         assert a.stride() == b.stride()
-    if layout == "rows":
+    if layout in ("rows", "growing"):
         assert any("arguments[copy]" in source for source in sources) == (count > spread.MANY)

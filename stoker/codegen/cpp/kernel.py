@@ -250,14 +250,18 @@ class _Emitter:
         """Copy what the last loop has written between two of its positions."""
         for copies in self.copies:
             kind, others = TYPES[copies.store.dtype], copies.others
-            place = self.expr(substitute(copies.store.index, {last.symbol: _ROW_START}))
+            row = {last.symbol: _ROW_START}
+            source = f"{copies.store.buffer} + ({self.expr(substitute(copies.store.index, row))})"
+            place = self.expr(substitute(copies.index, row))
             with self.out.block():
                 self.out.line(f"const int64_t {text(_ROW_START)} = {start};")
                 limits = marked(str(others.start)), marked(str(others.stop))
                 with self.out.block("for (int64_t copy = {}; copy < {}; ++copy)".format(*limits)):
-                    target, source = f"static_cast<{kind}*>(arguments[copy])", copies.store.buffer
+                    if copies.step.value != 0:
+                        place += f" + (copy - {limits[0]}) * ({self.expr(copies.step)})"
+                    target = f"static_cast<{kind}*>(arguments[copy]) + ({place})"
                     size = f"({end} - {text(_ROW_START)}) * sizeof({kind})"
-                    self.out.line(f"__builtin_memcpy({target} + ({place}), {source} + ({place}), {size});")
+                    self.out.line(f"__builtin_memcpy({target}, {source}, {size});")
 
     def simd(self, possible: bool, clauses: str = "") -> None:
         if possible:

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import groupby
 
 from stoker.loop.index import coefficient
 from stoker.loop.instruction import Load, Store
 from stoker.schedule.kernel import Kernel, Line
+from stoker.shape.expr import Expr, constant
+from stoker.shape.walk import free_symbols
 
 MANY = 4
 """So many places are worth a loop."""
@@ -29,14 +30,17 @@ SHORTEST_ROW = 32
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """A store, and the numbers of the arguments that get the same at the same places."""
+    """A store, and the numbers of the arguments that get the same value: the first at `index`, each further one `step` after the one before.
+    Concatenations that grow by one layer each have the layer's result at such places, one sample of a batch after another."""
 
     store: Store
     others: range
+    index: Expr
+    step: Expr
 
 
 def spread(kernel: Kernel) -> tuple[Kernel, tuple[Copies, ...]]:
-    """Leave one store of those that write one value to equal places."""
+    """Leave one store of those that write one value to places at equal distances."""
     if len(kernel.outer) < 2 or kernel.inner or (kernel.outer[-1].size.value or 0) < SHORTEST_ROW:
         return kernel, ()
     (phase,) = kernel.phases
@@ -47,19 +51,33 @@ def spread(kernel: Kernel) -> tuple[Kernel, tuple[Copies, ...]]:
 
 
 def _copies(kernel: Kernel, lines: tuple[Line, ...]) -> Iterator[Copies]:
+    last = kernel.outer[-1].symbol
     alike: dict[Store, list[Store]] = {}
     for store in _alone(kernel, lines):
-        alike.setdefault(replace(store, buffer=""), []).append(store)
+        along = coefficient(store.index, last)
+        if along is not None and along.value == 1:
+            alike.setdefault(replace(store, buffer="", index=constant(0)), []).append(store)
     for stores in alike.values():
-        along = coefficient(stores[0].index, kernel.outer[-1].symbol)
-        if along is None or along.value != 1:
+        first, *others = sorted(stores, key=_position)
+        for run in _runs(others):
+            step = run[1].index - run[0].index if len(run) > 1 else constant(0)
+            if len(run) >= MANY and last not in free_symbols(step):
+                yield Copies(first, range(_position(run[0]), _position(run[-1]) + 1), run[0].index, step)
+
+
+def _runs(stores: list[Store]) -> Iterator[list[Store]]:
+    """Stores to one argument after the other, each as far from the one before as that is from its own."""
+    run: list[Store] = []
+    for store in stores:
+        follows = bool(run) and _position(store) == _position(run[-1]) + 1
+        if follows and (len(run) == 1 or store.index - run[-1].index is run[-1].index - run[-2].index):
+            run.append(store)
             continue
-        first = min(stores, key=_position)
-        positions = sorted(_position(s) for s in stores if s is not first)
-        for _, run in groupby(enumerate(positions), key=lambda pair: pair[1] - pair[0]):
-            numbers = [position for _, position in run]
-            if len(numbers) >= MANY:
-                yield Copies(first, range(numbers[0], numbers[-1] + 1))
+        if run:
+            yield run
+        run = [store]
+    if run:
+        yield run
 
 
 def _alone(kernel: Kernel, lines: tuple[Line, ...]) -> list[Store]:
