@@ -581,3 +581,28 @@ def test_clipping(model, x):
 @program("torch.autograd.functional.jacobian", inputs=lambda: (torch.ones(3),))
 def test_jacobian(x):
     return torch.autograd.functional.jacobian(torch.sin, x)
+
+
+@program("tensor classes called as constructors")
+def test_legacy_constructors(x):
+    made = [
+        torch.IntTensor([x.shape[0], 2]),
+        torch.LongTensor([[1, 2], [3, 4]]),
+        torch.BoolTensor([1, 0]),
+        torch.Tensor([1, 2.5]),
+    ]
+    sized = [
+        torch.FloatTensor(2, 3).shape,
+        torch.Tensor(3).shape,
+        torch.DoubleTensor(x.shape).dtype,
+        torch.HalfTensor([]).dtype,
+    ]
+    same = torch.Tensor(x)
+    return (
+        x * torch.FloatTensor([1, 2, 3, 4]),
+        made,
+        sized,
+        torch.Tensor((2, 3)),
+        torch.ByteTensor([300 % 256, 1.7]),
+        same.shape,
+    )
