@@ -4,6 +4,8 @@ In:  on standard input a JSON object a line: `source` (a path), `signature`, `al
      path without its ending), `name` (of the function). It ends when its input does.
 Out: on standard output a line each: {"output": ...}, with `error` if it failed. A binary lies at output.cubin, what a launch needs to
      know at output.json; both appear by rename, the description last.
+
+What Triton keeps for itself would be kept twice, and in the user's home, which may not be written: it goes when the process does.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import importlib.util
 import json
 import os
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 from typing import Any
@@ -53,14 +56,16 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def main() -> None:
-    for line in sys.stdin:
-        job = json.loads(line)
-        answer: dict[str, Any] = {"output": job["output"]}
-        try:
-            compile_unit(job)
-        except Exception:  # noqa: BLE001  (whatever it is, the process that asked gets to know)
-            answer["error"] = traceback.format_exc()
-        print(json.dumps(answer), flush=True)
+    with tempfile.TemporaryDirectory(prefix="stoker-triton-") as own:
+        os.environ["TRITON_CACHE_DIR"] = own
+        for line in sys.stdin:
+            job = json.loads(line)
+            answer: dict[str, Any] = {"output": job["output"]}
+            try:
+                compile_unit(job)
+            except Exception:  # noqa: BLE001  (whatever it is, the process that asked gets to know)
+                answer["error"] = traceback.format_exc()
+            print(json.dumps(answer), flush=True)
 
 
 if __name__ == "__main__":

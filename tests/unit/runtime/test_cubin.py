@@ -42,3 +42,13 @@ def test_what_is_damaged_or_not_ours_is_compiled_again(tmp_path: Path, monkeypat
     binary.chmod(0o666)
     assert compiled() == whole
     assert binary.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_home_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o700)
+    nowhere = tmp_path / "file"
+    nowhere.write_text("no directory")
+    monkeypatch.setenv("STOKER_CACHE", str(tmp_path))
+    monkeypatch.setenv("HOME", str(nowhere))
+    monkeypatch.setattr(cubin, "pool", cubin.Pool)
+    assert compiled()
