@@ -104,8 +104,8 @@ def training_call(
 def _readers(training: Training) -> tuple[tuple[int, ...], ...]:
     """For each kept tensor the tangents, by their order, whose way back may read it."""
     joint, parts = training.joint, training.parts
-    late = [descendants([joint.tangents[p]]) for p in parts.tangents]  # type: ignore[list-item]  # of the tangents that are used
-    return tuple(tuple(i for i, way in enumerate(late) if not way.isdisjoint(descendants([n]))) for n in parts.kept)
+    read = [ancestors(descendants([joint.tangents[p]])) for p in parts.tangents]  # type: ignore[list-item]  # of the tangents that are used
+    return tuple(tuple(i for i, way in enumerate(read) if n in way) for n in parts.kept)
 
 
 def _layout(tangent: torch.fx.Node) -> tuple[Any, ...] | None:
