@@ -76,6 +76,8 @@ class Target:
     """How a store may combine with what is in memory."""
     combined_dtypes: frozenset[torch.dtype] = LOOP_DTYPES
     """Types of memory that may be combined with."""
+    stored_dtypes: frozenset[torch.dtype] = frozenset()
+    """Types beside those of loops that kernels can read and write, and convert to and from float32; nothing else is computed with them."""
     wide_losses: bool = False
     """Are losses of half precision summed in float32, as eager sums them there?"""
     wide_scans: bool = True

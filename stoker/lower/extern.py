@@ -25,7 +25,7 @@ EXACT = frozenset(
     for kind in ("flash", "efficient", "cudnn")
     for suffix in ("", "_backward")
     if (operator := find(f"_scaled_dot_product_{kind}_attention{suffix}.default")) is not None
-)
+) | {find("_scaled_mm.default")}
 """Operators that are given eager's own strides, in inference too: their kernels refuse others when they run."""
 
 UNKNOWN = "it has no lowering"

@@ -216,11 +216,17 @@ def classify(builder: Builder, out: Result, x: Tensor, *, name: str) -> Computed
 
 @lower("_to_copy.default", "clone.default", "lift_fresh_copy.default")
 def copy(builder: Builder, out: Result, x: Tensor, **options: Any) -> Tensor:
-    require_supported(out.dtype, x.dtype)
+    stored = builder.target(out.device).stored_dtypes & {out.dtype, x.dtype}
+    require_supported(*({out.dtype, x.dtype} - stored))
     if x.device != out.device:
         raise LeftToLibrary("a copy between devices is left to the library")
     if isinstance(x, Stored) and x.dtype is out.dtype and x.strides == out.strides:
         return x  # nobody writes to it; the driver copies outputs that must have memory of their own
+    if stored and x.dtype is not out.dtype:  # by way of float32, as eager converts
+        wide = torch.float32
+        return builder.compute(out, lambda index: ops.to_dtype(ops.to_dtype(x.at(index), wide), out.dtype), [x], cost=8)
+    if stored:
+        return builder.compute(out, lambda index: x.at(index), [x])
     return elementwise(builder, out, [x], lambda value: value, x.dtype)
 
 

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 
 import stoker
+from tests.stages import test_float8 as float8
 from tests.unit.passes import test_heads as heads
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -139,3 +140,26 @@ def test_heads_that_share_keys(name: str, dtype: torch.dtype) -> None:
     given = [t.cuda().to(dtype) if t.is_floating_point() else t.cuda() for t in heads.inputs()]
     stoker.reset()
     torch.testing.assert_close(stoker.compile(program)(*given), program(*given), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("name", float8.PROGRAMS)
+@pytest.mark.parametrize("dtype", float8.DTYPES, ids=str)
+def test_float8(name: str, dtype: torch.dtype) -> None:
+    program, x = float8.PROGRAMS[name], float8.numbers().cuda()
+    stoker.reset()
+    found, wanted = stoker.compile(program, fullgraph=True)(x, dtype), program(x, dtype)
+    for mine, eager in zip(found, wanted, strict=True):
+        assert float8.same(mine, eager)
+
+
+def test_a_product_of_float8() -> None:
+    def program(x: torch.Tensor, w: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        a, b = (t.clamp(-448, 448).to(torch.float8_e4m3fn) for t in (x / scale, w / scale))
+        return torch._scaled_mm(a, b.t(), scale, scale, out_dtype=torch.bfloat16).relu()
+
+    given = [
+        torch.randn(64, 128, device="cuda"),
+        torch.randn(32, 128, device="cuda"),
+        torch.tensor(0.25, device="cuda"),
+    ]
+    torch.testing.assert_close(stoker.compile(program, fullgraph=True)(*given), program(*given), rtol=1e-2, atol=1e-2)

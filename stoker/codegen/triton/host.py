@@ -13,6 +13,7 @@ import torch
 
 from stoker.codegen.backend import HostKernel
 from stoker.codegen.triton.batch import places
+from stoker.codegen.triton.target import FLOAT8
 from stoker.codegen.triton.unit import Unit
 from stoker.loop.op import OUTSIDE
 from stoker.shape.expr import symbol
@@ -27,7 +28,7 @@ def host_kernel(unit: Unit, libdevice: Any = None) -> HostKernel:
     def call(buffers: Sequence[torch.Tensor], sizes: Sequence[int]) -> int:
         programs = evaluate(unit.programs, {symbol(f"n{i}"): size for i, size in enumerate(sizes)})
         flags = torch.zeros(len(OUTSIDE), dtype=torch.int32, device=_device(unit, buffers))
-        given = [bits_of(b) if size else b for b, size in zip(buffers, unit.value_bytes)]
+        given = [bits_of(b) if size else _as_bits(b) for b, size in zip(buffers, unit.value_bytes)]
         if programs:
             _function(unit.source, unit.name, libdevice)[(programs,)](
                 *given, *sizes, *([flags] if unit.watches else []), num_warps=unit.warps, num_stages=unit.stages
@@ -54,6 +55,11 @@ def _host_batch(unit: Unit, libdevice: Any) -> HostKernel:
 
 def _device(unit: Unit, buffers: Sequence[torch.Tensor]) -> torch.device:
     return next(b.device for b, size in zip(buffers, unit.value_bytes) if not size)
+
+
+def _as_bits(buffer: torch.Tensor) -> torch.Tensor:
+    """Triton's own launcher has other names for numbers of 8 bits with a point, which kernels take as bits."""
+    return buffer.view(torch.uint8) if buffer.dtype in FLOAT8 else buffer
 
 
 def bits_of(number: torch.Tensor) -> int:

@@ -230,3 +230,50 @@ def join_moments(mean, moment, count, other_mean, other_moment, other_count):
 def note_outside(flags, bad, family):
     """Tell the host that an index of a family was out of range."""
     tl.store(flags + family + bad.to(tl.int32) * 0, 1, mask=bad)
+
+
+@triton.jit
+def rounded_bits(x, mantissa: tl.constexpr, bias: tl.constexpr):
+    """The bits of a positive float32, rounded to the nearest number of a smaller type, ties to even. Its smallest numbers are multiples of a
+    step: what is added to them has that step for its last bit."""
+    bits = x.to(tl.int32, bitcast=True)
+    gone: tl.constexpr = 23 - mantissa
+    near = (bits + ((1 << (gone - 1)) - 1) + ((bits >> gone) & 1)) >> gone
+    added: tl.constexpr = (150 - (bias - 1 + mantissa)) << 23
+    small = (x + tl.full([1], added, tl.int32).to(tl.float32, bitcast=True)).to(tl.int32, bitcast=True) - added
+    return tl.where(bits < ((128 - bias) << 23), small, near - ((127 - bias) << mantissa))
+
+
+@triton.jit
+def with_sign(bits, x):
+    return (bits | ((x.to(tl.int32, bitcast=True) >> 24) & 0x80)).to(tl.uint8)
+
+
+@triton.jit
+def to_float8_e4m3(x, largest: tl.constexpr):
+    """The type has no infinity: `largest` is what becomes of numbers beyond it."""
+    size = tl.abs(x)
+    beyond = tl.where(x == x, largest, 0x7F)
+    return with_sign(tl.where(size <= 464.0, rounded_bits(size, 3, 7), beyond), x)
+
+
+@triton.jit
+def from_float8_e4m3(bits):
+    wide = bits.to(tl.int32)
+    size = wide & 0x7F
+    normal = ((size << 20) + (120 << 23)).to(tl.float32, bitcast=True)
+    found = tl.where(size < 8, size.to(tl.float32) * 0.001953125, tl.where(size == 0x7F, float("nan"), normal))
+    return tl.where(wide >= 0x80, -found, found)
+
+
+@triton.jit
+def to_float8_e5m2(x):
+    size = tl.abs(x)
+    beyond = tl.where(x == x, 0x7C, 0x7F)
+    return with_sign(tl.where(size < 61440.0, rounded_bits(size, 2, 15), beyond), x)
+
+
+@triton.jit
+def from_float8_e5m2(bits):
+    """The upper half of a number of 16 bits."""
+    return (bits.to(tl.uint16) << 8).to(tl.float16, bitcast=True).to(tl.float32)

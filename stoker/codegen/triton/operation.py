@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -18,7 +19,10 @@ TYPES: dict[torch.dtype, str] = {
     torch.bfloat16: "tl.bfloat16",
     torch.float32: "tl.float32",
     torch.float64: "tl.float64",
+    torch.float8_e4m3fn: "tl.uint8",
+    torch.float8_e5m2: "tl.uint8",
 }
+"""Numbers of 8 bits with a point are their bits: nothing is computed with them but conversions."""
 
 POINTERS: dict[torch.dtype, str] = {
     torch.bool: "*i1",
@@ -31,11 +35,16 @@ POINTERS: dict[torch.dtype, str] = {
     torch.bfloat16: "*bf16",
     torch.float32: "*fp32",
     torch.float64: "*fp64",
+    torch.float8_e4m3fn: "*u8",
+    torch.float8_e5m2: "*u8",
 }
 """How Triton's signatures name memory of a type."""
 
 BITS: dict[int, str] = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
 """How they name the bits of a number, by its bytes."""
+
+_FLOAT8 = {torch.float8_e4m3fn: "float8_e4m3", torch.float8_e5m2: "float8_e5m2"}
+"""How the library's functions name them."""
 
 _DEVICE_FUNCTIONS = """
 exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma rsqrt
@@ -111,6 +120,8 @@ def literal(value: Any, dtype: torch.dtype, shape: list[int]) -> str:
     """A constant of a type, in a tile of one element."""
     if dtype is torch.bool:
         words = "1" if value else "0"
+    elif dtype in _FLOAT8:
+        words = str(int(torch.tensor([float(value)]).to(dtype).view(torch.uint8)))
     elif not dtype.is_floating_point:
         words = str(int(value))
     elif math.isnan(value := float(value)):
@@ -130,8 +141,18 @@ def given(name: str, dtype: torch.dtype, shape: list[int]) -> str:
     return f"{bits}.to({TYPES[dtype]}, bitcast=True)"
 
 
+@functools.cache
+def _largest() -> int:
+    """The bits that eager makes of a number beyond float8_e4m3fn: its largest number, or none, by the version of torch."""
+    return int(torch.tensor([1e6]).to(torch.float8_e4m3fn).view(torch.uint8))
+
+
 def converted(words: str, source: torch.dtype, dtype: torch.dtype) -> str:
     """A value in another type."""
+    if dtype in _FLOAT8:
+        return f"to_{_FLOAT8[dtype]}({words}{f', {_largest()}' if dtype is torch.float8_e4m3fn else ''})"
+    if source in _FLOAT8:
+        return f"from_{_FLOAT8[source]}({words})"
     if dtype is torch.bool:
         return f"({words}) != 0"
     if dtype is torch.uint8 and source.is_floating_point:

@@ -17,6 +17,9 @@ def _in_registers(outer: Dimensions, inner: Dimensions, across: Sequence[LoopIns
     return persistent(outer, inner, across)
 
 
+FLOAT8 = frozenset({torch.float8_e4m3fn, torch.float8_e5m2})
+
+
 def cuda_target(
     architecture: int, processors: int, device: str = "cuda", drawing_threads: Callable[[], int] = lambda: 0
 ) -> Target:
@@ -42,6 +45,7 @@ def cuda_target(
         longest_scan=4096,
         combines=frozenset({"add"}),
         combined_dtypes=frozenset({torch.int32, torch.int64, torch.float32, torch.float64}),
+        stored_dtypes=FLOAT8,
         wide_losses=True,
         wide_scans=False,
         joins_columns=True,

@@ -7,6 +7,7 @@ import torch
 from stoker.codegen.triton.operation import OPERATIONS, POINTERS, TYPES, literal, operation
 from stoker.codegen.triton.reduction import SCANS as SCAN_FUNCTIONS
 from stoker.codegen.triton.reduction import form_of
+from stoker.codegen.triton.target import cuda_target
 from stoker.codegen.triton.unit import LIBRARY
 from stoker.loop.op import ELEMENTWISE, REDUCTIONS, SCANS
 from stoker.loop.target import LOOP_DTYPES
@@ -20,7 +21,7 @@ def test_every_operation_has_words() -> None:
 
 
 def test_every_type_has_names() -> None:
-    assert TYPES.keys() == POINTERS.keys() == LOOP_DTYPES
+    assert TYPES.keys() == POINTERS.keys() == LOOP_DTYPES | cuda_target(90, 132).stored_dtypes
 
 
 def test_every_reduction_and_scan_has_a_function() -> None:
@@ -34,3 +35,4 @@ def test_constants_are_exact() -> None:
     assert literal(float("-inf"), torch.float32, [1]) == "tl.full([1], float('-inf'), tl.float32)"
     assert literal(True, torch.bool, [1]) == "tl.full([1], 1, tl.int1)"
     assert "0.1," in literal(0.1, torch.float64, [1])
+    assert literal(1.0, torch.float8_e4m3fn, [1]) == "tl.full([1], 56, tl.uint8)"
