@@ -233,6 +233,8 @@ class GraphRecorder:
     def binary(self, text: str, left: Value, right: Value) -> Value:
         self.refuse_foreign(left, right)
         operation = text if isinstance(left, TensorValue) else text.removesuffix("=")
+        if operation == "**" and any(isinstance(value, (VaryingFloat, SymbolicValue)) for value in (left, right)):
+            return self.m.wrap.object(torch.pow).call(self.m, [left, right], {})
         return self.call(BINARY[operation], [left, right], {})
 
     def compare(self, text: str, left: Value, right: Value) -> Value:

@@ -43,6 +43,10 @@ PROGRAMS: dict[str, Callable[[Tensor, Tensor, float], Any]] = {
     "log_normal_": lambda x, y, a: x.detach().clone().log_normal_(a, a / 2) * y,
     "cauchy_": lambda x, y, a: x.detach().clone().cauchy_(a, a * 2) * y,
     "saved by autograd": lambda x, y, a: (F.leaky_relu(x, a), y.clamp(-a, a), F.elu(x, a), F.threshold(y, a, a), F.hardtanh(x, -a, a), F.softplus(y, a)),
+    "powers": lambda x, y, a: (x.abs() ** a, y.abs().pow(a + 1), torch.pow(a + 1, x), (a + 2) ** y, x.exp() ** (-a), x.sum() ** (a + 1)),
+    "celu": lambda x, y, a: F.celu(x, alpha=a) * F.celu(y * 50, a),
+    "norms": lambda x, y, a: (x.norm(a + 1.5), torch.norm(y, a + 1.2, dim=1), torch.linalg.vector_norm(x * 0, a + 1.1), (x * y).norm(p=a + 2, dim=0, keepdim=True)),
+    "arange": lambda x, y, a: (x.sum() * torch.arange(a, a + 2, 0.25), y.sum() * torch.arange(a * 8), torch.arange(5.0, a, -1.0, dtype=torch.float64)),
     "normal": lambda x, y, a: (torch.normal(x.detach(), a), torch.normal(a, y.detach().abs())),
 }  # fmt: skip
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from stoker.capture.builtins.floats import varies
 from stoker.capture.handlers import handles, tensor_special
-from stoker.capture.polyfill import indexing
+from stoker.capture.polyfill import floats, indexing
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import ListValue, SequenceValue
@@ -94,14 +95,27 @@ def combinations(m: Machine, input: Value, r: Value = Constant(2), with_replacem
 @handles(torch.arange)
 def arange(m: Machine, *bounds: Value, **options: Value) -> Value:
     bounds = (*bounds, *(options.pop(name) for name in ("start", "end", "step") if name in options))
+    if any(varies(bound) for bound in bounds) and _makes_floats(options):
+        start, end, step = {1: (ZERO, *bounds, ONE), 2: (*bounds, ONE), 3: bounds}[len(bounds)]
+        return m.wrap.object(floats.arange).call(m, [start, end, step, _named(options)], {})
     if not any(is_untold(bound) for bound in bounds) or "out" in options:
         return m.record.call(torch.arange, list(bounds), options)
     numbers = [number(m, bound) for bound in bounds]
     if any(bound.python_type() is not int for bound in numbers) or len(numbers) == 3 and is_untold(numbers[2]):
         return m.record.call(torch.arange, list(bounds), options)
     start, end, step = {1: (ZERO, *numbers, ONE), 2: (*numbers, ONE), 3: tuple(numbers)}[len(numbers)]
-    named = DictValue({name: (Constant(name), value) for name, value in options.items()})
-    return m.wrap.object(indexing.arange).call(m, [start, end, step, named], {})
+    return m.wrap.object(indexing.arange).call(m, [start, end, step, _named(options)], {})
+
+
+def _named(options: dict[str, Value]) -> DictValue:
+    return DictValue({name: (Constant(name), value) for name, value in options.items()})
+
+
+def _makes_floats(options: dict[str, Value]) -> bool:
+    """Nothing is asked of the tensor but that it holds floats, here or on a device."""
+    dtype = options.get("dtype", NONE)
+    is_float = isinstance(dtype, Constant) and (dtype.value is None or dtype.value.is_floating_point)
+    return options.keys() <= {"dtype", "device"} and is_float
 
 
 @handles(torch.masked_select)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 
-from stoker.capture.handlers import TENSOR_METHODS, handles
+from stoker.capture.handlers import TENSOR_METHODS, handles, tensor_special
 from stoker.capture.polyfill import floats
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.size import SymbolicValue
@@ -25,6 +26,10 @@ def varies(value: Value) -> bool:
 
 def _is_none(value: Value | None) -> bool:
     return value is None or isinstance(value, Constant) and value.value is None
+
+
+def _are_none(kwargs: dict[str, Value], *names: str) -> bool:
+    return all(_is_none(kwargs.get(name)) for name in names)
 
 
 def _plain_targets(args: list[Value], kwargs: dict[str, Value]) -> bool:
@@ -74,6 +79,13 @@ def _pads_by_a_number(args: list[Value], kwargs: dict[str, Value]) -> bool:
     return isinstance(mode, Constant) and mode.value == "constant"
 
 
+def _follows_plain(args: Sequence[Value]) -> bool:
+    """Does autograd follow a tensor of a type that eager computes in?"""
+    tensors = [value for value in args if isinstance(value, TensorValue)]
+    plain = all(value.fake.dtype in (torch.float32, torch.float64) for value in tensors)
+    return plain and torch.is_grad_enabled() and any(value.fake.requires_grad for value in tensors)
+
+
 FUNCTIONS: dict[Any, tuple[Any, Any]] = {
     F.layer_norm: (floats.layer_norm, _always),
     F.rms_norm: (floats.rms_norm, _always),
@@ -102,6 +114,13 @@ FUNCTIONS: dict[Any, tuple[Any, Any]] = {
     torch.linalg.matrix_rank: (floats.matrix_rank, _one_tensor),
     torch.linalg.pinv: (floats.pinv, _one_tensor),
     torch.pairwise_distance: (floats.pairwise_distance, _always),
+    torch.pow: (floats.pow, lambda args, kwargs: not kwargs and _follows_plain(args)),
+    torch.linalg.vector_norm: (
+        floats.vector_norm,
+        lambda args, kwargs: _are_none(kwargs, "out", "dtype") and _follows_plain(args),
+    ),
+    torch.norm: (floats.norm, lambda args, kwargs: _are_none(kwargs, "out", "dtype") and _follows_plain(args)),
+    F.celu: (floats.celu, lambda args, kwargs: len(args) < 3 and "inplace" not in kwargs and _follows_plain(args)),
 }
 NAMED_ALIKE = """
 alpha_dropout cosine_embedding_loss cosine_similarity feature_alpha_dropout hinge_embedding_loss poisson_nll_loss triplet_margin_loss
@@ -130,6 +149,20 @@ def _register_method(name: str, written: Any) -> None:
         return m.record.method(receiver, name, list(args), kwargs)
 
     TENSOR_METHODS[name] = with_floats
+
+
+@tensor_special("pow", "__pow__")
+def pow_method(m: Machine, receiver: Any, exponent: Value) -> Value:
+    if varies(exponent):
+        return m.wrap.object(torch.pow).call(m, [receiver, exponent], {})
+    return m.record.method(receiver, "pow", [exponent], {})
+
+
+@tensor_special("norm")
+def norm_method(m: Machine, receiver: Any, *args: Value, **kwargs: Value) -> Value:
+    if any(varies(value) for value in (*args, *kwargs.values())):
+        return m.wrap.object(torch.norm).call(m, [receiver, *args], kwargs)
+    return m.record.method(receiver, "norm", list(args), kwargs)
 
 
 @handles(F.batch_norm)

@@ -349,3 +349,41 @@ def normal(mean, std=1.0):
     """Drawn for each element of whichever is a tensor."""
     like = mean if isinstance(mean, torch.Tensor) else std
     return torch.empty_like(like.detach()).normal_().mul_(std).add_(mean)
+
+
+def pow(input, exponent):
+    """With a gradient, whose formula asks for plain numbers; of tensors it does not. Eager casts the number to the tensor's type."""
+    if not isinstance(input, torch.Tensor):
+        input = torch.tensor(input, dtype=exponent.dtype, device=exponent.device)
+    if not isinstance(exponent, torch.Tensor):
+        exponent = torch.tensor(exponent, dtype=input.dtype, device=input.device)
+    return torch.pow(input, exponent)
+
+
+def celu(input, alpha=1.0, inplace=False):
+    below = torch.where(input > 0, 0.0, input)
+    return torch.where(input > 0, input, alpha * torch.expm1(below / alpha))
+
+
+def arange(start, end, step, options):
+    """Of floats: how many there are is computed from them."""
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if (end - start) / step < 0:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    dtype = options.get("dtype") or torch.get_default_dtype()
+    count = math.ceil((end - start) / step)
+    return (torch.arange(count, dtype=torch.float64, device=options.get("device")) * step + start).to(dtype)
+
+
+def vector_norm(input, ord=2, dim=None, keepdim=False, *, dtype=None, out=None):
+    """With a gradient, which is zero where the norm is."""
+    if ord <= 1 or math.isinf(ord):
+        return torch.ops.aten.linalg_vector_norm(input, ord, dim, keepdim)
+    total = torch.pow(input.abs(), ord).sum(dim, keepdim)
+    is_zero = total == 0
+    return torch.where(is_zero, 0.0, torch.pow(torch.where(is_zero, 1.0, total), 1 / ord))
+
+
+def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
+    return vector_norm(input, p, dim, keepdim)
