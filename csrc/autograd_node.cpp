@@ -265,10 +265,10 @@ class CompiledGraph : public Node {
     return through.empty() || std::any_of(through.begin(), through.end(), [&](size_t i) { return arrived[i]; });
   }
 
-  at::Tensor tangent(const Tangent& expected, const Layout& layout, at::Tensor&& gradient) const {
+  at::Tensor tangent(const Tangent& expected, const Layout& layout, bool as_given, at::Tensor&& gradient) const {
     if (!gradient.defined()) return expected.read ? layout.empty().zero_() : at::Tensor();
     const bool strided = gradient.layout() == c10::kStrided;
-    if ((plan().as_given && strided) || layout.holds(gradient)) return std::move(gradient);
+    if ((as_given && strided) || layout.holds(gradient)) return std::move(gradient);
     return layout.empty().copy_(strided ? gradient : gradient.to_dense());
   }
 
@@ -297,12 +297,13 @@ class CompiledGraph : public Node {
     };
     for (const size_t i : backward.kept) append(THPVariable_Wrap(saved_[i].unpack(getptr())));
     for (const Ref& size : sizes_) append(Py_NewRef(size.get()));
+    const bool whole = &backward == &plan().backward;
     size_t symbolic = 0;
     for (size_t i = 0; i < given.size(); ++i) {
       const Tangent& expected = plan().tangents[i];
       const Layout& layout = expected.layout ? *expected.layout : layouts_[symbolic++];
-      if (given[i].defined() || &backward == &plan().backward)
-        append(THPVariable_Wrap(tangent(expected, layout, std::move(given[i]))));
+      if (given[i].defined() || whole)
+        append(THPVariable_Wrap(tangent(expected, layout, whole && plan().as_given, std::move(given[i]))));
     }
     given.clear();
     if (releasing_) release_variables();

@@ -111,6 +111,26 @@ def test_autocast_that_has_ended(traced: list[Any]) -> None:
     torch.testing.assert_close(gradients[1], gradients[0])
 
 
+@pytest.mark.parametrize("backend", ["aot_eager", "stoker"])
+@pytest.mark.parametrize("lay", LAYOUTS.values(), ids=LAYOUTS)
+def test_one_gradient_of_two(lay: Any, backend: str) -> None:
+    """A backward for the gradients that came was traced for one layout, and takes no other."""
+
+    def program(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        made = F.conv2d(x, w).permute(0, 2, 3, 1).contiguous()
+        rows = (made.view(-1, 4) @ w[:, 0, 0, :1].expand(4, 4)).view(made.shape)
+        return rows.permute(0, 3, 1, 2), made.mean()
+
+    compiled, gradients = stoker.compile(program, backend=backend), []
+    for call in (program, compiled):
+        given = inputs()
+        result = call(*given)[0]
+        torch.manual_seed(1)
+        gradients.append(torch.autograd.grad(result, given, lay(torch.randn(result.shape))))
+    for ours, theirs in zip(gradients[1], gradients[0], strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
 def test_convnext_with_the_loss_outside() -> None:
     config = transformers.ConvNextConfig(depths=[1, 1, 1, 1], hidden_sizes=[8, 16, 16, 32])
     torch.manual_seed(0)
