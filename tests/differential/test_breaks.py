@@ -507,7 +507,7 @@ def test_files(x):
     return y * 2, first
 
 
-@program("json, re and other libraries", BREAK)
+@program("json, re and other libraries")
 def test_libraries(x):
     import json
     import re

@@ -642,7 +642,7 @@ def test_cache_is_kept():
     return run
 
 
-@program("functools.lru_cache of tensors", BREAK)
+@program("functools.lru_cache of tensors")
 def test_cache_of_tensors(x):
     y = x + 1
     return y * cached_square(3) + cached_shape(y)
@@ -651,6 +651,25 @@ def test_cache_of_tensors(x):
 @functools.lru_cache(maxsize=4)
 def cached_shape(t):
     return t.shape[0]
+
+
+@functools.cache
+def cached_double(t, factor=2):
+    LOG.append(factor)
+    return t * factor
+
+
+@program("a cache that is asked for new tensors", globals=("LOG",))
+def test_cache_of_new_tensors(x):
+    y, z = x + 1, x + 2
+    made = cached_double(y), cached_double(z), cached_double(y), cached_double(y, factor=3)
+    return made, made[0] is made[2], made[0] is made[1], len(LOG)
+
+
+@program("a cache that is asked for a tensor from outside", BREAK)
+def test_cache_of_arguments(x):
+    y = x + 1
+    return y * cached_shape(x)
 
 
 class Rows:

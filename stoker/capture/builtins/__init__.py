@@ -32,6 +32,7 @@ from stoker.capture.builtins import (
     python,
     resize,
     signature,
+    text_library,
     torchlib,
     trace,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "python",
     "resize",
     "signature",
+    "text_library",
     "torchlib",
     "trace",
 ]

@@ -6,6 +6,8 @@ import functools
 import types
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.instance import ObjectValue
 from stoker.capture.values.mapping import DictValue
@@ -405,6 +407,7 @@ class CachedFunction(ObjectValue):
     def __init__(self, real: Any, source: Source, function: Value) -> None:
         super().__init__(type(real), real, source)
         self.function = function
+        self.made: dict[Any, Value] = {}  # results for tensors that captured code made
 
     def own_attribute(self, m: Machine, name: str) -> Value | None:
         return self.function if name == "__wrapped__" else super().own_attribute(m, name)
@@ -415,6 +418,8 @@ class CachedFunction(ObjectValue):
             raise Break(
                 what, "the program asks how often it is called: cache_info()", "ask outside the compiled function"
             )
+        if any(_is_made_here(argument) for argument in (*args, *kwargs.values())):
+            return self.of_new_tensors(m, args, kwargs, what)
         library = m.policy.is_library(self.real.__wrapped__.__code__.co_filename)
         if (m.effects.mutated or m.effects.deferred) and not library:
             if not self.real.cache_info().currsize:
@@ -437,6 +442,18 @@ class CachedFunction(ObjectValue):
         m.guards.add(self.source, Holds(lambda now: now(*given, **named) is result, f"keeps its result for {given}"))
         return m.wrap.constant(result) if is_plain(result) else m.wrap.object(result)
 
+    def of_new_tensors(self, m: Machine, args: Arguments, kwargs: Keywords, what: str) -> Value:
+        """With a tensor that the program has just made: the cache, which knows tensors by identity, holds what this run put there."""
+        key = (*(a.hash_key(m) for a in args), *((name, a.hash_key(m)) for name, a in kwargs.items()))
+        if key not in self.made:
+            maxsize = self.real.cache_parameters()["maxsize"]
+            if maxsize is not None and len(self.made) >= maxsize:
+                raise Break(
+                    what, "its cache is full: what it holds depends on the order of calls", "use functools.cache"
+                )
+            self.made[key] = self.function.call(m, args, kwargs)
+        return self.made[key]
+
     def enter(self, m: Machine, args: Arguments, kwargs: Keywords, what: str) -> Value:
         """With a size that stands for many numbers: the cache holds the results of some of them, all made alike."""
         before = len(m.effects.mutated), len(m.effects.deferred)
@@ -453,6 +470,10 @@ def _counts_calls(frame: Frame | None) -> bool:
             return True
         frame = frame.parent
     return False
+
+
+def _is_made_here(value: Value) -> bool:
+    return value.source is None and issubclass(value.python_type(), torch.Tensor)
 
 
 def _is_symbolic(m: Machine, value: Value) -> bool:
