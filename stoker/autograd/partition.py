@@ -11,7 +11,7 @@ and no random operator is run twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +20,10 @@ from torch.fx import Graph, GraphModule, Node
 from stoker import torch_private
 from stoker.autograd.joint import Joint
 from stoker.autograd.order import backward_order, forward_order
+from stoker.graph.untold import symbols_in
 from stoker.graph.walk import ancestors, descendants
+from stoker.shape.expr import Symbol
+from stoker.shape.symnode import size_of
 
 Chooser = Callable[[Joint], Sequence[Node]]
 
@@ -60,9 +63,9 @@ def forward_only(joint: Joint) -> GraphModule:
 
 def split(joint: Joint, choose: Chooser) -> Parts:
     """The joint graph as two."""
-    kept = list(choose(joint))
-    sizes = [n for n in kept if not isinstance(n.meta["val"], torch.Tensor)]
-    tensors = [n for n in kept if isinstance(n.meta["val"], torch.Tensor)]
+    kept = _with_sizes(joint, list(choose(joint)))
+    sizes = [n for n in kept if not _is_tensor(n)]
+    tensors = [n for n in kept if _is_tensor(n)]
     tangents = [(p, t) for p, t in enumerate(joint.tangents) if t is not None]
     gradients = [(i, g) for i, g in enumerate(joint.gradients) if g is not None]
     wanted = [g for _, g in gradients]
@@ -77,6 +80,29 @@ def split(joint: Joint, choose: Chooser) -> Parts:
         gradients=tuple(i for i, _ in gradients),
         reached_by=tuple(frozenset(p for p, reach in late if g in reach) for g in wanted),
     )
+
+
+def _with_sizes(joint: Joint, kept: list[Node]) -> list[Node]:
+    """What is kept, and integers of the forward that tell sizes of the backward which neither that nor a gradient tells: of `h.split(c)`
+    it may know the smaller of c and a size of h, and need c."""
+    given = [*kept, *(t for t in joint.tangents if t is not None)]
+    needed = {s for n in (*given, *backward_order(joint, kept)) for s in symbols_in(n.meta["val"])}
+    missing = needed - {s for n in given for s in _told(n.meta["val"])}
+    early = [n for n in joint.graph.nodes if n.meta["phase"] == "forward" and isinstance(n.meta["val"], torch.SymInt)]
+    found = {s: n for n in reversed(early) for s in _told(n.meta["val"])}
+    return [*kept, *dict.fromkeys(found[s] for s in sorted(missing & found.keys(), key=str))]
+
+
+def _told(value: object) -> Iterator[Symbol]:
+    """The symbols that a value tells: those that it is, or has for a size or a stride."""
+    numbers = [*value.shape, *value.stride()] if isinstance(value, torch.Tensor) else [value]
+    for number in numbers:
+        if isinstance(number, torch.SymInt) and isinstance(expr := size_of(number), Symbol):
+            yield expr
+
+
+def _is_tensor(node: Node) -> bool:
+    return isinstance(node.meta["val"], torch.Tensor)
 
 
 def backward_of(joint: Joint, kept: Sequence[Node], wanted: Sequence[Node | None] | None = None) -> GraphModule:

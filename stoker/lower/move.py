@@ -188,7 +188,7 @@ def slice_scatter(
     step: Size = 1,
 ) -> Computed:
     dim = dimension(dim, len(x.sizes))
-    first, stride = slice_start(start, x.sizes[dim]), as_expr(step)
+    first, stride = slice_start(builder, dim, start, 3), as_expr(step)
     if stride.value is None:
         raise LeftToLibrary("the step depends on symbols")
     require_supported(x.dtype, source.dtype)

@@ -8,12 +8,14 @@ from typing import Any
 
 import torch
 
+from stoker.fake.rules.view import slice_bounds
 from stoker.loop import view
 from stoker.loop.layout import Layout, Sizes, contiguous, product
 from stoker.loop.view import Computed, Index, Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.registry import Dims, LeftToLibrary, Numbers, Result, Size, lower
 from stoker.shape.expr import Expr, as_expr, constant
+from stoker.shape.symnode import size_of
 
 
 def dimension(dim: int, rank: int) -> int:
@@ -87,20 +89,18 @@ def slice_(
     step: Size = 1,
 ) -> Tensor:
     dim = dimension(dim, len(x.sizes))
-    first = slice_start(start, x.sizes[dim])
+    first = slice_start(builder, dim, start, 2)
     return view.narrow(x, dim, first, out.sizes[dim], as_expr(step))
 
 
-def slice_start(start: Size | None, size: Expr) -> Expr:
-    """Where a slice begins: from the end if negative, within the dimension."""
-    first = as_expr(0 if start is None else start)
-    if first.value is None:
-        return first
-    if first.value < 0:
-        first = first + size
-    if first.value is not None and size.value is not None:
-        return constant(min(max(first.value, 0), size.value))
-    return first
+def slice_start(builder: Builder, dim: int, start: Size | None, place: int) -> Expr:
+    """Where a slice begins: from the end if negative, within the dimension. `place` is where the operator has `start`. Of symbols the
+    answers hold that were given when the slice was traced, and are guarded."""
+    given = builder.usage.operands
+    asked = given[place] if place < len(given) else start
+    if isinstance(asked, Expr):
+        raise LeftToLibrary("a slice's start is given by name, and depends on symbols")
+    return size_of(slice_bounds(given[0].shape[dim], asked, None)[0])
 
 
 @lower("split.Tensor", "split_with_sizes.default")

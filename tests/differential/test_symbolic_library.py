@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional as F
 
 import stoker
+from stoker import log
 
 CASES: dict[str, Callable[[torch.Tensor], Any]] = {
     "zero_": lambda x: torch.empty_like(x).zero_() + x,
@@ -61,3 +62,37 @@ def test_fourier_transforms_are_compiled_once(name: str) -> None:
     for n in (4, 5, 8, 9):
         compiled(torch.randn(n - 1, n, n + 1))
     assert len(stoker.events("captured")) == 1
+
+
+def _halves(h, c):
+    a, b = torch.split(h.relu(), c, dim=1)
+    return (a * b).sum()
+
+
+def _parts(h, c):
+    return sum((part.exp() * n).sum() for n, part in enumerate(h.split(c)))
+
+
+def _uneven(h, c):
+    a, b = (h * 2).split([c, h.shape[0] - c])
+    return a.sin().sum() + b.prod()
+
+
+def _narrowed(h, c):
+    return (h.narrow(0, 0, c).tanh() * h[-c:]).sum() + h[:, :c].cos().sum()
+
+
+def _rolled(h, c):
+    return (torch.cat([h[c:], h[:c]]).sigmoid() * h).sum()
+
+
+@pytest.mark.parametrize("program", [_halves, _parts, _uneven, _narrowed, _rolled])
+def test_a_size_that_an_integer_alone_tells_is_kept_for_the_gradient(program):
+    log.clear()
+    compiled = stoker.compile(program, dynamic=True)
+    for size in (6, 8, 10):
+        h = torch.randn(size, size, requires_grad=True)
+        (mine,) = torch.autograd.grad(compiled(h, size // 2), h)
+        (theirs,) = torch.autograd.grad(program(h, size // 2), h)
+        torch.testing.assert_close(mine, theirs)
+    assert not log.events("backend")

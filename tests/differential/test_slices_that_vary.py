@@ -1,0 +1,57 @@
+"""Slices and elements whose bounds vary from call to call: counted from the end, past it, with gradients and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import stoker
+from stoker import log
+
+PROGRAMS: dict[str, Callable[..., torch.Tensor]] = {
+    "from the end": lambda h, c: h[-c:] * 2,
+    "of what was made": lambda h, c: (h * 2)[-c:] + 1,
+    "up to the end": lambda h, c: (h * 2)[:-c].sin(),
+    "in the middle": lambda h, c: (h * 2)[:, -c:-1].sin(),
+    "beside its counterpart": lambda h, c: (h * 2)[-(c + 1) : -1] * h[:c],
+    "before the start": lambda h, c: (h * 3)[c - 20 :].sum(0),
+    "with a step": lambda h, c: (h * 3)[-c : c + 100 : 2].cos(),
+    "past the end": lambda h, c: torch.cat([(h * 2)[c + 2 :], (h * 3)[-c - 3 :]]),
+    "more than there are": lambda h, c: (h * 2)[-20:].sin(),
+    "about as many as there are": lambda h, c: (h * 2)[:, -7:] + 1,
+    "slice_scatter": lambda h, c: torch.slice_scatter(h * 2, h[:c], 0, -c),
+    "slice_scatter by name": lambda h, c: torch.slice_scatter(h * 2, h[:c], dim=0, start=-c, end=None),
+    "narrow": lambda h, c: (h + 1).narrow(0, -c, c) * torch.narrow(h, 1, c - 1, 2).sum(),
+    "an element": lambda h, c: (h + 1)[-c] * 2 + (h * 2).select(1, -c),
+    "select_scatter": lambda h, c: torch.select_scatter(h * 2, h[0] * 1, 0, -c),
+    "two in a row": lambda h, c: h[-c:][:, -c:].exp(),
+    "of a view": lambda h, c: h.t()[-c:].reshape(-1)[-c:] * 3,
+}
+
+
+def _written(h: torch.Tensor, c: int) -> torch.Tensor:
+    y = h * 2
+    y[-c:] = 1
+    y[:, -c] += 5
+    y[-7:] *= 2
+    return y + 1
+
+
+PROGRAMS["written"] = _written
+
+
+@pytest.mark.parametrize("dynamic", [True, None])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_as_in_eager(name: str, dynamic: bool | None) -> None:
+    program = PROGRAMS[name]
+    compiled = stoker.compile(program, dynamic=dynamic, fullgraph=True)
+    log.clear()
+    for size in (6, 8, 10, 7, 4):
+        h = torch.randn(size, size, requires_grad=True)
+        mine, theirs = compiled(h, size // 2), program(h, size // 2)
+        torch.testing.assert_close(mine, theirs)
+        weight = torch.randn_like(theirs)
+        torch.testing.assert_close(torch.autograd.grad(mine, h, weight), torch.autograd.grad(theirs, h, weight))
+    assert not log.events("backend")
