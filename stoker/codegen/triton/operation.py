@@ -104,6 +104,7 @@ _FOR_BOOL: dict[str, str] = {
     "minimum": "{0} & {1}",
     "maximum": "{0} | {1}",
 }
+_HALF = (torch.float16, torch.bfloat16)
 _NARROW = (torch.uint8, torch.int8, torch.int16)
 
 
@@ -128,6 +129,9 @@ def literal(value: Any, dtype: torch.dtype, shape: list[int]) -> str:
         words = "float('nan')"
     elif math.isinf(value):
         words = f"float('{'-' if value < 0 else ''}inf')"
+    elif dtype in _HALF:  # Triton reads such a constant from six digits after the point
+        rounded = float(torch.tensor(value, dtype=dtype))
+        return f"tl.full({shape}, {rounded!r}, tl.float32).to({TYPES[dtype]})"
     else:
         words = repr(value)
     return f"tl.full({shape}, {words}, {TYPES[dtype]})"
