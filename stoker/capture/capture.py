@@ -68,7 +68,7 @@ def capture(
     steps, restarts = Steps(), 0
     while restarts < MAXIMUM_RESTARTS:
         restarts += 1
-        state = _C.torch_state()
+        state, stop = _C.torch_state(), None
         machine = Evaluator(request, policy, history, dynamic)
         with contextlib.closing(machine), room_for_recursion(), _no_saved_tensors_hooks():
             try:
@@ -89,6 +89,9 @@ def capture(
             except Break as found:
                 if fullgraph:
                     raise GraphBreakError(_reason(found)) from found
+                if stop is not None and stop.step is not None:  # what it raises cannot be rebuilt: CPython raises it
+                    steps = Steps(stop.step, found)
+                    continue
                 raise SkipFrame(f"what the break would leave cannot be rebuilt: {found}") from found
     raise CaptureBug(f"capture of {request.code.co_qualname} did not settle: {steps.reason}")
 
@@ -145,12 +148,16 @@ def finish(m: Evaluator, stop: Stop, compile_graph: GraphCompiler, state: Any) -
             and not any(node.op != "placeholder" for node in m.record.graph.nodes)
             and not m.effects.mutated
             and not m.effects.deferred
+            and not m.effects.first
         ):
             _refuse_empty(m, stop)
         for scope in reversed(m.modes.open_scopes):
             scope.leave_graph(m)
         leave_by_break(e, m, stop.instruction)
     tail, e.code = e.code, []
+    for function, args in m.effects.first:
+        e.call_function(function, args)
+        e.pop()
     if m.record.leaves:
         refuse_reachable_leaves(m, [node for _, node in e.outputs.values()])
     if m.record.watched:

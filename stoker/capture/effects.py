@@ -6,6 +6,7 @@ Out: the list of values to write back, in the order of their first change, and d
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from stoker.capture.values.value import Era, Value
@@ -18,6 +19,7 @@ class Effects:
     def __init__(self) -> None:
         self.mutated: dict[int, Value] = {}
         self.deferred: list[tuple[Value, list[Value], dict[str, Value]]] = []
+        self.first: list[tuple[Callable[..., Any], list[Value]]] = []  # calls that are made before the graph runs
         self.drawn: dict[int, tuple[Any, ...]] = {}  # what was asked of generators so far, by their identity
 
     def will_mutate(self, value: Value) -> None:

@@ -66,6 +66,7 @@ class Stop:
     raised: ExceptionValue | None = None
     instruction: Instruction | None = None
     reason: Break | None = None
+    step: int | None = None  # of what it raised: the root instruction that raised it first
 
 
 @dataclass
@@ -138,7 +139,7 @@ class Evaluator:
                     self.unwind(frame, instruction, raised)
                 except Raised as escaped:
                     if self.can_raise(escaped.value, first, recorded):
-                        return Stop(raised=escaped.value)
+                        return Stop(raised=escaped.value, step=first)
                     raise StepBreak(first, self.escaping(escaped)) from raised
                 outcome = None
             except Break as reason:

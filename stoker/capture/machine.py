@@ -226,6 +226,7 @@ class Effecting(Protocol):
 
     mutated: dict[int, Value]
     deferred: list[tuple[Value, list[Value], dict[str, Value]]]
+    first: list[tuple[Callable[..., Any], list[Value]]]
     drawn: dict[int, tuple[Any, ...]]
 
     def will_mutate(self, value: Value) -> None: ...

@@ -81,6 +81,13 @@ def in_a_generator():
     return list(item[5] for item in ([1], [2]))
 
 
+def made_inside():
+    class Inner:
+        pass
+
+    return Inner().nowhere
+
+
 WAYS = {
     "key": lambda: {"a": 1}["missing"],
     "key of a subclass": lambda: Loud()[7],
@@ -99,6 +106,7 @@ WAYS = {
     "attribute of a tensor": lambda: torch.ones(2).nowhere,
     "attribute of an nn.Module": lambda: LAYER.nowhere,
     "attribute asked of __getattr__": lambda: Asked().nowhere,
+    "attribute of a method": lambda: LAYER.forward.nowhere,
     "getattr": lambda: getattr(types.SimpleNamespace(), "nowhere"),
     "a name": lambda: not_defined_anywhere,  # noqa: F821
     "a local that was deleted": deleted,
@@ -212,3 +220,14 @@ def test_leaves(around, name):
     assert repr(found) == repr(wanted)
     assert repr(traces[0]) == repr(traces[1])
     assert not log.events("break")
+
+
+@pytest.mark.parametrize("around", [direct, behind_operations, handled_first])
+def test_what_cannot_be_rebuilt(around):
+    """The error holds an object of a class that the function made: CPython raises it, and calls that raise nothing are captured."""
+    log.clear()
+    stoker.reset()
+    x, compiled = torch.ones(3), stoker.compile(around, backend="eager")
+    assert repr(observed(compiled, x, made_inside)) == repr(observed(around, x, made_inside))
+    assert not log.events("skip") and log.events("break")
+    assert repr(observed(compiled, x, int)) == repr(observed(around, x, int))

@@ -83,8 +83,14 @@ def refused(x):
         return x * 2, len(str(error)), random.random()
 
 
+def seeded_by_torch(x):
+    y = x * 2
+    torch.manual_seed(7)
+    return y + torch.rand(3), torch.nn.functional.dropout(x, 0.5), torch.manual_seed is None
+
+
 PROGRAMS = [
-    floats, integers, a_branch, a_loop, a_size, sliced, not_looked_at, legacy, arrays, modern, seeded, mixed, with_dropout, refused,
+    seeded_by_torch, floats, integers, a_branch, a_loop, a_size, sliced, not_looked_at, legacy, arrays, modern, seeded, mixed, with_dropout, refused,
 ]  # fmt: skip
 
 
@@ -166,3 +172,19 @@ def test_break(x):
     y = x * random.random()
     print(y.sum() > 1000)
     return y * random.random(), random.random()
+
+
+@program("torch.manual_seed after a draw", BREAK)
+def test_seed_after_draw(x):
+    y = x + torch.rand(3, 4)
+    torch.manual_seed(3)
+    return y, torch.rand(2)
+
+
+@program("torch.manual_seed twice, and before a break", BREAK)
+def test_seed_before_break(x):
+    torch.manual_seed(3)
+    torch.manual_seed(4)
+    y = torch.rand(2)
+    print(y.sum() > 1000)
+    return y, torch.rand(2)

@@ -1,4 +1,4 @@
-"""Numbers drawn from Python's and numpy's generators.
+"""Numbers drawn from Python's and numpy's generators, and seeds.
 
 What captured code draws is known before it runs: the generator is asked, and put back as it was. So a number drawn is like a number from
 outside, which graphs take as an input and guards may look at; the generator itself moves on once the graph has run.
@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy
+import torch
 
 from stoker.capture.handlers import describe, handles, on_object
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinValue
 from stoker.capture.values.size import SymbolicValue
-from stoker.capture.values.value import Value
+from stoker.capture.values.value import Era, Value
 from stoker.capture.values.varying import VaryingFloat
 from stoker.errors import Break
 from stoker.guard.guard import InRange, TypeIs
@@ -127,3 +128,12 @@ def seed(m: Machine, *args: Value, **kwargs: Value) -> Value:
     if numpy.random.mtrand._rand is not _LEGACY:
         raise Break(f"a call of {describe(numpy.random.seed)}", "numpy's own generator was replaced")
     return draw(m, m.wrap.object(_LEGACY), "seed", args, kwargs)
+
+
+@handles(torch.manual_seed)
+def manual_seed(m: Machine, seed: Value) -> Value:
+    """It seeds the generators before the graph runs, as long as nothing in the graph has drawn by then."""
+    if m.record.fake_mode.has_drawn or Era.now:
+        raise Break("torch.manual_seed", "the graph has drawn from the generator that it seeds", "seed it first")
+    m.effects.first.append((torch.manual_seed, [Constant(m.concrete.constant(seed, "a seed"))]))
+    return m.wrap.object(torch.default_generator)

@@ -304,7 +304,7 @@ class MethodValue(Value):
             return m.wrap.object(types.MethodType)
         if name != "__doc__" and (name in vars(types.MethodType) or name in vars(object)):
             return m.attributes.bound_builtin(self, name)
-        return self.function.attribute(m, name)
+        return m.attributes.read(self.function, name)
 
     def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
         if operator not in ("==", "!=") or not isinstance(other, MethodValue):
