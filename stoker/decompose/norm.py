@@ -135,7 +135,7 @@ def batch_norm_evaluated(x: Tensor, weight: Any, bias: Any, mean: Any, variance:
         kept = _statistics_type(x, mean if weight is None else weight)
         return out, middle.to(kept), scale.to(kept)
     wide = _wide(x)
-    scale = torch.rsqrt(variance + rest[-1])
+    scale = torch.rsqrt(_wide(variance) + rest[-1])
     out = (wide - _per_channel(mean, x.dim())) * _per_channel(scale, x.dim())
     kept = _statistics_type(x, mean if weight is None else weight)
     if x.device.type == "cuda":  # there eager gives what it normalized by, elsewhere nothing
@@ -160,7 +160,7 @@ def batch_norm_backward(
     rank = x.dim()
     dims = [0, *range(2, rank)]
     upstream = _wide(gradient)
-    middle, scale = (saved_mean, saved_scale) if training else (mean, torch.rsqrt(variance + eps))
+    middle, scale = (saved_mean, saved_scale) if training else (mean, torch.rsqrt(_wide(variance) + eps))
     middle, scale = _per_channel(middle, rank), _per_channel(scale, rank)
     normal = (_wide(x) - middle) * scale
     db = torch.sum(upstream, dims)

@@ -56,6 +56,7 @@ def test_an_optimizer(name: str, dtype: torch.dtype, how: dict[str, Any]) -> Non
     for _ in range(5):
         for p, q in zip(ours, eager):
             p.grad = torch.randn_like(p)
+            p.grad.view(-1)[::7] = 0  # nothing is left of a quotient but the epsilon
             q.grad = p.grad.clone()
         for step in steps:
             step()
