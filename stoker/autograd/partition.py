@@ -90,7 +90,20 @@ def _with_sizes(joint: Joint, kept: list[Node]) -> list[Node]:
     missing = needed - {s for n in given for s in _told(n.meta["val"])}
     early = [n for n in joint.graph.nodes if n.meta["phase"] == "forward" and isinstance(n.meta["val"], torch.SymInt)]
     found = {s: n for n in reversed(early) for s in _told(n.meta["val"])}
-    return [*kept, *dict.fromkeys(found[s] for s in sorted(missing & found.keys(), key=str))]
+    tellers = [found.get(s) or _size_of_an_input(joint, s) for s in sorted(missing, key=str)]
+    return [*kept, *dict.fromkeys(n for n in tellers if n is not None)]
+
+
+def _size_of_an_input(joint: Joint, symbol: Symbol) -> Node | None:
+    """A new node for a size that an input has; None if none has it."""
+    for node in filter(_is_tensor, joint.inputs):
+        for dim, size in enumerate(node.meta["val"].shape):
+            if symbol in _told(size):
+                with joint.graph.inserting_after(joint.inputs[-1]):
+                    made = joint.graph.call_function(torch.ops.aten.sym_size.int, (node, dim))
+                made.meta = {**node.meta, "val": size}
+                return made
+    return None
 
 
 def _told(value: object) -> Iterator[Symbol]:

@@ -86,8 +86,16 @@ def _rolled(h, c):
     return (torch.cat([h[c:], h[:c]]).sigmoid() * h).sum()
 
 
-@pytest.mark.parametrize("program", [_halves, _parts, _uneven, _narrowed, _rolled])
-def test_a_size_that_an_integer_alone_tells_is_kept_for_the_gradient(program):
+def _padded(h, c):
+    return F.pad(h * 2, (c, 1, 0, c)).sum()
+
+
+def _cut_off(h, c):
+    return (F.pad(h * 2, (1 - c, 0)) * F.pad(h, (-1, 1, -c, 2))[:1, :1]).sum()
+
+
+@pytest.mark.parametrize("program", [_halves, _parts, _uneven, _narrowed, _rolled, _padded, _cut_off])
+def test_sizes_that_nothing_kept_tells_are_kept_for_the_gradient(program):
     log.clear()
     compiled = stoker.compile(program, dynamic=True)
     for size in (6, 8, 10):
