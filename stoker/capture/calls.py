@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
+import threading
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from stoker.capture import handlers
 from stoker.capture.binding import bind_arguments
 from stoker.capture.frame import Frame, program_of
 from stoker.capture.single_dispatch import SINGLE_DISPATCH, dispatch_by_class
+from stoker.capture.values.ambient import ThreadLocalValue
 from stoker.capture.values.array import BY_FUNCTION, ArrayValue
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
@@ -286,6 +288,10 @@ class Calls:
             return self.m.exceptions.new(cls, args, kwargs)
         if issubclass(cls, torch.nn.Module):
             return ModuleValue(cls)
+        if issubclass(cls, threading.local):
+            made = ThreadLocalValue(cls)
+            made.made_with = list(args), dict(kwargs)
+            return made
         if issubclass(cls, torch.Tensor):
             return self.new_tensor(cls, args, kwargs)
         self.m.overrides.note_class(cls)

@@ -215,7 +215,10 @@ class Operators:
         return folded if folded is not None else value.item(self.m, key)
 
     def contains(self, container: Value, item: Value) -> Value:
-        return Constant(container.contains(self.m, item).truth(self.m))
+        """A truth value, which may be one that only data tells."""
+        found = container.contains(self.m, item)
+        is_untold = isinstance(found, SymbolicValue) and found.python_type() is bool
+        return found if is_untold else Constant(found.truth(self.m))
 
     def has_attribute(self, value: Value, name: str) -> bool:
         try:

@@ -56,11 +56,33 @@ def test_local_break(x, counted):
     return y * counted.more(), counted.count
 
 
-@program("a threading.local made inside", BREAK)
+@program("a threading.local made inside")
 def test_local_made(x):
     made = threading.local()
     made.a = x * 2
-    return made.a + 1
+    return made.a + 1, hasattr(made, "b"), vars(made).keys()
+
+
+class Started(threading.local):
+    def __init__(self, start, *, step=1):
+        self.count, self.step = start, step
+
+
+def test_made_inside_and_used_in_another_thread() -> None:
+    def make(x):
+        made = Started(x.shape[0], step=3)
+        made.count += made.step
+        return made, x * made.count
+
+    seen = []
+    for call in (make, stoker.compile(make, backend="eager", fullgraph=True)):
+        made, y = call(torch.ones(2))
+        found = [(made.count, made.step, y.tolist())]
+        thread = threading.Thread(target=lambda made=made, found=found: found.append((made.count, made.step)))
+        thread.start()
+        thread.join()
+        seen.append(found)
+    assert seen[0] == seen[1]
 
 
 def test_each_thread_has_its_own() -> None:

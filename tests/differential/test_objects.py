@@ -526,7 +526,7 @@ class Local(threading.local):
 THREAD_LOCAL = Local(count=1)
 
 
-@program("threading.local", BREAK)
+@program("threading.local")
 def test_thread_local(x):
     y = x + 1
     made = Local(a=2)

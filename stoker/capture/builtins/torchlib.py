@@ -233,13 +233,16 @@ def check(m: Machine, condition: Value, message: Value = NONE) -> Value:
     """A promise about what only data tells is checked by the graph, and taken to hold behind it."""
     if isinstance(condition, SymbolicValue) and isinstance(condition.symbol, torch.SymBool):
         if condition.symbol.node.is_unknown():
-            said = isinstance(message, Constant) and message.value is None
-            words = Constant(UNSAID) if said else message.call(m, [], {})
+            words = Constant(UNSAID) if _is_none(message) else message.call(m, [], {})
             m.sizes.condition_node(m, condition.symbol)
             return m.record.call(torch.ops.aten._assert_scalar.default, [condition, words], {}, keep=True)
     if not condition.truth(m):
-        raise Break("torch._check", "the condition does not hold")
+        m.exceptions.raise_(RuntimeError, UNSAID if _is_none(message) else message.call(m, [], {}))
     return NONE
+
+
+def _is_none(value: Value) -> bool:
+    return isinstance(value, Constant) and value.value is None
 
 
 @handles(torch_private.assert_)

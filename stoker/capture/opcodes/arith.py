@@ -32,7 +32,8 @@ def IS_OP(m: Machine, f: Frame, i: Instruction) -> None:
 
 def CONTAINS_OP(m: Machine, f: Frame, i: Instruction) -> None:
     container, item = f.pop(), f.pop()
-    f.push(Constant(m.operators.contains(container, item).truth(m) != bool(i.value)))
+    found = m.operators.contains(container, item)
+    f.push(m.operators.not_(found) if i.value else found)
 
 
 def UNARY_NEGATIVE(m: Machine, f: Frame, i: Instruction) -> None:

@@ -7,12 +7,13 @@ captured code needs a variable that was really set: the break is before the inst
 from __future__ import annotations
 
 import contextvars
+import threading
 from typing import TYPE_CHECKING, Any
 
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import InstanceValue
 from stoker.capture.values.mapping import DictValue
-from stoker.capture.values.value import Value
+from stoker.capture.values.value import Arguments, Keywords, Value
 from stoker.errors import Break, StepBreak
 from stoker.guard.guard import Is
 from stoker.guard.source import Asked, Attribute, Source
@@ -23,10 +24,19 @@ if TYPE_CHECKING:
 
 
 class ThreadLocalValue(InstanceValue):
-    """A threading.local: its dictionary is another in each thread."""
+    """A threading.local: its dictionary is another in each thread. One that captured code made keeps what it was made with: in each
+    other thread, it is initialized anew."""
+
+    made_with: tuple[Arguments, Keywords] = ([], {})
+
+    def emit_empty(self, e: Emitter) -> None:
+        args, kwargs = self.made_with
+        e.call_function(threading.local.__new__, [Constant(self.cls), *args], kwargs)
 
     def attributes(self, m: Machine) -> DictValue | None:
-        if self._attributes is None:
+        if self._attributes is None and self.source is None:
+            self._attributes = DictValue()
+        elif self._attributes is None:
             assert self.source is not None
             self._attributes = m.wrap.dictionary(self.real.__dict__, Attribute(self.source, "__dict__"))
             self._attributes.owner = self.cls

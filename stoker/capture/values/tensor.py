@@ -253,8 +253,10 @@ class TensorValue(Value):
         found = self.overridden(m, "__contains__", item)
         if found is not None:
             return found
-        self.unsupported("the `in` operator")
-        return None
+        if not isinstance(item, TensorValue) and not issubclass(item.python_type(), (int, float, complex)):
+            self.unsupported("the `in` operator")
+        equal = m.record.method(m.record.compare("==", item, self), "any", [], {})
+        return m.calls.builtin_method(equal, "item", [], {})
 
     def unary(self, m: Machine, operator: str) -> Value:
         found = self.overridden(m, SPECIAL_UNARY[operator])
