@@ -163,3 +163,13 @@ def test_a_product_of_float8() -> None:
         torch.tensor(0.25, device="cuda"),
     ]
     torch.testing.assert_close(stoker.compile(program, fullgraph=True)(*given), program(*given), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
+def test_small_and_large_constants(dtype: torch.dtype) -> None:
+    """Those that half precision lacks, too."""
+    x = torch.tensor([0.0, 1.0, -2.0, 1e-5], device="cuda").to(dtype)
+    for value in (1e-8, 3e-6, 1e-30, 1e30, 7e4):
+        program = lambda x, value=value: (x + value, x * value, (x + value) / (x * x + value), x > value)  # noqa: E731
+        stoker.reset()
+        torch.testing.assert_close(stoker.compile(program)(x), program(x), equal_nan=True)

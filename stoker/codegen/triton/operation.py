@@ -125,7 +125,7 @@ def literal(value: Any, dtype: torch.dtype, shape: list[int]) -> str:
         words = str(int(torch.tensor([float(value)]).to(dtype).view(torch.uint8)))
     elif not dtype.is_floating_point:
         words = str(int(value))
-    elif math.isnan(value := float(value)):
+    elif math.isnan(value := _rounded(value, dtype)):
         words = "float('nan')"
     elif math.isinf(value):
         words = f"float('{'-' if value < 0 else ''}inf')"
@@ -134,7 +134,15 @@ def literal(value: Any, dtype: torch.dtype, shape: list[int]) -> str:
         return f"tl.full({shape}, {rounded!r}, tl.float32).to({TYPES[dtype]})"
     else:
         words = repr(value)
+    if dtype is torch.bfloat16:  # Triton makes its constants of 16 bits by way of float16, which has other limits
+        return f"tl.full({shape}, {words}, tl.float32).to(tl.bfloat16)"
     return f"tl.full({shape}, {words}, {TYPES[dtype]})"
+
+
+def _rounded(value: Any, dtype: torch.dtype) -> float:
+    """A number as it is in a type of half precision: exactly that in a wider one."""
+    half = dtype in (torch.float16, torch.bfloat16)
+    return float(torch.tensor(float(value), dtype=dtype)) if half else float(value)
 
 
 def given(name: str, dtype: torch.dtype, shape: list[int]) -> str:

@@ -36,3 +36,11 @@ def test_constants_are_exact() -> None:
     assert literal(True, torch.bool, [1]) == "tl.full([1], 1, tl.int1)"
     assert "0.1," in literal(0.1, torch.float64, [1])
     assert literal(1.0, torch.float8_e4m3fn, [1]) == "tl.full([1], 56, tl.uint8)"
+
+
+def test_constants_of_bfloat16_are_no_halves() -> None:
+    """Triton would make 0 of a number that is too small for float16."""
+    for value in (1e-8, 1e-30, 1e30, 0.1, 3.0):
+        words = literal(value, torch.bfloat16, [1])
+        exact = torch.tensor(value).bfloat16().item()
+        assert words == f"tl.full([1], {exact!r}, tl.float32).to(tl.bfloat16)"
