@@ -54,6 +54,10 @@ STATEMENTS: list[tuple[str, str | None]] = [
         # views
         "{t}.t()", "{t}[1:]", "{t}[..., ::2]", "{t}.reshape(-1)", "{t}.view(-1)", "{t}.unsqueeze(0)", "{t}.expand(2, *{t}.shape)",
         "{t}[0]", "{t}.transpose(0, -1)", "{t}.chunk(2)[0]", "{t}.squeeze()", "{t}.narrow(0, 0, 1)", "{t}[:, None]", "{t}.contiguous()",
+        # by numbers that vary
+        "{t}[-{n}:]", "{t}[..., -{n}:] * 2", "{t}[:-{n}]", "{t}[{n} - 2 : {n}].sin()", "{t}.narrow(0, -{n}, 1)", "{t}.select(-1, -{n}) + {k}",
+        "{t}.split({n} + 1)[-1]", "{t}.roll({n}, -1)", "torch.nn.functional.pad({t}, (1 - {n}, {n}))", "{t}.repeat_interleave({n} + 1, 0)",
+        "{t}.tril({n} - 2)", "torch.full(({n},), {k}) + {t}.sum()", "{t}.expand({n}, *{t}.shape)", "torch.arange(-{n}, {n} + 1) * {t}.mean()",
         # out of Python's hands
         "{l}[0]", "{l}[-1] + 1", "{d}.get('{s}', {t})", "sum({l})", "max({l}, key=lambda e: e.dim())", "[e * 2 for e in {l}][0]",
         "next(iter({d}.values()), {t})", "torch.cat([e.reshape(-1) for e in {l}])", "functools.reduce(lambda a, b: a + b, {l})",
@@ -65,6 +69,7 @@ STATEMENTS: list[tuple[str, str | None]] = [
         "{t}.scatter_(0, torch.zeros({t}.shape, dtype=torch.long), {u})", "{t}[torch.tensor([{n} % 3])] += {k}", "{t}.clamp_(min={k})",
         "{t}[{t} < 0] = {k}", "torch.mul({t}, {k}, out={u})", "{t}[torch.tensor([0, {n} % 3])] = {u}", "{t}.index_copy_(0, torch.tensor([{n} % 3]), {u}[:1])",
         "{t}.index_fill_(-1, torch.tensor([{n} % 4]), {k})", "{t}.unsqueeze_(0)", "{t}.detach().add_({u})", "{t}.unbind(0)[0].mul_({k})",
+        "{t}[-{n}:] = {k}", "{t}[..., -{n}:].mul_({k})", "{t}[:{n}] += {u}[-{n}:]", "{t}[-{n}] = {k}",
         "print('{s}', {n})", "print(tuple({t}.shape))", "state['{s}'] = {n}", "del {l}[:1]",
         "if {n} > 3:", "if {t}.shape[0] > 2:", "if {t}.dim() == 2:", "if {t}.sum().item() > 1e5:", "if '{s}' in {d}:", "if {l}:",
         "for e in {l}[:3]:", "for i in range({n} % 4):", "for key, e in {d}.items():", "with torch.no_grad():", "try:",
@@ -312,7 +317,7 @@ def plain(graph_module: GraphModule, example_inputs: list[Any]) -> Callable[...,
     targets = {"cpu": PLAIN.target}
 
     def compiler(module: GraphModule, fakes: list[Any]) -> Callable[..., Any]:
-        if cut(module) is not None or take_out(module) is not None:
+        if cut(module) is not None or take_out(module, by_value=True) is not None:
             return through_aten(module)
         improve(module)
         try:
