@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch.nn import functional
 
 import stoker
 from stoker import log
@@ -27,6 +28,8 @@ PROGRAMS: dict[str, Callable[..., torch.Tensor]] = {
     "an element": lambda h, c: (h + 1)[-c] * 2 + (h * 2).select(1, -c),
     "select_scatter": lambda h, c: torch.select_scatter(h * 2, h[0] * 1, 0, -c),
     "two in a row": lambda h, c: h[-c:][:, -c:].exp(),
+    "a border removed": lambda h, c: functional.pad(h.t() * 2, (1 - c, c)) + functional.pad(h, (-1, 2, 0, 0)),
+    "borders removed": lambda h, c: functional.pad(h.t() * 2, (-1, 1 - c)),
     "of a view": lambda h, c: h.t()[-c:].reshape(-1)[-c:] * 3,
 }
 
@@ -55,3 +58,19 @@ def test_as_in_eager(name: str, dynamic: bool | None) -> None:
         weight = torch.randn_like(theirs)
         torch.testing.assert_close(torch.autograd.grad(mine, h, weight), torch.autograd.grad(theirs, h, weight))
     assert not log.events("backend")
+
+
+@pytest.mark.parametrize("borders", [(1, 0), (-1, 1), (-1, 0), (1, -1), (0, -1), (2, -1)])
+def test_no_more_is_removed_than_there_is(borders: tuple[int, int]) -> None:
+    def program(x, n):
+        return functional.pad(x * 2, (borders[0] * n, borders[1] * n))
+
+    def outcome(function):
+        try:
+            return function(torch.ones(2, size), count).tolist()
+        except RuntimeError as error:
+            return str(error)
+
+    compiled = stoker.compile(program)
+    for size, count in [(3, 2), (4, 4), (5, 3), (3, 4), (2, 9), (6, 1)]:
+        assert outcome(compiled) == outcome(program)

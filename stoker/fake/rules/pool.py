@@ -191,10 +191,13 @@ def constant_pad(x: FakeTensor, pad: Sequence[Size], value: Any = 0) -> Meta:
     sizes = list(m.sizes)
     for i in range(count):
         at = len(sizes) - 1 - i
+        left = sizes[at]
+        for border in pad[2 * i : 2 * i + 2]:
+            left = left + border if border < 0 else left
+            if left < 0:  # what is removed must be there, whatever is added at the other side
+                raise Decline
         sizes[at] = sizes[at] + pad[2 * i] + pad[2 * i + 1]
-        if sizes[at] < 0:
-            raise Decline
-    if all(type(p) is int and p <= 0 for p in pad):
+    if all(border <= 0 for border in pad):
         strides = like_strides(tuple(sizes), m.strides)
         return meta_of(m.dtype, sizes, strides, m.device)
     return meta_of(m.dtype, sizes, formatted_strides(sizes, suggests_channels_last(m.sizes, m.strides)), m.device)
