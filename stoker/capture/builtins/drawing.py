@@ -51,7 +51,7 @@ DRAWS = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class Draw:
     """One call of a generator's method."""
 
     name: str
@@ -66,7 +66,7 @@ class Step:
 class Foretold:
     """What the last of some steps gives. The generator is left as it was."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[Draw, ...]
 
     @property
     def __name__(self) -> str:
@@ -86,12 +86,12 @@ def draw(m: Machine, generator: Value, name: str, args: tuple[Value, ...], kwarg
     if type(real) not in STATES or source is None:
         raise Break(what, f"{generator.describe()} is no generator from outside")
     plain = tuple(m.concrete.plain(a, what) for a in args)
-    step = Step(name, plain, {key: m.concrete.plain(a, what) for key, a in kwargs.items()})
+    step = Draw(name, plain, {key: m.concrete.plain(a, what) for key, a in kwargs.items()})
     steps = (*m.effects.drawn.get(id(real), ()), step)
     foretold = Foretold(steps)
     found = _number(m, m.concrete.run(foretold, real), Asked(source, foretold), what)
     m.effects.drawn[id(real)] = steps
-    m.effects.defer(BuiltinValue(Step.take), [Constant(step), generator], {})
+    m.effects.defer(BuiltinValue(Draw.take), [Constant(step), generator], {})
     return found
 
 

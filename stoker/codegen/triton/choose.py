@@ -36,7 +36,7 @@ def _bytes(layout: Layout) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Answer:
     """Which of several ways is best, by its number; None where what they would replace is better. And what was measured, in words."""
 
     best: int | None
@@ -47,11 +47,11 @@ def is_known(question: Sequence[object]) -> bool:
     return choices.known([*surroundings(), *question]) is not None
 
 
-def remembered(question: Sequence[object], subject: str, measure: Callable[[], Measured]) -> int | None:
+def remembered(question: Sequence[object], subject: str, measure: Callable[[], Answer]) -> int | None:
     """What was measured on a device like this one, by whichever process; measured if nobody has. An event tells what was found."""
     asked = [*surroundings(), *question]
     answer = choices.known(asked)
-    found = Measured(**answer) if answer is not None else measure()
+    found = Answer(**answer) if answer is not None else measure()
     if answer is None:
         choices.keep(asked, {"best": found.best, "words": found.words})
     if found.words:
@@ -59,7 +59,7 @@ def remembered(question: Sequence[object], subject: str, measure: Callable[[], M
     return found.best
 
 
-def fastest(site: Site, builds: Sequence[Built]) -> Measured:
+def fastest(site: Site, builds: Sequence[Built]) -> Answer:
     """Rounds are interleaved, so that a change of the device's speed meets all builds."""
     memory = [torch.zeros(max(evaluate(l.reach, {}), 1), dtype=l.dtype, device=l.device) for l in site.layouts]
     times = [[float("inf")] for _ in builds]
@@ -68,8 +68,8 @@ def fastest(site: Site, builds: Sequence[Built]) -> Measured:
             found.append(milliseconds(built, memory))
     best = min(range(len(builds)), key=lambda n: min(times[n]))
     if min(times[best]) >= CLEARLY * min(times[0]):
-        return Measured(0, "")
-    return Measured(best, f"{min(times[0]) * 1e3:.1f} us as usual, {min(times[best]) * 1e3:.1f} us in other tiles")
+        return Answer(0, "")
+    return Answer(best, f"{min(times[0]) * 1e3:.1f} us as usual, {min(times[best]) * 1e3:.1f} us in other tiles")
 
 
 def milliseconds(built: Built, memory: Sequence[torch.Tensor]) -> float:
@@ -101,7 +101,7 @@ def launcher(built: Built, memory: Sequence[torch.Tensor]) -> Callable[[], None]
 
 def fastest_product(
     candidate: Candidate, layouts: Mapping[str, Layout], plain: Built, builds: Sequence[Built]
-) -> Measured:
+) -> Answer:
     """Which build of a kernel with a product is faster than the library's product and the kernel after it; None if none is.
 
     Each is recorded as a graph and replayed: what the host does for a call is in no measurement.
@@ -109,7 +109,7 @@ def fastest_product(
     run, plain_run, library = candidate.run, candidate.plain_run, candidate.library
     names = {*run.buffers, *plain_run.buffers}
     if sum(_bytes(layouts[name]) for name in names) > LARGEST_BYTES:
-        return Measured(None, "")
+        return Answer(None, "")
     memory = {name: _filled(layouts[name]) for name in names}
     result, launch_plain = library.results[0], launcher(plain, [memory[b] for b in plain_run.buffers])
     assert result is not None
@@ -124,7 +124,7 @@ def fastest_product(
     times = [min(elapsed(graph.replay) for _ in range(ROUNDS)) for graph in graphs]
     best = min(range(1, len(times)), key=times.__getitem__)
     words = f"{times[0] * 1e3 / LAUNCHES:.1f} us by the library, {times[best] * 1e3 / LAUNCHES:.1f} us as one kernel"
-    return Measured(best - 1 if times[best] < CLEARLY * times[0] else None, words)
+    return Answer(best - 1 if times[best] < CLEARLY * times[0] else None, words)
 
 
 def _recorded(way: Callable[[], object]) -> torch.cuda.CUDAGraph:

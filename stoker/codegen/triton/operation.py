@@ -129,20 +129,16 @@ def literal(value: Any, dtype: torch.dtype, shape: list[int]) -> str:
         words = "float('nan')"
     elif math.isinf(value):
         words = f"float('{'-' if value < 0 else ''}inf')"
-    elif dtype in _HALF:  # Triton reads such a constant from six digits after the point
-        rounded = float(torch.tensor(value, dtype=dtype))
-        return f"tl.full({shape}, {rounded!r}, tl.float32).to({TYPES[dtype]})"
     else:
         words = repr(value)
-    if dtype is torch.bfloat16:  # Triton makes its constants of 16 bits by way of float16, which has other limits
-        return f"tl.full({shape}, {words}, tl.float32).to(tl.bfloat16)"
+    if dtype in _HALF:  # Triton reads its own constants of half precision from six digits after the point
+        return f"tl.full({shape}, {words}, tl.float32).to({TYPES[dtype]})"
     return f"tl.full({shape}, {words}, {TYPES[dtype]})"
 
 
 def _rounded(value: Any, dtype: torch.dtype) -> float:
     """A number as it is in a type of half precision: exactly that in a wider one."""
-    half = dtype in (torch.float16, torch.bfloat16)
-    return float(torch.tensor(float(value), dtype=dtype)) if half else float(value)
+    return float(torch.tensor(float(value), dtype=dtype)) if dtype in _HALF else float(value)
 
 
 def given(name: str, dtype: torch.dtype, shape: list[int]) -> str:
