@@ -499,7 +499,7 @@ def test_context_decorator(x):
     return f(x), log
 
 
-@program("contextlib.redirect_stdout", BREAK)
+@program("contextlib.redirect_stdout")
 def test_redirect(x):
     import io
 

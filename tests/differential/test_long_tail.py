@@ -9,9 +9,7 @@ import dataclasses
 import enum
 import functools
 import itertools
-import json
 import math
-import re
 import sys
 import traceback
 import types
@@ -21,7 +19,7 @@ import weakref
 import torch
 import torch._prims_common as common
 import torch._refs as refs
-from harness import BREAK, program
+from harness import program
 
 program = functools.partial(program, default=True)
 
@@ -793,38 +791,3 @@ def test_reordered(x, table):
     for value in table.values():
         x = x * 10 + value
     return x, list(table), list(table.items()), list(reversed(table)), dict(table)
-
-
-LAYER = re.compile(r"layer(?P<number>\d+)")
-
-
-@program("regular expressions over known text")
-def test_regular_expressions(x):
-    found = LAYER.match("layer12.weight")
-    parts = found.group(1), found.span(), found["number"], found.groupdict(), LAYER.search("other"), found.end()
-    made = (
-        re.sub(r"\d", "#", "a1b2"),
-        re.findall("[a-z]", "a1b2"),
-        re.split(",", "a,b"),
-        LAYER.sub(r"\1", "layer3"),
-        bool(re.match("a", "b")),
-    )
-    return x * int(found.group("number")), parts, made, LAYER.fullmatch("layer3") is None, re.escape("a.b")
-
-
-@program("json of plain data")
-def test_json(x):
-    told = json.dumps({"size": x.shape[0], "list": [1, 2.5, None, True], "pair": (1, 2)}, sort_keys=True, indent=1)
-    read = json.loads(told)
-    read["list"].append(3)
-    try:
-        json.loads('{"a": ')
-    except json.JSONDecodeError as error:
-        wrong = error.msg, error.pos, error.lineno, str(error)
-    return x * read["size"], told, read, wrong
-
-
-@program("json of the user's objects", BREAK)
-def test_json_of_objects(x):
-    y = x + 1
-    return y, json.dumps({"a": 1}, default=str), json.loads("[1]", object_hook=dict)

@@ -9,7 +9,9 @@ is not made at all.
 from __future__ import annotations
 
 import builtins
+import collections
 import dis
+import functools
 import types
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,6 +19,7 @@ from stoker.capture.handlers import handles
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.function import FunctionValue
+from stoker.capture.values.mapping import pairs_of
 from stoker.capture.values.value import NotConstant, Value
 from stoker.errors import Break
 
@@ -84,11 +87,40 @@ def build_class(m: Machine, body: Value, name: Value, *bases: Value, **kwargs: V
             raise definition_break()
         return UnmadeClass(str(name.constant()))
     function = types.FunctionType(body.code, body.globals.real, body.name)  # type: ignore[arg-type]  # `_may_run` has seen that they exist
-    made = m.concrete.run(builtins.__build_class__, function, name.constant(), *real_bases)
+    return _adopted(m, m.concrete.run(builtins.__build_class__, function, name.constant(), *real_bases))
+
+
+def _adopted(m: Machine, made: type) -> Value:
+    """A class that was made just now, for this capture."""
     value = MadeClass(made, m.step)
     m.made_classes[made] = m.step
     m.wrap.known[id(made)] = (value, made)
     return value
+
+
+@handles(collections.namedtuple)
+def namedtuple(m: Machine, *args: Value, **kwargs: Value) -> Value:
+    given = [m.concrete.plain(value, "namedtuple()") for value in args]
+    named = {name: m.concrete.plain(value, "namedtuple()") for name, value in kwargs.items()}
+    named.setdefault("module", m.concrete.constant(_module_name(m), "namedtuple()"))
+    return _adopted(m, m.concrete.run(functools.partial(collections.namedtuple, **named), *given))
+
+
+def _module_name(m: Machine) -> Value:
+    return m.current.globals.lookup(m, Constant("__name__")) or Constant("__main__")
+
+
+def made_by_type(m: Machine, name: Value, bases: Value, namespace: Value) -> Value:
+    """`type(name, bases, namespace)`, of plain data alone."""
+    real_bases = [_real_base(m, base) for base in bases.items_list(m)]
+    if None in real_bases:
+        raise definition_break()
+    contents = {"__module__": m.concrete.constant(_module_name(m), "type()")}
+    for key, value in pairs_of(m, namespace):
+        if not isinstance(value, Constant) or not is_plain(value.value):
+            raise definition_break()
+        contents[key.constant()] = value.value
+    return _adopted(m, m.concrete.run(type, name.constant(), tuple(real_bases), contents))
 
 
 def _real_base(m: Machine, base: Value) -> type | None:

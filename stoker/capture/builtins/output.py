@@ -18,6 +18,7 @@ from stoker.capture.frame import Frame
 from stoker.capture.handlers import handles, on_object
 from stoker.capture.policy import POLYFILL
 from stoker.capture.static import static_lookup
+from stoker.capture.values.buffer import BufferValue
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinValue
@@ -45,7 +46,7 @@ def _text(m: Machine, value: Value) -> Value:
 
 @handles(print)
 def print_(m: Machine, *args: Value, **kwargs: Value) -> Value:
-    if any(not isinstance(value, Constant) and not _is_stream(value) for value in kwargs.values()):
+    if any(not isinstance(value, (Constant, BufferValue)) and not _is_stream(value) for value in kwargs.values()):
         raise Break(
             "print()", "it is told where to print by an object that is neither plain data nor a stream from outside"
         )
@@ -53,14 +54,35 @@ def print_(m: Machine, *args: Value, **kwargs: Value) -> Value:
         given = m.concrete.constant(kwargs.get(name, NONE), "print()")
         if given is not None and not isinstance(given, str):
             m.exceptions.raise_(TypeError, f"{name} must be None or a string, not {type(given).__name__}")
-    _refuse_replaced(m)
+    buffer = kwargs.get("file") if "file" in kwargs else _replaced_stdout(m)
+    if isinstance(buffer, BufferValue):
+        given = {name: m.concrete.constant(value, "print()") for name, value in kwargs.items() if name != "file"}
+        texts = [m.concrete.constant(_text(m, value), "print()") for value in args]
+        m.effects.will_mutate(buffer)
+        print(*texts, **given, file=buffer.contents)
+        return NONE
     m.effects.defer(BuiltinValue(builtins.print), [_text(m, value) for value in args], kwargs)
     return NONE
 
 
-def _refuse_replaced(m: Machine) -> None:
-    if id(m.wrap.globals(vars(sys))) in m.effects.mutated:
+def _replaced_stdout(m: Machine) -> Value | None:
+    """The buffer that captured code put in the place of sys.stdout; None if that is what it was."""
+    attributes = m.wrap.globals(vars(sys))
+    if id(attributes) not in m.effects.mutated:
+        return None
+    found = attributes.lookup(m, Constant("stdout"))
+    if isinstance(found, BufferValue):
+        return found
+    if getattr(found, "real", None) is not sys.stdout or found is None or found.source is None:
         raise Break("print()", "the captured code replaced sys.stdout or another attribute of sys")
+    return None
+
+
+@handles(io.StringIO)
+def string_io(m: Machine, *args: Value, **kwargs: Value) -> Value:
+    if kwargs:
+        raise Break("io.StringIO()", "it is told how to treat the ends of lines")
+    return BufferValue(m.concrete.run(io.StringIO, *(m.concrete.constant(text, "io.StringIO()") for text in args)))
 
 
 def _is_stream(value: Value) -> bool:
@@ -72,10 +94,11 @@ def _is_stream(value: Value) -> bool:
 
 @on_object(io.StringIO.write, io.TextIOWrapper.write)
 def write(m: Machine, stream: Value, text: Value) -> Value:
+    if isinstance(stream, BufferValue):
+        return stream.method_write(m, text)
     told = m.concrete.constant(text, "write()")
     if not _is_stream(stream) or not isinstance(told, str):
         stream.unsupported("method 'write'")
-    _refuse_replaced(m)
     cls: Any = stream.python_type()
     m.effects.defer(BuiltinValue(cls.write), [stream, Constant(told)], {})
     return Constant(len(told))
@@ -83,6 +106,8 @@ def write(m: Machine, stream: Value, text: Value) -> Value:
 
 @on_object(*{io.StringIO.flush, io.TextIOWrapper.flush})
 def flush(m: Machine, stream: Value) -> Value:
+    if isinstance(stream, BufferValue):
+        return NONE
     if not _is_stream(stream):
         stream.unsupported("method 'flush'")
     cls: Any = stream.python_type()

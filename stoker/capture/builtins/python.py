@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
+from stoker.capture.builtins.definition import made_by_type
 from stoker.capture.handlers import handles, on_object, pure, special
 from stoker.capture.python_operators import BINARY, COMPARE, SPECIAL_BINARY, SPECIAL_COMPARE, UNARY
 from stoker.capture.static import MISSING
@@ -57,8 +58,8 @@ def len_(m: Machine, value: Value) -> Value:
 
 @handles(type)
 def type_(m: Machine, value: Value, *rest: Value) -> Value:
-    if rest:
-        raise Break("type(name, bases, namespace)", "classes are not made inside graphs")
+    if len(rest) == 2:
+        return made_by_type(m, value, *rest)
     return m.wrap.object(value.python_type())
 
 

@@ -1,12 +1,18 @@
-"""`json` and `re` over text and plain data that capture knows: run for real."""
+"""Functions of the standard library over text and plain data that capture knows: run for real."""
 
 from __future__ import annotations
 
+import binascii
 import json
+import os
 import re
+import struct
+import types
+import unicodedata
+import zlib
 from typing import TYPE_CHECKING, Any
 
-from stoker.capture.handlers import describe, handles, on_object
+from stoker.capture.handlers import describe, handles, on_object, pure
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import ListValue, TupleValue
@@ -34,6 +40,19 @@ METHODS = {
     re.Pattern: "match search fullmatch sub subn split findall",
     re.Match: "group groups groupdict start end span expand __getitem__",
 }
+
+
+pure(struct.pack, struct.unpack, struct.calcsize, zlib.crc32)
+for _module in (binascii, unicodedata):
+    pure(*(function for function in vars(_module).values() if isinstance(function, types.BuiltinFunctionType)))
+
+
+@handles(os.fspath)
+def fspath(m: Machine, path: Value) -> Value:
+    if issubclass(path.python_type(), (str, bytes)):
+        return path
+    found = m.attributes.special_method(path, "__fspath__")
+    return found.call(m, [], {}) if found is not None else m.wrap.constant(m.concrete.run(os.fspath, path.constant()))
 
 
 def _known(m: Machine, value: Value, what: str) -> Any:
