@@ -14,7 +14,7 @@ import stoker
 from stoker import pipeline
 from stoker.codegen.generators import generator
 from stoker.codegen.triton import backend
-from stoker.codegen.triton.choose import Measured
+from stoker.codegen.triton.choose import Answer
 from stoker.runtime.tune import library_has
 from tests.gpu.test_kernels import assert_no_farther
 
@@ -33,8 +33,8 @@ SIZES = [(256, 128, 384), (33, 50, 70), (16, 512, 256)]
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_tile(name: str, size: tuple[int, int, int], number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def forced(candidate: Any, layouts: Any, plain: Any, builds: Any) -> Measured:
-        return Measured(min(number, len(builds) - 1), "")
+    def forced(candidate: Any, layouts: Any, plain: Any, builds: Any) -> Answer:
+        return Answer(min(number, len(builds) - 1), "")
 
     monkeypatch.setattr(backend, "fastest_product", forced)
     monkeypatch.setattr(backend, "remembered", lambda question, subject, measure: measure().best)

@@ -11,7 +11,7 @@ import torch
 from stoker import _C
 from stoker.codegen.backend import Built, Launch, LaunchBatch, Site
 from stoker.codegen.triton.batch import FILL, PARAMETERS, WORDS, fill_signature, fill_source, places
-from stoker.codegen.triton.choose import Measured, can_choose, fastest, fastest_product, is_known, remembered
+from stoker.codegen.triton.choose import Answer, can_choose, fastest, fastest_product, is_known, remembered
 from stoker.codegen.triton.host import host_kernel
 from stoker.codegen.triton.stream import drawing_threads
 from stoker.codegen.triton.target import cuda_target
@@ -72,7 +72,7 @@ class TritonBackend:
         site = Site((), (str(candidate.library.operator), "and its reader"))
         cut = [tiling_of(candidate.plain, self._target.processors), *tilings]
 
-        def measured() -> Measured:
+        def measured() -> Answer:
             plain, *builds = self.built(kernels, [site] * len(kernels), cut)
             return fastest_product(candidate, layouts, plain, builds)
 
@@ -104,7 +104,7 @@ class TritonBackend:
     def _best(self, trial: Trial) -> int:
         """The number of the fastest tiling."""
 
-        def measured() -> Measured:
+        def measured() -> Answer:
             count = len(trial.tilings)
             return fastest(trial.site, self.built([trial.kernel] * count, [trial.site] * count, trial.tilings))
 

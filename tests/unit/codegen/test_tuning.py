@@ -14,7 +14,7 @@ import stoker
 from stoker.codegen.backend import Built, Site
 from stoker.codegen.triton import backend as triton_backend
 from stoker.codegen.triton import choose
-from stoker.codegen.triton.choose import Measured
+from stoker.codegen.triton.choose import Answer
 from stoker.codegen.triton.tiling import Tiling
 from stoker.codegen.triton.unit import unit_of
 from stoker.loop.index import Dimension
@@ -55,9 +55,9 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many builds each measurement had to choose from; the third is always the fastest."""
     found: list[int] = []
 
-    def third(site: Site, builds: Sequence[Built]) -> Measured:
+    def third(site: Site, builds: Sequence[Built]) -> Answer:
         found.append(len(builds))
-        return Measured(2, "2 us as usual, 1 us in other tiles")
+        return Answer(2, "2 us as usual, 1 us in other tiles")
 
     tmp_path.chmod(0o700)
     monkeypatch.setenv("STOKER_CACHE", str(tmp_path))
