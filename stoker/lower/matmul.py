@@ -2,8 +2,9 @@
 
 A product whose rows are no multiple of the target's alignment (a vocabulary of 30,522 words in half precision) runs through a slow
 kernel. Its weight is copied into rows enough to fill the last multiple, which costs little beside the product; the result has
-padded rows, of which readers see the part they want. What the program returns is copied out of padded memory piece by piece, so that
-little more memory is needed than the result itself. Operands that are written for the product get padded rows at once.
+padded rows, of which readers see the part they want. What the program returns has its own rows: as many columns as are aligned are made piece
+by piece in memory of their own and copied, so that little more is needed than the result itself; the few others are a product apart. Operands
+that are written for the product get padded rows at once.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from stoker.shape.expr import constant
 LARGE = 1 << 22
 """Elements of a result from which padding is worth its copies."""
 PIECE_BYTES = 1 << 26
-"""Padded memory that holds a part of a result on its way out. Parts of half the size, which stay in an H200's cache, were no faster: products
+"""Memory that holds a part of a result on its way out. Parts of half the size, which stay in an H200's cache, were no faster: products
 of fewer rows lose what their copies gain."""
 PIECE_ROWS = 128
 """Rows of a part are a multiple of this: what a fast kernel makes at once."""
@@ -55,32 +56,41 @@ def _product(builder: Builder, out: Result, name: str, bias: Tensor | None, a: T
             raise LeftToLibrary(PRODUCT)
         given = operands if bias is None else [bias, *operands]
         return builder.call(find(name), given, {}, out)
+    if builder.usage.returned and b.strides[0].value == 1 and (b.strides[1].value or 1) % step == 0:
+        return _in_pieces(builder, out, name, bias, a, b, columns - columns % step)
     weight = _taller(builder, view.permute(b, (1, 0)), padded)
+    if builder.usage.returned:
+        return _in_pieces(builder, out, name, bias, a, view.permute(weight, (1, 0)), columns - columns % step)
     lead = [] if bias is None else [_taller(builder, bias, padded)]
-
-    def call(part: Tensor, count: int) -> Tensor:
-        sizes = (constant(count), constant(padded))
-        full = Result(out.dtype, out.device, sizes, contiguous(sizes))
-        made = builder.call(find(name), [*lead, part, view.permute(weight, (1, 0))], {}, full)
-        return view.narrow(made, 1, constant(0), constant(columns), constant(1))
-
-    return call(a, rows) if not builder.usage.returned else _in_pieces(builder, out, a, rows, padded, call)
+    sizes = (constant(rows), constant(padded))
+    full = Result(out.dtype, out.device, sizes, contiguous(sizes))
+    made = builder.call(find(name), [*lead, a, view.permute(weight, (1, 0))], {}, full)
+    return view.narrow(made, 1, constant(0), constant(columns), constant(1))
 
 
-def _in_pieces(builder: Builder, out: Result, a: Tensor, rows: int, padded: int, call: Any) -> Stored:
-    """The result in dense memory, some rows after the other."""
+def _in_pieces(
+    builder: Builder, out: Result, name: str, bias: Tensor | None, a: Tensor, b: Tensor, aligned: int
+) -> Stored:
+    """The result in dense memory: as many columns as are aligned, some rows after the other, and the few that are left."""
     whole = builder.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides))
-    most = max(1, PIECE_BYTES // (padded * out.dtype.itemsize) // PIECE_ROWS) * PIECE_ROWS
-    a = builder.store(a)
+    a, b, rows, columns = builder.store(a), builder.store(b), out.sizes[0].value or 0, out.sizes[1].value or 0
+
+    def make(start: int, count: int, first: int, width: int) -> None:
+        sizes = (constant(count), constant(width))
+        lead = [] if bias is None else [_span(bias, 0, first, width)]
+        given = [*lead, _span(a, 0, start, count), _span(b, 1, first, width)]
+        made = builder.call(find(name), given, {}, Result(out.dtype, out.device, sizes, contiguous(sizes)))
+        builder.write(made, _stored(_span(_span(whole, 0, start, count), 1, first, width)))
+
+    most = max(1, PIECE_BYTES // (aligned * out.dtype.itemsize) // PIECE_ROWS) * PIECE_ROWS
     for start in range(0, rows, most):
-        count = min(most, rows - start)
-        piece = call(_rows(a, start, count), count)
-        builder.write(piece, _stored(_rows(whole, start, count)))
+        make(start, min(most, rows - start), 0, aligned)
+    make(0, rows, aligned, columns - aligned)
     return whole
 
 
-def _rows(tensor: Tensor, start: int, count: int) -> Tensor:
-    return view.narrow(tensor, 0, constant(start), constant(count), constant(1))
+def _span(tensor: Tensor, dim: int, start: int, count: int) -> Tensor:
+    return view.narrow(tensor, dim, constant(start), constant(count), constant(1))
 
 
 def _stored(tensor: Tensor) -> Stored:

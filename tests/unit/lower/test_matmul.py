@@ -19,6 +19,10 @@ def linear(x: Any, w: Any, b: Any) -> Any:
     return (F.linear(x, w, b),)
 
 
+def by_columns(x: Any, w: Any, b: Any) -> Any:
+    return (torch.addmm(b, x, w.t().contiguous()), x @ (w * 2).t())
+
+
 def loss(x: Any, w: Any, b: Any) -> Any:
     return (F.linear(x, w).float().log_softmax(-1).sum(),)
 
@@ -27,7 +31,7 @@ def gradient(x: Any, w: Any, b: Any) -> Any:
     return (torch.softmax(F.linear(x, w), -1) @ w,)
 
 
-@pytest.mark.parametrize("program", [linear, loss, gradient], ids=lambda p: p.__name__)
+@pytest.mark.parametrize("program", [linear, by_columns, loss, gradient], ids=lambda p: p.__name__)
 @pytest.mark.parametrize("rows", [64, 100])
 def test_padded(program: Any, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matmul, "LARGE", 100)
