@@ -22,6 +22,8 @@ from stoker.shape.expr import constant
 
 LARGE = 1 << 22
 """Elements of a result from which padding is worth its copies."""
+FEW = 8
+"""Aligned groups of columns below which a result that is returned is not made apart from the rest of its columns."""
 PIECE_BYTES = 1 << 26
 """Memory that holds a part of a result on its way out. Parts of half the size, which stay in an H200's cache, were no faster: products
 of fewer rows lose what their copies gain."""
@@ -56,6 +58,8 @@ def _product(builder: Builder, out: Result, name: str, bias: Tensor | None, a: T
             raise LeftToLibrary(PRODUCT)
         given = operands if bias is None else [bias, *operands]
         return builder.call(find(name), given, {}, out)
+    if builder.usage.returned and columns < FEW * step:
+        raise LeftToLibrary(PRODUCT)
     if builder.usage.returned and b.strides[0].value == 1 and (b.strides[1].value or 1) % step == 0:
         return _in_pieces(builder, out, name, bias, a, b, columns - columns % step)
     weight = _taller(builder, view.permute(b, (1, 0)), padded)

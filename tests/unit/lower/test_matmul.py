@@ -37,6 +37,7 @@ def test_padded(program: Any, rows: int, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(matmul, "LARGE", 100)
     monkeypatch.setattr(matmul, "PIECE_BYTES", 40 * 24 * 2)
     monkeypatch.setattr(matmul, "PIECE_ROWS", 8)
+    monkeypatch.setattr(matmul, "FEW", 1)
     torch.manual_seed(0)
     inputs = [torch.randn(s).to(torch.bfloat16) for s in ((rows, 16), (21, 16), (21,))]
     sources: list[str] = []
@@ -49,3 +50,12 @@ def test_padded(program: Any, rows: int, monkeypatch: pytest.MonkeyPatch) -> Non
     for mine, eager in zip(compiled(*inputs), program(*inputs), strict=True):
         torch.testing.assert_close(mine, eager, rtol=2e-2, atol=2e-2)
         assert mine.stride() == eager.stride()
+
+
+@pytest.mark.parametrize("columns", [1, 5, 7])
+def test_few_columns(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matmul, "LARGE", 100)
+    x, w = torch.randn(64, 16).to(torch.bfloat16), torch.randn(columns, 16).to(torch.bfloat16)
+    module = torch.fx.symbolic_trace(lambda x, w: (F.linear(x, w),))
+    compiled = aot(module, [x, w], forward_compiler=compile_interpreted, decompositions=decompositions())
+    torch.testing.assert_close(compiled(x, w)[0], F.linear(x, w), rtol=2e-2, atol=2e-2)
