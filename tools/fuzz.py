@@ -57,7 +57,7 @@ STATEMENTS: list[tuple[str, str | None]] = [
         # by numbers that vary
         "{t}[-{n}:]", "{t}[..., -{n}:] * 2", "{t}[:-{n}]", "{t}[{n} - 2 : {n}].sin()", "{t}.narrow(0, -{n}, 1)", "{t}.select(-1, -{n}) + {k}",
         "{t}.split({n} + 1)[-1]", "{t}.roll({n}, -1)", "torch.nn.functional.pad({t}, (1 - {n}, {n}))", "{t}.repeat_interleave({n} + 1, 0)",
-        "{t}.tril({n} - 2)", "torch.full(({n},), {k}) + {t}.sum()", "{t}.expand({n}, *{t}.shape)", "torch.arange(-{n}, {n} + 1) * {t}.mean()",
+        "{t}.tril({n} - 2)", "torch.arange({n}) * {k} + {t}.sum()", "{t}.expand({n}, *{t}.shape)", "torch.arange(-{n}, {n} + 1) * {t}.mean()",
         # out of Python's hands
         "{l}[0]", "{l}[-1] + 1", "{d}.get('{s}', {t})", "sum({l})", "max({l}, key=lambda e: e.dim())", "[e * 2 for e in {l}][0]",
         "next(iter({d}.values()), {t})", "torch.cat([e.reshape(-1) for e in {l}])", "functools.reduce(lambda a, b: a + b, {l})",

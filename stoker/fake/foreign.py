@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from stoker import torch_private
-from stoker.fake.meta import Meta, Size, is_contiguous, meta_of, product
+from stoker.fake.meta import Meta, Size, is_contiguous, like_strides, meta_of, product
 from stoker.fake.rule import NoMetaRule, ViewOf
 from stoker.fake.tensor import FakeTensor, data_dependent, make_fake
 from stoker.nest import leaves, map_leaves
@@ -194,6 +194,24 @@ def _as_answer(fake: FakeTensor, inputs: list[FakeTensor]) -> Any:
     return fake.meta
 
 
+def _by_schema(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What the schema alone says: an operator that only writes gives nothing, and its functional form, which torch generates, gives
+    what it would have written, in tensors like those."""
+    schema = torch_private.schema_of(func)
+    if not schema.returns:
+        return None if schema.is_mutable else NotImplemented
+    given = dict(zip((a.name for a in schema.arguments), args)) | kwargs
+    written = [r.name.removesuffix("_out") if r.name else "" for r in schema.returns]
+    if torch.Tag.generated not in func.tags or not given.keys() >= set(written):
+        return NotImplemented
+    return tuple(map_tensors(_like, given[name]) for name in written)
+
+
+def _like(fake: FakeTensor) -> Meta:
+    m = fake.meta
+    return meta_of(m.dtype, m.sizes, like_strides(m.sizes, m.strides), m.device)
+
+
 def _meta_kernel(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Run torch's meta kernel on tensors of device "meta", and give its results the device eager would."""
     stand_ins: dict[int, tuple[torch.Tensor, FakeTensor]] = {}
@@ -213,6 +231,8 @@ def _meta_kernel(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     except NotImplementedError as error:
         if _reads_data(func):
             raise data_dependent(str(func)) from error
+        if (said := _by_schema(func, args, kwargs)) is not NotImplemented:
+            return said
         raise NoMetaRule(func) from error
     except RuntimeError as error:
         if "meta tensors" in str(error) and not isinstance(error, DataDependent):

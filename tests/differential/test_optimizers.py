@@ -20,6 +20,10 @@ MAKERS: dict[str, Callable[[Any], optim.Optimizer]] = {
     "Adagrad": lambda p: optim.Adagrad(p, 1e-2),
     "Adam, for each": lambda p: optim.Adam(p, 1e-2, foreach=True),
     "NAdam": lambda p: optim.NAdam(p, 1e-2),
+    "Adam, fused": lambda p: optim.Adam(p, torch.tensor(1e-2), fused=True, amsgrad=True),
+    "SGD, fused": lambda p: optim.SGD(p, 0.1, momentum=0.9, weight_decay=0.01, fused=True),
+    "SGD, fused, by a tensor": lambda p: optim.SGD(p, torch.tensor(0.1), fused=True),
+    "Adagrad, fused": lambda p: optim.Adagrad(p, 1e-2, fused=True),
 }
 
 

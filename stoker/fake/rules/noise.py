@@ -1,4 +1,4 @@
-"""Random zeros and ones with a probability that may be symbolic: `stoker::bernoulli`, which draws as `Tensor.bernoulli_` does."""
+"""Random numbers: `stoker::bernoulli`, which draws as `Tensor.bernoulli_` does, with a probability that may be symbolic; points of a simplex."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from stoker.fake.meta import Meta
-from stoker.fake.rule import RULES
+from stoker.fake.meta import Meta, meta_of
+from stoker.fake.rule import RULES, rule
 from stoker.fake.tensor import FakeTensor
 
 _library = torch.library.Library("stoker", "FRAGMENT")
@@ -28,3 +28,9 @@ def _meta(like: FakeTensor, p: Any) -> Any:
 
 
 RULES[torch.ops.stoker.bernoulli.default] = _meta
+
+
+@rule("_sample_dirichlet", "_dirichlet_grad")
+def dirichlet(x: FakeTensor, *rest: Any) -> Meta:
+    """As many as there are concentrations, in order."""
+    return meta_of(x.meta.dtype, x.meta.sizes, None, x.meta.device)
