@@ -200,3 +200,11 @@ def test_sources_compile_for_a_gpu(tmp_path: Any, monkeypatch: pytest.MonkeyPatc
     jobs = [Job(u.name, u.source, u.signature, u.aligned, u.warps, 90) for u in units]
     binaries = compile_all([*jobs, Job(FILL, fill_source(), fill_signature(), (0,), 1, 90)])
     assert len(binaries) == 4 and all(b.content.startswith(b"\x7fELF") for b in binaries)
+
+
+def test_all_is_read_before_anything_is_written() -> None:
+    """Though a moment is written before the other one is needed."""
+    (source,) = [u.source for u in stepped(PROCESSOR).device.units if u.batched]
+    whole, rest = source.split("    else:\n")
+    for part in (whole, rest):
+        assert part.rindex("tl.load(a") < part.index("tl.store(")

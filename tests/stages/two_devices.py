@@ -86,7 +86,7 @@ def moved(module: GraphModule, place: Callable[[FakeTensor], torch.device]) -> N
 def on_processor(plan: Plan) -> Plan:
     """The plan with its memory on the processor."""
     arenas = tuple(
-        replace(a, device=PROCESSOR, offsets=tuple((n, o, _here(layout)) for n, o, layout in a.offsets))
+        replace(a, device=PROCESSOR, offsets=tuple((n, o, here(layout)) for n, o, layout in a.offsets))
         for a in plan.arenas
     )
     return replace(plan, steps=tuple(map(_step, plan.steps)), arenas=arenas)
@@ -95,15 +95,15 @@ def on_processor(plan: Plan) -> Plan:
 def _step(step: Step) -> Step:
     match step:
         case Allocate():
-            return replace(step, layout=_here(step.layout))
+            return replace(step, layout=here(step.layout))
         case Library():
             parts = (step.arguments, step.keywords, step.layouts)
-            arguments, keywords, layouts = map_leaves(_here, parts)
+            arguments, keywords, layouts = map_leaves(here, parts)
             return replace(step, arguments=arguments, keywords=keywords, layouts=layouts)
     return step
 
 
-def _here(value: Any) -> Any:
+def here(value: Any) -> Any:
     if isinstance(value, (Layout, Stored)):
         return replace(value, device=PROCESSOR)
     return PROCESSOR if isinstance(value, torch.device) else value

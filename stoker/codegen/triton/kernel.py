@@ -27,7 +27,7 @@ from stoker.loop.index import Dimension, Dimensions, count, ranges_of
 from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopInstruction, Number, Reduce, Scan, Store
 from stoker.loop.op import OUTSIDE
 from stoker.loop.philox import WORDS
-from stoker.schedule.kernel import Kernel, Phase
+from stoker.schedule.kernel import Kernel, Line, Phase
 from stoker.schedule.product import PRODUCT
 from stoker.shape.expr import Expr, Symbol, constant, symbol, text
 from stoker.shape.prove import Interval, bounds
@@ -36,6 +36,10 @@ from stoker.shape.walk import free_symbols, substitute
 Axes = frozenset[str]
 """The axes of a tile that something varies along: "x", "y", "r"."""
 NONE: Axes = frozenset()
+
+
+MOST_READS = 16
+"""Values that wait in registers for their use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,11 +202,27 @@ class _Emitter:
 
     def straight(self, phase: Phase) -> None:
         """A phase whose points are all in the tile."""
-        for number, i in phase.lines:
+        for number, i in phase.lines if self.kernel.inner else self.reads_first(phase.lines):
             if isinstance(i, Reduce):
                 self.reduce_at_once(number, i)
             else:
                 self.instruction(number, i)
+
+    def reads_first(self, lines: Sequence[Line]) -> Sequence[Line]:
+        """The lines with what is read in front, so that all of it is on the way at once: Triton cannot know that what is written between
+        is other memory. It is: an argument is written over another one only when that was read."""
+        stored = {i.buffer for _, i in lines if isinstance(i, Store)}
+        early = [
+            line
+            for line in lines
+            if isinstance(line[1], Load)
+            and not line[1].arguments
+            and line[1].buffer not in stored
+            and free_symbols(line[1].index) <= self.axes_of.keys()
+        ]
+        if len(early) > MOST_READS or not stored:
+            return lines
+        return [*early, *(line for line in lines if line not in early)]
 
     def looped(self, phase: Phase) -> None:
         """A phase in a loop over the inner points, with accumulators around it."""
