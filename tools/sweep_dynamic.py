@@ -33,6 +33,16 @@ SINGLE = [(1, 16), (1, 31), (5, 24), (1, 7), (8, 40)]
 """Batches of one, and others between them: one more compilation may serve them."""
 
 
+OWN_REASONS = {
+    "led": "`if is_global_attn:` in each layer's attention: a branch on what the mask holds. Sizes behind it are those of other pieces.",
+    "longformer": "`if is_global_attn:` in each layer's attention: a branch on what the mask holds. Sizes behind it are those of other pieces.",
+    "m2m_100": "Training skips layers: `if dropout_probability < self.layerdrop:` asks a tensor that was drawn just then.",
+    "recurrent_gemma": "`for t in range(hidden_states.shape[1]):` is a Python loop over time: each length is a graph of its own.",
+    "rwkv": "`for current_index in range(seq_length):` is a Python loop over time: each length is a graph of its own.",
+}
+"""What in a program keeps it from being compiled twice at most."""
+
+
 def inputs_at(inputs: dict[str, Any], batch: int, length: int) -> dict[str, Any]:
     """Tokens of another size in the place of given ones."""
     lengths = {name: length if name == "input_ids" else length // 2 + 1 for name in inputs}
@@ -143,7 +153,9 @@ def render(data: dict[str, Any]) -> str:
             counts = ", ".join(map(str, part.get("compilations", [])))
             lines.append(f"| {name} | {verdict(part)} | {counts} | {shown[0]} | {shown[1]} |")
         lines.append("")
-    return "\n".join(lines)
+    lines += ["## Reasons of the program's own", "", "| model | reason |", "|---|---|"]
+    lines += [f"| {name} | {reason} |" for name, reason in OWN_REASONS.items()]
+    return "\n".join([*lines, ""])
 
 
 def commit() -> str:

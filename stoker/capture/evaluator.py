@@ -195,7 +195,8 @@ class Evaluator:
         handler = instruction.handler
         if isinstance(raised.value, ExceptionValue) and _adds_to_traceback(frame, instruction):
             raised.value.passes(
-                self, Passage(frame.code, frame.globals.real or {}, instruction.positions, instruction.offset)
+                self,
+                Passage(frame.program.origin.code, frame.globals.real or {}, instruction.positions, instruction.offset),
             )
         if handler is None:
             raise raised
