@@ -89,6 +89,8 @@ def _inverse_of(*operators: Any) -> Callable[[Inverse], Inverse]:
 
 def inverse(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
     """`base` with the part that `view` sees replaced by `content`."""
+    if any(type(size) is int and size == 0 for size in _shape(content)):
+        return base
     found = _INVERSES.get(view.operator, _strided)
     return found(emit, view, base, content, alias)
 

@@ -64,6 +64,18 @@ def on_an_intermediate(x):
     return y, z.cos()
 
 
+@program(lambda: [plain(3, 4)], lambda: [inner(3, 4)])
+def through_views_of_nothing(x):
+    y = x * 2
+    y.expand(0, 3, 4).clamp_(min=3)
+    y[:, :0].expand(2, 3, 0).add_(1)
+    y.unfold(0, 2, 1)[:0].mul_(2)
+    y[3:].view(-1).fill_(7)
+    y.t()[:0].diagonal().sub_(1)
+    x.expand(0, 3, 4).add_(1)
+    return y, x + 1
+
+
 @program(lambda: [leaf(3, 4)])
 def under_no_grad(x):
     y = x * 2
