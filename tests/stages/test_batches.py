@@ -140,6 +140,29 @@ def test_an_optimizer_step_is_a_launch(place: torch.device) -> None:
     assert len(on_device) == len(counters) + 2
 
 
+def test_gradients_are_clipped_by_the_same_launch() -> None:
+    """Norms are the library's, for all at once; what they lead to is a number of the device that all rows read. (One parameter has as many
+    elements as there are norms, and is part of the kernel that reduces them.)"""
+    torch.manual_seed(0)
+    ours = [torch.nn.Parameter(torch.randn(s)) for s in SIZES]
+    eager, backend = copy.deepcopy(ours), TwoDevices()
+    optimizers = [optim.AdamW(p, 1e-2, foreach=True) for p in (ours, eager)]
+
+    def step(parameters: Tensors, optimizer: optim.Optimizer) -> None:
+        torch.nn.utils.clip_grad_norm_(parameters, 0.5, foreach=True)
+        optimizer.step()
+
+    compiled = stoker.compile(step, backend=backend)
+    for number in range(3):
+        for p, q in zip(ours, eager):
+            p.grad = torch.randn_like(p)
+            q.grad = p.grad.clone()
+        (compiled if number else step)(ours, optimizers[0])
+        step(eager, optimizers[1])
+    torch.testing.assert_close(ours, eager, rtol=1e-4, atol=1e-5)
+    assert [len(s.rows) for plan in backend.plans for s in plan.steps if isinstance(s, Batch)] == [LIKE - 1]
+
+
 def test_large_temporaries_are_not_kept_alive() -> None:
     """A row that reads one runs when it is made."""
 

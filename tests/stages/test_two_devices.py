@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import optim
 
 import stoker
@@ -40,6 +41,27 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
 }
 
 
+MORE: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
+    "masked_fill": (lambda x, n: x.masked_fill(x > 0, n), NUMBERS[0]),
+    "clamp": (lambda x, n: x.clamp(min=-n, max=n), NUMBERS[0]),
+    "lerp": (lambda x, n: torch.lerp(x, x * 2, n), NUMBERS[0]),
+    "powers": (lambda x, n: ((x.abs() + 1) ** n, n**x), NUMBERS[0]),
+    "a condition": (lambda x, n: (torch.where(n, x, -x), (x > 0) & n), NUMBERS[7]),
+    "fill": (lambda x, n: torch.empty_like(x).fill_(n), NUMBERS[0]),
+    "copy": (lambda x, n: torch.empty_like(x).copy_(n), NUMBERS[1]),
+    "written to a part": (lambda x, n: (y := x.clone(), y.__setitem__(slice(0, 3), n))[0], NUMBERS[0]),
+    "index_put": (lambda x, n: x.index_put((torch.tensor([1, 2]),), n), NUMBERS[0]),
+    "gather": (lambda x, n: x.gather(1, (x * 0).long() + n), torch.tensor(3)),
+    "division": (lambda x, n: (x % n, x // n, torch.atan2(x, n)), NUMBERS[0]),
+    "bits": (lambda x, n: (x.abs() * 9).int() << n, torch.tensor(3, dtype=torch.int32)),
+    "a norm": (lambda x, n: F.layer_norm(x * n, (15,)) + (x * n).cumsum(1), NUMBERS[0]),
+    "joined": (lambda x, n: torch.cat([x * n, x + n]) * torch.stack([n, n * 2]).sum(), NUMBERS[0]),
+    "a product": (lambda x, n: (x @ x.t()) * n, NUMBERS[0]),
+    "its functions": (lambda x, n: (x * (n + 1).sqrt() - n.exp(), n * 2, (x * n).sum() + n), NUMBERS[0]),
+    "in place": (lambda x, n: (y := x.clone(), y.mul_(n), y.add_(n, alpha=2))[0], NUMBERS[0]),
+}
+
+
 def compare(program: Callable[..., Any], inputs: list[Any], backend: TwoDevices) -> None:
     mine = stoker.compile(program, backend=backend, fullgraph=True)(*inputs)
     torch.testing.assert_close(mine, program(*inputs), rtol=1e-4, atol=1e-5)
@@ -52,6 +74,12 @@ def test_a_number(name: str, number: torch.Tensor) -> None:
     compare(PROGRAMS[name], [X, number], backend)
     assert not [s for plan in backend.plans for s in plan.steps if isinstance(s, Library)]
     assert any(k.values for plan in backend.plans for k in plan.kernels)
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_where_numbers_may_stand(name: str) -> None:
+    program, number = MORE[name]
+    compare(program, [X, number], TwoDevices())
 
 
 def test_numbers_inside_other_memory() -> None:
