@@ -144,7 +144,7 @@ def _is_faster_with(sizes: tuple[int, int, int], dtype: torch.dtype, turned: boo
 
 
 _POINTS = (-3.0, -2.5, -2.25, -2.0, -0.5, 0.5, 2.25, 3.0)
-"""Where the two forms of GELU differ, and where they do not."""
+"""Where the two forms of GELU differ, by 2e-4 and more, and where they do not."""
 
 
 @functools.cache
@@ -155,7 +155,7 @@ def library_has(function: str) -> bool:
         nothing, one = torch.zeros_like(points), torch.eye(len(points), dtype=torch.float16, device="cuda")
         found = torch.ops.aten._addmm_activation(nothing, points.diag(), one, use_gelu=function == "gelu").diagonal()
         wanted = _FUNCTIONS_OF_DEVICE[function](points.double())
-    return bool(torch.allclose(found.double(), wanted, rtol=2e-3, atol=0, equal_nan=True))
+    return bool(torch.allclose(found.double(), wanted, rtol=2e-3, atol=5e-5, equal_nan=True))
 
 
 _measured: list[bool] = []
