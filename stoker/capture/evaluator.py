@@ -200,8 +200,8 @@ class Evaluator:
             )
         if handler is None:
             raise raised
-        if isinstance(raised.value, ExceptionValue) and frame.handled and "__context__" not in raised.value.links:
-            if frame.handled[-1] is not raised.value:
+        if isinstance(raised.value, ExceptionValue) and frame.handled and not _goes_on(instruction):
+            if "__context__" not in raised.value.links and frame.handled[-1] is not raised.value:
                 raised.value.link(self, "__context__", frame.handled[-1])
         del frame.stack[handler.depth :]
         if handler.lasti:
@@ -230,13 +230,15 @@ class Evaluator:
         return f"__stoker_{prefix}_{next(self.counter)}"
 
 
+def _goes_on(instruction: Instruction) -> bool:
+    """Does it raise on what was raised before, as it is?"""
+    bare = (instruction.name, instruction.value) == ("RAISE_VARARGS", 0)
+    return bare or instruction.name in ("RERAISE", "CLEANUP_THROW")
+
+
 def _adds_to_traceback(frame: Frame, instruction: Instruction) -> bool:
     """CPython adds the frame when an exception is raised there, not when it goes on. Our own frames stand for functions of C."""
-    goes_on = instruction.name in ("RERAISE", "CLEANUP_THROW") or (instruction.name, instruction.value) == (
-        "RAISE_VARARGS",
-        0,
-    )
-    return not goes_on and not frame.code.co_filename.startswith(POLYFILL)
+    return not _goes_on(instruction) and not frame.code.co_filename.startswith(POLYFILL)
 
 
 def _line_of(code: types.CodeType, line: int) -> tuple[str, str]:

@@ -88,6 +88,9 @@ class Exceptions:
 
     def of_generator(self, value: Value) -> Value:
         """A generator that lets StopIteration escape raises RuntimeError (PEP 479)."""
-        if issubclass(value.python_type(), StopIteration):
-            return self.make(RuntimeError, "generator raised StopIteration")
-        return value
+        if not issubclass(value.python_type(), StopIteration):
+            return value
+        error = self.make(RuntimeError, "generator raised StopIteration")
+        for name, link in {"__cause__": value, "__context__": value, "__suppress_context__": Constant(True)}.items():
+            error.link(self.m, name, link)
+        return error

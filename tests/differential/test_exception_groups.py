@@ -147,6 +147,17 @@ def test_plain_raises(x):
         raise TypeError("other")
 
 
+@program("a clause of except* raises on while another error is handled")
+def test_raises_on_in_finally(x):
+    try:
+        x.nowhere
+    finally:
+        try:
+            raise ValueError(x.dim())
+        except* ValueError:
+            raise
+
+
 @program("except* with else and finally")
 def test_else(x):
     told = []

@@ -298,3 +298,31 @@ def test_variables(x):
 @program("sys.exception, and no error at all")
 def test_none(x):
     return x * 2, sys.exc_info()
+
+
+def stops():
+    yield 1
+    raise StopIteration(5)
+
+
+@contextlib.contextmanager
+def around(told):
+    try:
+        yield
+    finally:
+        told.append("left")
+
+
+@program("StopIteration inside a generator, and through a context manager")
+def test_stop_iteration(x):
+    told = []
+    try:
+        list(stops())
+    except RuntimeError as error:
+        told += [repr(error.__cause__), error.__context__ is error.__cause__, error.__suppress_context__]
+    try:
+        with around(told):
+            next(iter([]))
+    except StopIteration as error:
+        told.append(repr(error))
+    return x * 2, told

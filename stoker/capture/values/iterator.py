@@ -244,8 +244,9 @@ class GeneratorValue(IteratorValue):
             yielded, result = m.calls.resume(self.frame, started, sent, raised)
         except Raised as error:
             self.finished = True
-            if issubclass(error.value.python_type(), StopIteration):
-                m.exceptions.raise_(RuntimeError, "generator raised StopIteration")
+            replaced = m.exceptions.of_generator(error.value)
+            if replaced is not error.value:
+                raise Raised(replaced) from error
             raise
         finally:
             self.running = False
