@@ -9,7 +9,8 @@ another one writes, nor lie in memory of the arena that another one writes.
 
 Requirements, held by tests/unit/schedule/test_batch.py and tests/stages/test_batches.py:
   1. A step runs after those that write what it reads, and before a result is made whose home it reads.
-  2. A row waits for the others only where that keeps no large temporary alive.
+  2. A row waits for the others only where what it reads was there before the call, or is small: what was just made may be in a cache,
+     and would be kept alive.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from stoker.shape.walk import evaluate
 LARGEST = 1 << 30
 """Places in a row's buffers: they are computed in 32 bits."""
 SMALL_BYTES = 1 << 20
-"""Temporaries that a row reads may live on for as long as it waits, if they have no more than this."""
+"""What a row reads of the call's own results may wait with it, if it has no more than this."""
 LOOP = symbol("o0")
 
 
@@ -98,7 +99,7 @@ def gather(
 ) -> list[Step]:
     """The steps, with runs that may be rows of one batch side by side: each waits until somebody needs what one of them makes.
 
-    `staying` are buffers that live through the whole call, however long somebody waits that reads them."""
+    `staying` are buffers that were there before the call and are when it ends, however long somebody waits that reads them."""
     templates = [template(kernel, targets) for kernel in kernels]
     if not any(templates):
         return list(steps)
@@ -142,8 +143,8 @@ def _accesses(step: Step, kernels: Sequence[Kernel]) -> tuple[set[str], set[str]
     return set(), set()
 
 
-def _may_wait(temporaries: Iterable[str], layouts: Mapping[str, Layout]) -> bool:
-    sizes = [(layouts[name].reach * layouts[name].dtype.itemsize).value for name in temporaries]
+def _may_wait(made: Iterable[str], layouts: Mapping[str, Layout]) -> bool:
+    sizes = [(layouts[name].reach * layouts[name].dtype.itemsize).value for name in made]
     return all(size is not None for size in sizes) and sum(size or 0 for size in sizes) <= SMALL_BYTES
 
 
