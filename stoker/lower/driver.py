@@ -7,6 +7,7 @@ Out: a `Program`: loops and library calls. An operator without a lowering, or wh
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -265,9 +266,11 @@ class _Lowering:
             if isinstance(value, (Stored, Computed)):
                 value = self.output(value, output.meta["val"])
             program.outputs.append(value)
+        given_back = Counter(o.buffer for o in program.outputs if isinstance(o, Stored))
+        once = {buffer for buffer, times in given_back.items() if times == 1} - {*program.inputs, *program.constants}
         for position, given in homes_of(self.module.graph).items():
             result, name = program.outputs[position], program.inputs[given]
-            if isinstance(result, Stored) and name is not None and self._fits(result, name):
+            if isinstance(result, Stored) and name is not None and result.buffer in once and self._fits(result, name):
                 program.homes[result.buffer] = name
         needed = set().union(*(free_symbols(e) for e in _expressions(program)))
         missing = needed - set(program.symbols)
@@ -275,13 +278,9 @@ class _Lowering:
             raise CannotLower(f"no input tells the sizes {sorted(str(m) for m in missing)}")
 
     def _fits(self, result: Stored, name: str) -> bool:
-        """Is a result the whole of a buffer of its own that looks as an input does?"""
+        """Is a result the whole of its buffer, which looks as an input does?"""
         layouts = self.builder.program.layouts
         mine, given = layouts[result.buffer], layouts[name]
-        program = self.builder.program
-        given_back = sum(isinstance(o, Stored) and o.buffer == result.buffer for o in program.outputs)
-        if result.buffer in program.inputs or result.buffer in program.constants or given_back > 1:
-            return False
         if (mine.dtype, mine.device, mine.sizes) != (given.dtype, given.device, given.sizes):
             return False
         same = all(s is t or n.value == 1 for n, s, t in zip(mine.sizes, mine.strides, given.strides))
