@@ -34,7 +34,7 @@ def cat(builder: Builder, out: Result, tensors: list[Tensor], dim: int = 0) -> T
         raise LeftToLibrary("parts of different ranks")
     if len(parts) == 1 and parts[0].strides == out.strides and parts[0].dtype is out.dtype:
         return parts[0]
-    cheap = len(parts) <= MOST_CHOICES and all(isinstance(p, Stored) or p.cost <= CHEAP_PART for p in parts)
+    cheap = 0 < len(parts) <= MOST_CHOICES and all(isinstance(p, Stored) or p.cost <= CHEAP_PART for p in parts)
     if cheap and builder.usage.used_in_loops:
         return _chosen(builder, out, parts, dim)
     whole = builder.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides))

@@ -74,3 +74,17 @@ def test_no_more_is_removed_than_there_is(borders: tuple[int, int]) -> None:
     compiled = stoker.compile(program)
     for size, count in [(3, 2), (4, 4), (5, 3), (3, 4), (2, 9), (6, 1)]:
         assert outcome(compiled) == outcome(program)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "stoker"])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_parts_of_nothing(count: int, backend: str) -> None:
+    def program(x):
+        nothing = torch.cat([x[:0] * n for n in range(count)])
+        return nothing.sin() + 1, torch.cat([nothing.exp(), x]).cos(), torch.cat([x[3:], nothing * 2]).sum() + x.sum()
+
+    x = torch.randn(3, requires_grad=True)
+    mine, theirs = stoker.compile(program, backend=backend)(x), program(x)
+    torch.testing.assert_close(mine, theirs)
+    gradients = [torch.autograd.grad(sum(r.sum() for r in results), x) for results in (mine, theirs)]
+    torch.testing.assert_close(*gradients)
