@@ -29,12 +29,12 @@ def cat(builder: Builder, out: Result, tensors: list[Tensor], dim: int = 0) -> T
     """Each part is written straight to its place in the result, or chosen where the result is used if parts are cheap."""
     require_supported(out.dtype, *(t.dtype for t in tensors))
     dim = dimension(dim, len(out.sizes))
-    parts = [t for t in tensors if not (len(t.sizes) == 1 and t.sizes[0].value == 0)]
+    parts = [t for t in tensors if not (len(t.sizes) == 1 and t.sizes[0].value == 0)] or tensors[:1]
     if any(len(t.sizes) != len(out.sizes) for t in parts):
         raise LeftToLibrary("parts of different ranks")
     if len(parts) == 1 and parts[0].strides == out.strides and parts[0].dtype is out.dtype:
         return parts[0]
-    cheap = 0 < len(parts) <= MOST_CHOICES and all(isinstance(p, Stored) or p.cost <= CHEAP_PART for p in parts)
+    cheap = len(parts) <= MOST_CHOICES and all(isinstance(p, Stored) or p.cost <= CHEAP_PART for p in parts)
     if cheap and builder.usage.used_in_loops:
         return _chosen(builder, out, parts, dim)
     whole = builder.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides))
