@@ -255,7 +255,7 @@ class _Lowering:
         large = value.cost > target.largest_cost or len(value.reads) > target.largest_reads
         costly = value.cost > target.inline_cost or len(value.reads) > target.inline_reads
         again = len(node.users) > 1 or (target.stores_numbers and _is_spread(node, value))
-        if large or (again and costly and value.reads):
+        if large or (again and costly and (value.reads or _has_several(value))):
             return self.builder.store(value)
         return value
 
@@ -308,6 +308,11 @@ class _Lowering:
         shown = self.builder.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides, False))
         self.builder.write(value, shown)
         return shown
+
+
+def _has_several(value: Computed) -> bool:
+    """Has it more than one element? A single number that is made of nothing is made where it is needed."""
+    return any(size.value != 1 for size in value.sizes)
 
 
 def _is_returned(node: GraphNode) -> bool:

@@ -5,7 +5,8 @@ Out: the same graph, changed: such values are constants of the module, and how m
 
 Loops compute a mask of comparisons or a filled tensor where it is used, for less than reading it would take: values made of
 `IN_LOOPS` alone stay as they are. What a program closed over is no constant, since it may be written to between calls; what it makes of
-numbers is. Memory is bounded: a value of more than `LARGEST_BYTES` is left to the plan, and so is what would bring the sum above `MOST_BYTES`.
+numbers is. Memory is bounded: a value of more than `LARGEST_BYTES` is left to the plan, and so are the largest that would bring the sum above
+`MOST_BYTES`.
 """
 
 from __future__ import annotations
@@ -58,11 +59,12 @@ def precompute(module: GraphModule) -> int:
     kept = [n for n, c in costly.items() if c and n.op != "get_attr" and any(u not in costly for u in n.users)]
     values = _evaluated(module, costly, kept)
     total = count = 0
-    for node in (n for n in kept if n in values):
+    for node in sorted(values.keys() & set(kept), key=lambda n: (values[n].untyped_storage().nbytes(), n.name)):
         total += values[node].untyped_storage().nbytes()
-        if total <= MOST_BYTES:
-            _replace(module, node, values[node])
-            count += 1
+        if total > MOST_BYTES:
+            break
+        _replace(module, node, values[node])
+        count += 1
     return count
 
 

@@ -103,6 +103,20 @@ def test_places_that_are_costly_to_find_are_found_once(backend: Interpreted) -> 
     assert "log(" not in next(body for body in bodies if "flags" in body)
 
 
+def test_tables_of_several_readers_are_computed_once(backend: Interpreted) -> None:
+    """Though they are made of nothing: DeBERTa's distances, which every layer looks up."""
+    size = 380
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        away = (torch.arange(size)[None] - torch.arange(size)[:, None]).abs().float()
+        table = (torch.log(away + 1) * torch.exp(-away / 20).sqrt()).tanh()
+        return x * table, y - table
+
+    _same(program, [torch.randn(3, size, size), torch.randn(2, size, size)])
+    bodies = [u.source.rsplit("@triton.jit", 1)[1] for u in backend.units]
+    assert sum("log(" in body for body in bodies) == 1
+
+
 def _stem(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, place: torch.Tensor) -> Any:
     h = F.gelu(F.conv1d(x, a, b, padding=1))
     h = F.gelu(F.conv1d(h, c, b, stride=2, padding=1)).permute(0, 2, 1) + place

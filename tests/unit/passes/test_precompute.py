@@ -114,3 +114,16 @@ def test_arrays_of_the_program_are_no_numbers() -> None:
         array[0] = number
         for mine, eager in zip(compiled(x), program(x), strict=True):
             torch.testing.assert_close(mine, eager)
+
+
+def test_small_values_come_first(functional: Any, operators: Any, monkeypatch: Any) -> None:
+    """A number is not left to the plan because a table before it was too large."""
+    monkeypatch.setattr(module_of, "MOST_BYTES", 100)
+
+    def program(x: Any) -> Any:
+        return (x + torch.arange(32.0).cos()) / torch.arange(3.0, 4.0).sqrt()
+
+    module = functional(program, torch.randn(32))
+    assert precompute(module) == 1
+    module.graph.eliminate_dead_code()
+    assert "sqrt.default" not in operators(module) and "cos.default" in operators(module)
