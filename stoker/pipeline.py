@@ -43,7 +43,7 @@ from stoker.passes.attention import INFERENCE_BYTES, TRAINING_BYTES, fuse_attent
 from stoker.passes.channels_last import channels_last
 from stoker.passes.cut import cut, run_pieces
 from stoker.passes.detour import straighten
-from stoker.passes.floats import NeedsData, Scalars, take_out
+from stoker.passes.floats import NeedsData, Scalars, divide_as_c, take_out
 from stoker.passes.fold import fold
 from stoker.passes.freeze import freeze, is_view, preparer
 from stoker.passes.heads import share_heads
@@ -77,7 +77,7 @@ def compile_captured(graph_module: GraphModule, example_inputs: list[Any], optio
     """The default back end: autograd ahead of time, then loops."""
     options = options or Options()
     forward: Any = functools.partial(compile_graph, options=options)
-    backward = functools.partial(compile_graph, options=options, owns_inputs=True)
+    backward = functools.partial(_compile_backward, options=options)
     if not torch.is_grad_enabled():
         weights = frozenset(n.name for n in graph_module.graph.nodes if n.meta.get("is_weight"))
         forward = functools.partial(_compile_inference, weights=weights, options=options)
@@ -104,6 +104,11 @@ def decompositions() -> Any:
     """
     better = LIBRARY | LOWERINGS.keys()
     return {operator: function for operator, function in OURS.items() if operator not in better}
+
+
+def _compile_backward(module: GraphModule, fakes: list[Any], *, options: Options) -> Compiled:
+    divide_as_c(module)
+    return compile_graph(module, fakes, owns_inputs=True, options=options)
 
 
 def _compile_inference(module: GraphModule, fakes: list[Any], *, weights: frozenset[str], options: Options) -> Compiled:

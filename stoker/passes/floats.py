@@ -5,11 +5,13 @@ Out: the graph in which every float is an input, given as a tensor of one number
      symbolic float, which promotes types as a number does. Floats that the graph gives back are filled in behind it. An integer
      made of a float (`int(scale)`) is an input as well.
 
-Arithmetic on floats is Python's own: to the last bit, and with its errors.
+Arithmetic on floats is Python's own: to the last bit, and with its errors. But for divisions in a backward (`divide_as_c`).
 """
 
 from __future__ import annotations
 
+import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -73,6 +75,18 @@ class Scalars:
         """A function of the graph's inputs with numbers for floats, as one of tensors."""
         floats = frozenset({*self.given, *range(count - self.taken, count)})
         return lambda *inputs: run(*(v.item() if i in floats else v for i, v in enumerate(inputs)))
+
+
+def divide_as_c(module: GraphModule) -> None:
+    """Let divisions by zero give what they give in C++. The numbers of a backward are those of its formulas; where the program itself
+    divides by zero, there is no backward."""
+    for node in module.graph.nodes:
+        if node.target is operator.truediv and isinstance(node.meta.get("val"), torch.SymFloat):
+            node.target = quotient
+
+
+def quotient(a: float, b: float) -> float:
+    return a / b if b else math.copysign(math.inf, a) * math.copysign(1.0, b) if a and a == a else math.nan
 
 
 def take_out(module: GraphModule, *, by_value: bool) -> Scalars | None:

@@ -153,3 +153,16 @@ def test_gradients_of_chosen_rows(name: str) -> None:
         compiles(lambda x, mask: CHOSEN[name](x[mask]).pow(2).sum())(x, MASKS[0]).backward()
         gradients.append(x.grad)
     torch.testing.assert_close(gradients[1], gradients[0])
+
+
+@pytest.mark.parametrize("rows", [2, 1])
+@pytest.mark.parametrize("name", ["std", "var", "std of all"])
+def test_gradients_that_divide_by_zero(name: str, rows: int) -> None:
+    """Of one row there is no deviation: eager's gradient is not a number, and no error."""
+    programs = {"std": lambda r: r.std(0), "var": lambda r: r.var(0), "std of all": lambda r: r[:, :1].std()}
+    gradients = []
+    for compiles in (lambda f: f, lambda f: stoker.compile(f, fullgraph=True)):
+        x, mask = X.clone().requires_grad_(), torch.arange(7) < rows
+        compiles(lambda x, mask: programs[name](x[mask]).sum())(x, mask).backward()
+        gradients.append(x.grad)
+    torch.testing.assert_close(gradients[1], gradients[0], equal_nan=True)
