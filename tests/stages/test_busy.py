@@ -117,6 +117,19 @@ def test_tables_of_several_readers_are_computed_once(backend: Interpreted) -> No
     assert sum("log(" in body for body in bodies) == 1
 
 
+def test_rows_that_share_memory_are_made_together(backend: Interpreted) -> None:
+    """A row that jumps from one line of a matrix to the next reads what its neighbours need: DeBERTa's attention."""
+
+    def program(x: torch.Tensor, table: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x + torch.gather(table, -1, places.expand(x.shape)).transpose(-1, -2), -1)
+
+    size = 64
+    places = (torch.arange(size)[None] - torch.arange(size)[:, None]).clamp(-9, 9) + 9
+    _same(program, [torch.randn(300, size, size), torch.randn(300, size, 19), places])
+    (unit,) = backend.units
+    assert "tl.arange(0, 16)" in unit.source
+
+
 def _stem(x: torch.Tensor, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, place: torch.Tensor) -> Any:
     h = F.gelu(F.conv1d(x, a, b, padding=1))
     h = F.gelu(F.conv1d(h, c, b, stride=2, padding=1)).permute(0, 2, 1) + place

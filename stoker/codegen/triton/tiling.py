@@ -19,6 +19,8 @@ LONGEST_ROW = 8192
 """Elements of the inner loops up to which a program holds all of them in registers (a persistent reduction)."""
 LONGEST_COLUMN = 64
 """The same where neighbouring results lie side by side: a tile is as wide as memory is read at once."""
+SIDE_BY_SIDE = 16
+"""Rows that one program makes if they share memory: half precision numbers that are read at once."""
 TYPICAL_COUNT = 1 << 20
 """Points that a symbolic size counts as."""
 
@@ -135,9 +137,17 @@ def _persistent(kernel: Kernel, points: int, processors: int) -> Tiling:
         x = min(power_of_two(points), max(1, 4096 // row), 64)
         return Tiling(max(x, 1), row, warps=_warps(x * row))
     x = max(1, 1024 // row)
+    if _crossed_by_rows(kernel):
+        x = max(x, min(SIDE_BY_SIDE, LONGEST_ROW // row))
     while x > 1 and points < x * processors * 4:
         x //= 2
     return Tiling(min(x, power_of_two(points)), row, warps=_warps(x * row))
+
+
+def _crossed_by_rows(kernel: Kernel) -> bool:
+    """Is there memory that neighbouring rows share, because a row jumps over what lies beside its elements?"""
+    lines = [i for p in kernel.phases if p.across for _, i in p.lines]
+    return bool(kernel.outer) and any(_crosses(i, kernel.outer[-1], kernel.inner[-1]) for i in lines)
 
 
 def _looped(kernel: Kernel, points: int, processors: int) -> Tiling:
