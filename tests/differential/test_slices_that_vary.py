@@ -88,3 +88,21 @@ def test_parts_of_nothing(count: int, backend: str) -> None:
     torch.testing.assert_close(mine, theirs)
     gradients = [torch.autograd.grad(sum(r.sum() for r in results), x) for results in (mine, theirs)]
     torch.testing.assert_close(*gradients)
+
+
+ROLLED: list[Callable[[torch.Tensor], torch.Tensor]] = [
+    lambda x: x[3:].expand(2, *x[3:].shape).roll(1, 0),
+    lambda x: x[:0].t().roll(1, 0),
+    lambda x: x[:0].t().roll(1),
+    lambda x: x[None, :0].expand(3, -1, -1).roll((1, 2), (0, 2)),
+    lambda x: x[:, :0].expand(4, 3, 0).permute(1, 0, 2).roll(2, -1),
+    lambda x: x[:, ::2][:0].roll(1, 1),
+]
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "stoker"])
+@pytest.mark.parametrize("program", ROLLED)
+def test_nothing_lies_as_in_eager(program: Callable[[torch.Tensor], torch.Tensor], backend: str) -> None:
+    x = torch.ones(3, 4)
+    mine, theirs = stoker.compile(program, backend=backend)(x), program(x)
+    assert (mine.shape, mine.stride()) == (theirs.shape, theirs.stride())

@@ -380,14 +380,17 @@ def repeat(x: FakeTensor, repeats: Sequence[Size]) -> Meta:
 
 @rule("roll")
 def roll(x: FakeTensor, shifts: Any, dims: Any = ()) -> Meta:
-    """Elements moved around a dimension."""
+    """Elements moved around a dimension. Where there are none, eager copies the tensor as it lies."""
     dims = dims if isinstance(dims, (list, tuple)) else [dims]
     shifts = shifts if isinstance(shifts, (list, tuple)) else [shifts]
     if len(shifts) != (len(dims) or 1) or dims and not x.meta.sizes:
         raise Decline
     for dim in dims:
         wrap(dim, len(x.meta.sizes))
-    return meta_of(x.meta.dtype, x.meta.sizes, None, x.meta.device)
+    as_it_lies = dims and any(type(size) is int and size == 0 for size in x.meta.sizes)
+    return meta_of(
+        x.meta.dtype, x.meta.sizes, like_strides(x.meta.sizes, x.meta.strides) if as_it_lies else None, x.meta.device
+    )
 
 
 @rule("flip")
