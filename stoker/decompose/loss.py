@@ -48,10 +48,10 @@ def smooth_l1_loss(x: Tensor, target: Tensor, reduction: int = MEAN, beta: float
 @decompose("smooth_l1_loss_backward.default")
 @in_float
 def smooth_l1_loss_backward(gradient: Tensor, x: Tensor, target: Tensor, reduction: int, beta: float) -> Tensor:
-    away = x - target
-    share = _share(gradient, x, reduction)
-    outer = torch.sign(away) * share
-    return outer if beta == 0 else torch.where(away.abs() < beta, away * share / beta, outer)
+    away, share = x - target, _share(gradient, x, reduction)
+    if beta == 0:
+        return torch.sign(away) * share
+    return torch.where(away <= -beta, -share, torch.where(away >= beta, share, away * share / beta))
 
 
 @decompose("huber_loss.default")
@@ -71,28 +71,29 @@ def binary_cross_entropy_backward(
     return result if weight is None else result * weight
 
 
-def _class_weights(x: Tensor, safe: Tensor, weight: Any, ignored: Tensor, dim: int) -> Tensor:
-    """The weight of each target, shaped as the targets are; ignored ones weigh nothing."""
-    zero = torch.zeros((), dtype=x.dtype, device=x.device)
-    if weight is None:
-        return torch.where(ignored, zero, torch.ones((), dtype=x.dtype, device=x.device))
-    return torch.where(ignored, zero, torch.index_select(weight, 0, safe.reshape(-1)).reshape(safe.shape))
-
-
-def _nll_parts(x: Tensor, target: Tensor, weight: Any, ignore_index: int) -> tuple[int, Tensor, Tensor]:
-    dim = 0 if x.dim() < 2 else 1
+def _nll_parts(x: Tensor, target: Tensor, weight: Any, ignore_index: int) -> tuple[int, Tensor, Tensor, Tensor]:
+    """The dimension of classes; labels, 0 where ignored; which are ignored; the weight of each label, 0 where ignored."""
     ignored = target == ignore_index
-    safe = torch.where(ignored, torch.zeros((), dtype=target.dtype, device=target.device), target)
-    return dim, safe, _class_weights(x, safe, weight, ignored, dim)
+    labels = torch.where(ignored, torch.zeros((), dtype=target.dtype, device=target.device), target)
+    if weight is None:
+        weights = torch.ones((), dtype=x.dtype, device=x.device)
+    else:
+        weights = torch.index_select(weight, 0, labels.reshape(-1)).reshape(labels.shape)
+    return 0 if x.dim() < 2 else 1, labels, ignored, _unless(ignored, weights)
+
+
+def _unless(ignored: Tensor, values: Tensor) -> Tensor:
+    """0 where ignored, whatever stands there: a factor of 0 would leave infinities and NaN."""
+    return torch.where(ignored, torch.zeros((), dtype=values.dtype, device=values.device), values)
 
 
 @decompose("nll_loss_forward.default", "nll_loss2d_forward.default")
 def nll_loss_forward(
     x: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int
 ) -> tuple[Tensor, Tensor]:
-    dim, safe, weights = _nll_parts(x, target, weight, ignore_index)
-    picked = torch.gather(x, dim, safe.unsqueeze(dim)).squeeze(dim)
-    loss = -picked * weights
+    dim, labels, ignored, weights = _nll_parts(x, target, weight, ignore_index)
+    picked = torch.gather(x, dim, labels.unsqueeze(dim)).squeeze(dim)
+    loss = _unless(ignored, -picked * weights)
     if reduction == NONE and x.dim() > 1:
         return loss, torch.zeros((), dtype=x.dtype, device=x.device)
     total = weights.sum()
@@ -103,10 +104,10 @@ def nll_loss_forward(
 def nll_loss_backward(
     gradient: Tensor, x: Tensor, target: Tensor, weight: Any, reduction: int, ignore_index: int, total: Tensor
 ) -> Tensor:
-    dim, safe, weights = _nll_parts(x, target, weight, ignore_index)
+    dim, labels, ignored, weights = _nll_parts(x, target, weight, ignore_index)
     share = gradient / total if reduction == MEAN else gradient
-    values = (-weights * share).unsqueeze(dim)
-    return torch.scatter(torch.zeros_like(x, memory_format=torch.contiguous_format), dim, safe.unsqueeze(dim), values)
+    values = _unless(ignored, -weights * share).unsqueeze(dim)
+    return torch.scatter(torch.zeros_like(x, memory_format=torch.contiguous_format), dim, labels.unsqueeze(dim), values)
 
 
 @decompose("huber_loss_backward.default")

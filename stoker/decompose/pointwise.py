@@ -130,8 +130,8 @@ def fill(x: Tensor, value: Any) -> Tensor:
 @decompose("logit_backward.default")
 @in_float
 def logit_backward(gradient: Tensor, x: Tensor, eps: float | None = None) -> Tensor:
-    low = 0.0 if eps is None else eps
-    outside = torch.full((), math.nan if eps is None else 0.0, dtype=x.dtype, device=x.device)
+    low, beyond = (0.0, math.nan) if eps is None or eps < 0 else (eps, 0.0)
+    outside = torch.full((), beyond, dtype=x.dtype, device=x.device)
     return torch.where((x >= low) & (x <= 1 - low), gradient / (x * (1 - x)), outside)
 
 

@@ -54,6 +54,10 @@ def nll_loss_forward(
         value = ops.constant(1.0, wide) if weight is None else ops.to_dtype(weight.at((place_of(label),)), wide)
         return ops.where(ignored, ops.constant(0.0, wide), value)
 
+    def loss_at(at: Index) -> LoopValue:
+        """0 where ignored, even if an infinity or NaN was picked there."""
+        return ops.where(label_at(at)[1], ops.constant(0.0, wide), ops.mul(picked.at(at), share_at(at)))
+
     def picked_at(at: Index) -> LoopValue:
         place = place_of(label_at(at)[0])
         found = x.at((*at[:classes], place, *at[classes:]) if at else (place,))
@@ -62,7 +66,7 @@ def nll_loss_forward(
     picked: Tensor = builder.compute(one, picked_at, [x, target], cost=4)
     if isinstance(x, Computed) and builder.target(x.device).split is not None:
         picked = builder.store(picked)  # by the kernel that has read the row, not by few programs that add up
-    loss = builder.compute(one, lambda at: ops.mul(picked.at(at), share_at(at)), [picked, *inputs[1:]], cost=2)
+    loss = builder.compute(one, loss_at, [picked, *inputs[1:]], cost=2)
     if reduction == NONE and len(x.sizes) > 1:
         return [
             elementwise(builder, out[0], [loss], lambda v: v),
