@@ -30,6 +30,7 @@ from stoker.capture.place import MODULE_CALLS
 from stoker.capture.policy import Policy
 from stoker.capture.sizes import History
 from stoker.capture.tidy import tidy
+from stoker.capture.values.cached import refuse_shared
 from stoker.errors import BeginAnew, Break, BreakReason, CaptureBug, GraphBreakError, SkipFrame, StepBreak
 from stoker.graph.modes import leave_scope
 from stoker.guard.guard import Guard, NotSameAs, TypeAttributes
@@ -162,6 +163,8 @@ def finish(m: Evaluator, stop: Stop, compile_graph: GraphCompiler, state: Any) -
         refuse_reachable_leaves(m, [node for _, node in e.outputs.values()])
     if m.record.watched:
         refuse_watched(m, [node for _, node in e.outputs.values()])
+    if m.record.kept:
+        refuse_shared(m, [node for _, node in e.outputs.values()])
     graph_module = _call_graph(m, e, compile_graph, stop.instruction is not None)
     with timed("guards and bytecode"):
         guards = _all_guards(m)

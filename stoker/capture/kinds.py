@@ -25,12 +25,12 @@ import torch
 from stoker import _C, torch_private
 from stoker.capture.values.ambient import ThreadLocalValue, VariableValue
 from stoker.capture.values.array import DTYPES, ArrayValue
+from stoker.capture.values.cached import CachedFunction
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant, is_numpy_scalar, is_plain
 from stoker.capture.values.deque import GrowingDeque
 from stoker.capture.values.function import (
     BuiltinValue,
-    CachedFunction,
     FunctionValue,
     MethodValue,
     PartialValue,

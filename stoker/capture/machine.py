@@ -85,6 +85,7 @@ class Recording(Protocol):
     leaves: dict[Node, int]
     retained: list[Any]
     watched: dict[Any, int]
+    kept: list[Any]
     tensor_of_fake: dict[int, tuple[torch.Tensor, Value]]
 
     def hold(self, fake: torch.Tensor, value: Value) -> None: ...

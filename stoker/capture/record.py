@@ -19,6 +19,7 @@ from stoker.capture.python_operators import BINARY, COMPARE
 from stoker.capture.raising import assumes_sizes_fit
 from stoker.capture.static import HEAP_TYPE
 from stoker.capture.values.array import ArrayValue
+from stoker.capture.values.cached import Kept
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant, is_numpy_scalar, is_plain, python_number
 from stoker.capture.values.function import BuiltinValue
@@ -57,6 +58,7 @@ class GraphRecorder:
         self.watched: dict[
             TensorValue, int
         ] = {}  # tensors in the middle with hooks that do more, and by which instruction
+        self.kept: list[Kept] = []  # tensors that the program's caches keep, made anew
         self.retained: list[TensorValue] = []  # tensors in the middle of the program whose gradient is kept
         self.tensor_of_fake: dict[int, tuple[torch.Tensor, Value]] = {}
         self.object_nodes: dict[int, Node] = {}

@@ -32,8 +32,8 @@ class FakeMode(torch_private.TorchDispatchMode):
         """Sizes that only data tells are the same only within one scope: what holds of them in a branch need not hold outside."""
         self.told_by_data = 0
         """How many sizes and numbers operators were given that only data tells."""
-        self.has_drawn = False
-        """Has an operator drawn from a generator?"""
+        self.drawn = 0
+        """How many operators drew random numbers."""
         self._matmuls: list[SymbolicMatmul | None] = []
         self._fakes: dict[int, tuple[weakref.ref[torch.Tensor], FakeTensor]] = {}
         self._memories: dict[int, tuple[weakref.ref[torch.Tensor], FakeStorage]] = {}
@@ -59,7 +59,6 @@ class FakeMode(torch_private.TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        self.has_drawn = self.has_drawn or torch.Tag.nondeterministic_seeded in func.tags
         if self._matmuls and self._matmuls[-1] is not None:
             with torch_private.DisableTorchFunction():
                 return propagate(self, func, args, kwargs or {})

@@ -42,6 +42,7 @@ class _Unkeyed(Exception):
 
 def propagate(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The results of `func`, as fake tensors of `mode`."""
+    mode.drawn += _is_seeded(func)
     if (impure := IMPURE.get(func)) is not None:
         found = impure(mode, func, *args, **kwargs)
         if found is not NotImplemented:
@@ -79,11 +80,16 @@ def propagate(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 @functools.cache
+def _is_seeded(func: Any) -> bool:
+    """Does it draw from a generator?"""
+    return torch.Tag.nondeterministic_seeded in func.tags
+
+
+@functools.cache
 def _is_function(func: Any) -> bool:
     """Does it compute the same of the same? Of a library of the user's nothing is known."""
-    seeded = torch.Tag.nondeterministic_seeded in func.tags
     schema = torch_private.schema_of(func)
-    return func.namespace == "aten" and not seeded and not schema.is_mutable and "empty" not in schema.name
+    return func.namespace == "aten" and not _is_seeded(func) and not schema.is_mutable and "empty" not in schema.name
 
 
 def _number_contents(mode: Any, recipe: Recipe, tensors: list[FakeTensor], made: Any) -> None:

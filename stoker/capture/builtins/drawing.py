@@ -133,7 +133,7 @@ def seed(m: Machine, *args: Value, **kwargs: Value) -> Value:
 @handles(torch.manual_seed)
 def manual_seed(m: Machine, seed: Value) -> Value:
     """It seeds the generators before the graph runs, as long as nothing in the graph has drawn by then."""
-    if m.record.fake_mode.has_drawn or Era.now:
+    if m.record.fake_mode.drawn or Era.now:
         raise Break("torch.manual_seed", "the graph has drawn from the generator that it seeds", "seed it first")
     m.effects.first.append((torch.manual_seed, [Constant(m.concrete.constant(seed, "a seed"))]))
     return m.wrap.object(torch.default_generator)
