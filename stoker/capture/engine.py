@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -32,14 +33,17 @@ HOOK_TABLES = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 @contextlib.contextmanager
 def _silenced(tensors: Sequence[torch.Tensor]) -> Iterator[None]:
-    """Hooks on these tensors are no business of the engine: they are part of the captured program, which calls them."""
+    """Hooks that the user put on these tensors are no business of the engine: they are part of the captured program, which calls
+    them. Those that the graph itself puts there are."""
     tables = [(table, dict(table)) for tensor in tensors for table in hooks_of(tensor)]
-    for table, _ in tables:
-        table.clear()
+    for table, hooks in tables:
+        for key in [key for key, hook in hooks.items() if not isinstance(hook, _GraphOfGradient)]:
+            del table[key]
     try:
         yield
     finally:
         for table, hooks in tables:
+            table.clear()
             table.update(hooks)
 
 
@@ -158,12 +162,23 @@ class Hook:
         self.handles: list[Any] = []
 
     def __call__(self, tensor: torch.Tensor, operands: Sequence[torch.Tensor], sizes: Sequence[int]) -> tuple[()]:
-        self.handles.append(tensor.register_hook(lambda gradient: self.graph(gradient, *operands, *sizes)[0]))
+        self.handles.append(tensor.register_hook(_GraphOfGradient(self.graph, (*operands, *sizes))))
         return ()
 
     def remove(self) -> None:
         """`handle.remove()`, of the last call."""
         self.handles.pop().remove()
+
+
+@dataclass(frozen=True, slots=True)
+class _GraphOfGradient:
+    """What such a hook is while the graph runs."""
+
+    graph: Graph
+    operands: tuple[Any, ...]
+
+    def __call__(self, gradient: torch.Tensor) -> torch.Tensor:
+        return self.graph(gradient, *self.operands)[0]
 
 
 class HookedModule:

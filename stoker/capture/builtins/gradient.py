@@ -6,6 +6,7 @@ which tensors receive them is known from the history of the fakes.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import torch
@@ -77,7 +78,7 @@ def backward(
 def _call_watchers(m: Machine, results: list[Value], gradients: list[Value]) -> None:
     """Call the hooks in the middle that do more than compute, the last tensor's first. They may look at gradients, not replace them."""
     order = {node: number for number, node in enumerate(m.record.graph.nodes)}
-    for tensor in sorted(_watched_behind(m, results), key=lambda t: -order[t.node]):
+    for tensor in sorted(_behind(m.record.watched, results), key=lambda t: -order[t.node]):
         flags = [Constant(True), FALSE, FALSE, FALSE]
         asked = [TupleValue(results), TupleValue([tensor]), TupleValue(gradients), *flags]
         (gradient,) = m.record.call(engine.grad, asked, {}, keep=True).items_list(m)
@@ -88,11 +89,12 @@ def _call_watchers(m: Machine, results: list[Value], gradients: list[Value]) -> 
             raise Break("register_hook()", "the hook changes something besides the gradient that it returns")
 
 
-def _watched_behind(m: Machine, results: list[Value]) -> list[TensorValue]:
-    if not m.record.watched:
+def _behind(tensors: Collection[TensorValue], results: list[Value]) -> list[TensorValue]:
+    """Those of some tensors in the middle that a backward from the results passes."""
+    if not tensors:
         return []
     behind = set().union(*(nodes_behind(r.fake.grad_fn) for r in results))  # type: ignore[attr-defined]  # tensors
-    return [tensor for tensor in m.record.watched if tensor.fake.grad_fn in behind]
+    return [tensor for tensor in tensors if tensor.fake.grad_fn in behind]
 
 
 def _with_hooks(
@@ -101,6 +103,8 @@ def _with_hooks(
     """A backward to leaves with hooks: the gradients first, then for each leaf what its hooks make of it."""
     if create:
         raise Break("backward()", "hooks on leaves are called with create_graph=True")
+    if any(isinstance(user.target, engine.Hook) for receiver in receivers for user in receiver.node.users):
+        raise Break("backward()", "a tensor in the middle keeps its gradient and has a hook, as leaves have")
     flags = [keep, FALSE, Constant(True), FALSE]
     made = m.record.call(
         engine.grad, [TupleValue(results), TupleValue(list(receivers)), TupleValue(gradients), *flags], {}, keep=True
@@ -144,8 +148,10 @@ def grad(
         raise Break("torch.autograd.grad", "is_grads_batched maps the backward over a dimension")
     results, asked = _tensors(m, outputs), _tensors(m, inputs)
     create, materialize = create_graph.truth(m), materialize_grads.truth(m)
-    if _watched_behind(m, results):
+    if _behind(m.record.watched, results):
         raise Break("torch.autograd.grad", "a hook on its way does more than compute a gradient")
+    if _behind(m.record.retained, results):
+        raise Break("torch.autograd.grad", "a tensor on its way keeps its gradient: retain_grad()", "use backward()")
     made = m.record.call(
         engine.grad,
         [

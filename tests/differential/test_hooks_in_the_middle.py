@@ -1,0 +1,100 @@
+"""Hooks on tensors in the middle of a program that also keep their gradient, or are asked for it: called as in eager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+import stoker
+
+Tensor = torch.Tensor
+
+
+def _kept_after(x: Tensor) -> Any:
+    y = x * 2
+    y.register_hook(lambda g: g * 10)
+    y.retain_grad()
+    y.sin().sum().backward()
+    return y.grad, x.grad
+
+
+def _kept_before(x: Tensor) -> Any:
+    y = x * 2
+    y.retain_grad()
+    y.register_hook(lambda g: g * 10)
+    y.register_hook(lambda g: g + y.detach())
+    y.sin().sum().backward()
+    return y.grad, x.grad
+
+
+def _removed(x: Tensor) -> Any:
+    y = x * 2
+    handle = y.register_hook(lambda g: g * 10)
+    y.retain_grad()
+    loss = y.sin().sum()
+    handle.remove()
+    loss.backward()
+    return y.grad, x.grad
+
+
+def _two_tensors_twice(x: Tensor) -> Any:
+    y = x * 2
+    y.retain_grad()
+    z = y * 3
+    z.retain_grad()
+    z.register_hook(lambda g: g + 1)
+    y.register_hook(lambda g: g * 2)
+    loss = z.sin().sum()
+    loss.backward(retain_graph=True)
+    loss.backward()
+    return y.grad, z.grad, x.grad
+
+
+def _asked_for(x: Tensor) -> Any:
+    y = x * 2
+    y.register_hook(lambda g: g * 10)
+    return torch.autograd.grad(y.sin().sum(), [y, x])
+
+
+def _on_a_leaf_too(x: Tensor) -> Any:
+    handle = x.register_hook(lambda g: g - 1)
+    y = x * 2
+    y.register_hook(lambda g: g * 10)
+    y.retain_grad()
+    y.sin().sum().backward()
+    handle.remove()
+    return y.grad, x.grad
+
+
+def _kept_by_grad(x: Tensor) -> Any:
+    y = x * 2
+    y.register_hook(lambda g: g * 10)
+    y.retain_grad()
+    found = torch.autograd.grad(y.sin().sum(), x)
+    return y.grad, found
+
+
+def _kept_by_grad_and_backward(x: Tensor) -> Any:
+    y = x * 2
+    y.retain_grad()
+    loss = y.sin().sum()
+    found = torch.autograd.grad(loss, [x, y], retain_graph=True)
+    loss.backward()
+    return y.grad, x.grad, found
+
+
+ONE_GRAPH = [_kept_after, _kept_before, _removed, _two_tensors_twice, _asked_for]
+BREAKS = [_on_a_leaf_too, _kept_by_grad, _kept_by_grad_and_backward]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "stoker"])
+@pytest.mark.parametrize("program", [*ONE_GRAPH, *BREAKS], ids=lambda p: p.__name__)
+def test_hooks_in_the_middle(program: Callable[..., Any], backend: str) -> None:
+    found = []
+    for run in (program, stoker.compile(program, backend=backend, fullgraph=program in ONE_GRAPH)):
+        x = torch.arange(6.0).reshape(2, 3).requires_grad_()
+        found.append([[t.clone() for t in torch.utils._pytree.tree_leaves(run(x))] for _ in range(3)])
+    torch.testing.assert_close(found[1], found[0])
