@@ -147,6 +147,10 @@ ONE_GRAPH: dict[str, Callable[[torch.Tensor], Any]] = {
     "column written": _set_column,
     "view and base": _view_and_base,
     "split": lambda x: [v.sum() for v in torch.split(x, [x.argmax().item(), x.shape[0] - x.argmax().item()])],
+    "split, a tuple": lambda x: (
+        x.split([x.argmax().item(), x.shape[0] - x.argmax().item()]),
+        x.split_with_sizes([x.argmax().item(), x.shape[0] - x.argmax().item()]) + (x,),
+    ),
     "split that does not fit": lambda x: torch.split(x, x[:2].long().tolist()),
     "equal": lambda x: (torch.equal(x, x + 0), x.equal(x + 1), torch.equal(x, x[:2]), torch.allclose(x, x + 1e-9)),
     "combinations": lambda x: (torch.combinations(x) * 2, torch.combinations(x, 3, True), torch.combinations(x, 1)),

@@ -113,7 +113,7 @@ def split_with_sizes(input, sizes, dim):
     whole = input.shape[dim]
     uneven = "split_with_sizes expects split_sizes to sum exactly to {} (input tensor's size at dimension {}), but got "
     check(sum(sizes) == whole, "RuntimeError", uneven + shown, whole, dim, *sizes)
-    return torch.ops.aten.split_with_sizes(input, sizes, dim)
+    return tuple(torch.ops.aten.split_with_sizes(input, sizes, dim))
 
 
 def tensor_split(input, indices, dim):
