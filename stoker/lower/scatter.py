@@ -55,6 +55,8 @@ def _along(
     require_supported(out.dtype, *([source.dtype] if is_tensor(source) else []))
     if not x.sizes or len(places.sizes) != len(x.sizes):
         raise LeftToLibrary("a tensor without dimensions")
+    if is_tensor(source) and len(source.sizes) != len(x.sizes):
+        raise LeftToLibrary("a source of another rank, which eager takes where there is no place")
     dim = dimension(dim, len(x.sizes))
     require_combine(builder, _accumulating(out, combine), combine)
     base = builder.copy(x, _accumulating(out, combine))

@@ -106,3 +106,14 @@ def test_nothing_lies_as_in_eager(program: Callable[[torch.Tensor], torch.Tensor
     x = torch.ones(3, 4)
     mine, theirs = stoker.compile(program, backend=backend)(x), program(x)
     assert (mine.shape, mine.stride()) == (theirs.shape, theirs.stride())
+
+
+@pytest.mark.parametrize("name", ["scatter", "scatter_add"])
+@pytest.mark.parametrize("rows", [0, 3])
+def test_no_place_takes_any_source(name: str, rows: int) -> None:
+    def program(x, source):
+        y = x.sin()
+        return getattr(y, name)(0, torch.zeros(0, dtype=torch.long), torch.where(source > 0, source, 1.0)) * 2
+
+    x, source = torch.randn(rows), torch.randn(4, 3)
+    torch.testing.assert_close(stoker.compile(program)(x, source), program(x, source))
