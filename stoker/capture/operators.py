@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -54,7 +54,11 @@ class Operators:
             if found is not None:
                 return found
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
-            asked = [v for v in (left, right) if isinstance(v, InstanceValue) and self.defines(v, plain)]
+            asked = [
+                value
+                for value, prefixes in ((left, ("", "r", "i") if text != plain else ("", "r")), (right, ("", "r")))
+                if isinstance(value, InstanceValue) and self.defines(value, plain, prefixes)
+            ]
             if not asked or (asked == [right] and isinstance(right.stored(), Constant)):  # a tensor takes any number
                 return self.m.record.binary(text, left, right)
         left, right = as_symbols(text, left, right)
@@ -101,9 +105,10 @@ class Operators:
             order = [forward]
         return self.m.overrides.binary([(left, f"__i{name}__", right), *order] if text.endswith("=") else order)
 
-    def defines(self, value: Value, plain: str) -> bool:
-        name = SPECIAL_BINARY[plain]
-        raws = [self.m.attributes.class_lookup(value.python_type(), n) for n in (f"__{name}__", f"__r{name}__")]
+    def defines(self, value: Value, plain: str, prefixes: Iterable[str]) -> bool:
+        """Has its class a method of its own for an operator, or for one of the operator's other forms?"""
+        names = [f"__{prefix}{SPECIAL_BINARY[plain]}__" for prefix in prefixes]
+        raws = [self.m.attributes.class_lookup(value.python_type(), name) for name in names]
         return any(raw is not MISSING and not isinstance(raw, types.WrapperDescriptorType) for raw in raws)
 
     def fold(self, function: Callable[..., Any], *values: Value) -> Value | None:
