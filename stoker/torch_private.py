@@ -406,3 +406,9 @@ def upsampling() -> dict[Any, Any]:
     names += " nearest3d _nearest_exact3d trilinear3d"
     found = [f"_upsample{name}" if name.startswith("_") else f"upsample_{name}" for name in names.split()]
     return {getattr(torch._C._nn, name): getattr(torch.ops.aten, name).default for name in found}
+
+
+def convolution_kernel(*arguments: Any) -> str:
+    """Which of its kernels eager convolves with: input, weight, bias, stride, padding, dilation, transposed, output padding, groups.
+    2.11, 2.13: `torch._C`."""
+    return str(torch._C._select_conv_backend(*arguments)).rpartition(".")[2]

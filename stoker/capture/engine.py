@@ -10,6 +10,7 @@ Whoever differentiates a graph runs these on tensors of its own: the formulas of
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -63,7 +64,10 @@ def backward(
 ) -> tuple[torch.Tensor | None, ...]:
     """What `.grad` of the receivers is after `torch.autograd.backward`, if it was `held` before. Accumulating writes to these,
     as in eager."""
-    before = [tensor.grad for tensor in receivers]
+    with warnings.catch_warnings(
+        action="ignore"
+    ):  # torch warns of asking tensors in the middle, and it is not the program that asks
+        before = [tensor.grad for tensor in receivers]
     for tensor, gradient in zip(receivers, held):
         tensor.grad = gradient
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -98,3 +99,17 @@ def test_hooks_in_the_middle(program: Callable[..., Any], backend: str) -> None:
         x = torch.arange(6.0).reshape(2, 3).requires_grad_()
         found.append([[t.clone() for t in torch.utils._pytree.tree_leaves(run(x))] for _ in range(3)])
     torch.testing.assert_close(found[1], found[0])
+
+
+def test_a_gradient_asked_for_in_the_middle_warns_of_nothing():
+    """Whoever looks whether there was one before is not the program."""
+
+    def step(x):
+        y = x * 2
+        y.sin().sum().backward(inputs=[y])
+        return y.grad
+
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        found, wanted = (call(torch.ones(2, requires_grad=True)) for call in (stoker.compile(step), step))
+    torch.testing.assert_close(found, wanted)
+    assert [str(w.message) for w in caught] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from stoker import torch_private
 from stoker.fake.meta import Meta, Size, formatted_strides, meta_of, same, suggests_channels_last
 from stoker.fake.rule import Decline, rule
 from stoker.fake.tensor import FakeTensor
@@ -53,6 +54,14 @@ def _check(x: Meta, weight: Meta, bias: FakeTensor | None, transposed: bool, gro
         raise Decline
 
 
+def _channels_last(x: FakeTensor, weight: FakeTensor, *how: Any) -> bool:
+    """Is the result? If an operand is; but for kernels of volumes that know one order alone."""
+    found = any(suggests_channels_last(t.meta.sizes, t.meta.strides) for t in (x, weight))
+    if not found or len(x.meta.sizes) < 5 or x.meta.device.type != "cpu":
+        return found
+    return not torch_private.convolution_kernel(x, weight, *how).startswith("Slow")
+
+
 @rule("convolution", "_convolution", "convolution_overrideable")
 def convolution(
     x: FakeTensor,
@@ -72,7 +81,7 @@ def convolution(
     if any(d <= 0 for d in dilation) or any(p < 0 for p in padding):
         raise Decline
     sizes = convolved_sizes(a.sizes, w.sizes, stride, padding, dilation, transposed, output_padding, groups)
-    channels_last = suggests_channels_last(a.sizes, a.strides) or suggests_channels_last(w.sizes, w.strides)
+    channels_last = _channels_last(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
     return meta_of(a.dtype, sizes, formatted_strides(sizes, channels_last), a.device)
 
 
@@ -92,7 +101,7 @@ def convolution_backward(
 ) -> tuple[Meta | None, Meta | None, Meta | None]:
     """Gradients of input, weight and bias, in the format the forward used."""
     a, w = x.meta, weight.meta
-    channels_last = suggests_channels_last(a.sizes, a.strides) or suggests_channels_last(w.sizes, w.strides)
+    channels_last = _channels_last(x, weight, None, stride, padding, dilation, transposed, output_padding, groups)
     channels = w.sizes[1] * groups if transposed else w.sizes[0]
     return (
         meta_of(a.dtype, a.sizes, formatted_strides(a.sizes, channels_last), a.device) if output_mask[0] else None,
