@@ -65,6 +65,10 @@ class Calls:
             ):
                 return self.inline(function, args, kwargs)
             handler = handlers.handler_for(real)
+            if (
+                handler is None and function.code is torch_private.WITHHELD
+            ):  # some of torch's modules wrap functions when they are loaded
+                handler = handlers.handler_for(real.__wrapped__)
             try:
                 if handler is not None:
                     return handler(self.m, args, kwargs)

@@ -188,3 +188,15 @@ def test_seed_before_break(x):
     y = torch.rand(2)
     print(y.sum() > 1000)
     return y, torch.rand(2)
+
+
+def test_seeding_by_a_function_that_torch_has_wrapped(monkeypatch):
+    """Loading some of torch's modules puts wrappers in the place of functions, in processes that use them."""
+    monkeypatch.setattr(torch, "manual_seed", torch._disable_dynamo(torch.random.manual_seed))
+
+    def program(x):
+        torch.manual_seed(5)
+        return x + torch.rand(3)
+
+    x = torch.zeros(3)
+    assert torch.equal(stoker.compile(program, fullgraph=True)(x), program(x))
