@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 import stoker
+from stoker.runtime.device import elapsed
 
 HIDDEN, KEYS, INNER, WORDS = 2048, 512, 8192, 128256
 CALLS = 3
@@ -87,7 +88,7 @@ def main() -> None:
         print(f"    {event.subject} {event.reason}")
     copied = max(start, key=torch.numel)
     target = torch.empty_like(copied)
-    copying = [_milliseconds(lambda: target.copy_(copied)) for _ in range(5)]
+    copying = [elapsed(lambda: target.copy_(copied)) for _ in range(5)]
     bandwidth = 2 * copied.nbytes / min(copying)
     for _ in range(chosen.rounds):
         for way in made.values():
@@ -105,15 +106,6 @@ def main() -> None:
         print(f"{name:16} {ms:7.3f} ms, {words}, distance {distance:.1e}")
     if chosen.write:
         Path(chosen.write).write_text(json.dumps({"dtype": chosen.dtype, "rows": rows}, indent=1) + "\n")
-
-
-def _milliseconds(run: Callable[[], Any]) -> float:
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    run()
-    end.record()
-    end.synchronize()
-    return float(start.elapsed_time(end))
 
 
 def _distance(mine: list[torch.nn.Parameter], theirs: list[torch.nn.Parameter]) -> float:

@@ -87,8 +87,8 @@ def pure(*reals: Any) -> None:
 
 
 NAMED: dict[str, Any] = {"torch.onnx.is_in_onnx_export": False, "torch._dynamo.decorators.graph_break": None}
-"""Answers of functions that a user's program may call, in modules that we do not import: they are known by their names alone.
-To ask torch's own compiler for a break does nothing in eager, and nothing here."""
+"""Answers of functions in modules that we do not import: they are known by their names alone. The second is called by torch's optimizers at
+each step (`torch.optim.optimizer`), compiled or not; it asks torch's own compiler for a break, and does nothing in eager."""
 
 
 def handler_for(real: Any) -> Handler | None:

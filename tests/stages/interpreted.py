@@ -8,9 +8,12 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
+import pytest
 import torch
 from torch.fx import GraphModule
 
+import stoker
+from stoker import pipeline
 from stoker.codegen.backend import Built, Site
 from stoker.codegen.host import host_program
 from stoker.codegen.triton.host import host_kernel
@@ -132,3 +135,16 @@ def _drawing(step: Step, generator: Generator) -> Step:
     if isinstance(step, Library) and step.operator is torch.ops.stoker.draw.default:
         return replace(step, operator=generator.draw)
     return step
+
+
+def in_place_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> Interpreted:
+    """From here on, for a test, graphs of the processor run through generated Triton."""
+    made = Interpreted()
+    monkeypatch.setattr(pipeline, "generators", lambda devices: {"cpu": made})
+    monkeypatch.setattr(
+        pipeline,
+        "executor",
+        lambda plan, layouts, kernels, otherwise=None: host_program(plan, [k.call for k in kernels]),
+    )
+    stoker.reset()
+    return made

@@ -3,6 +3,7 @@ convolutions, biases added by whoever reads."""
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -11,27 +12,16 @@ import torch
 import torch.nn.functional as F
 
 import stoker
-from stoker import pipeline
-from stoker.codegen.host import host_program
 from stoker.lower.pieces import cut
 from stoker.shape.expr import constant, symbol
-from tests.stages.interpreted import Interpreted
+from tests.stages.interpreted import Interpreted, in_place_of_the_processor
 
-pytestmark = pytest.mark.skipif(not pytest.importorskip("triton"), reason="Triton is not there")
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
 
 
 @pytest.fixture
 def backend(monkeypatch: pytest.MonkeyPatch) -> Interpreted:
-    """Graphs of the processor run through generated Triton."""
-    made = Interpreted()
-    monkeypatch.setattr(pipeline, "generators", lambda devices: {"cpu": made})
-    monkeypatch.setattr(
-        pipeline,
-        "executor",
-        lambda plan, layouts, kernels, otherwise=None: host_program(plan, [k.call for k in kernels]),
-    )
-    stoker.reset()
-    return made
+    return in_place_of_the_processor(monkeypatch)
 
 
 def _same(program: Callable[..., Any], inputs: list[torch.Tensor], compiled: Any = None) -> None:

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from stoker.autograd import aot
-from stoker.pipeline import decompositions
 from stoker.runtime.cubin import Job, compile_all
-from tests.stages.interpreted import Interpreted, compile_interpreted
-from tests.stages.test_triton import single_graph
+from tests.stages.interpreted import Interpreted
+from tests.stages.test_triton import side_by_side
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
 
@@ -65,14 +63,7 @@ def same(mine: torch.Tensor, eager: torch.Tensor) -> bool:
 
 
 def compare(program: Callable[..., Any], given: list[torch.Tensor], backend: Interpreted) -> None:
-    module, wanted = single_graph(program, given)
-    compiled = aot(
-        module,
-        given,
-        forward_compiler=lambda m, f: compile_interpreted(m, f, backend),
-        decompositions=decompositions(),
-    )
-    for mine, eager in zip(compiled(*given), wanted, strict=True):
+    for mine, eager in side_by_side(program, given, backend):
         assert same(mine, eager)
 
 

@@ -15,17 +15,15 @@ import torch.nn.functional as F
 from torch.fx import Graph, GraphModule
 
 import stoker
-from stoker import pipeline
 from stoker.autograd import aot
 from stoker.codegen.backend import Built
-from stoker.codegen.host import host_program
 from stoker.codegen.triton.host import host_kernel
 from stoker.codegen.triton.operation import literal
 from stoker.codegen.triton.tiling import alternatives, tiling_of
 from stoker.codegen.triton.unit import unit_of
 from stoker.pipeline import decompositions
 from stoker.runtime.cubin import Job, compile_all
-from tests.stages.interpreted import LIBDEVICE, Interpreted, compile_interpreted
+from tests.stages.interpreted import LIBDEVICE, Interpreted, compile_interpreted, in_place_of_the_processor
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
 
@@ -77,7 +75,10 @@ def single_graph(program: Callable[..., Any], inputs: list[torch.Tensor]) -> tup
     return GraphModule(torch.nn.Module(), graph), wanted
 
 
-def _agree(program: Callable[..., Any], inputs: list[torch.Tensor], backend: Interpreted | None = None) -> None:
+def side_by_side(
+    program: Callable[..., Any], inputs: list[torch.Tensor], backend: Interpreted | None
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """What generated Triton gives, each beside what eager gives."""
     module, wanted = single_graph(program, inputs)
     compiled = aot(
         module,
@@ -85,7 +86,11 @@ def _agree(program: Callable[..., Any], inputs: list[torch.Tensor], backend: Int
         forward_compiler=lambda m, f: compile_interpreted(m, f, backend),
         decompositions=decompositions(),
     )
-    for mine, eager in zip(compiled(*inputs), wanted, strict=True):
+    return list(zip(compiled(*inputs), wanted, strict=True))
+
+
+def _agree(program: Callable[..., Any], inputs: list[torch.Tensor], backend: Interpreted | None = None) -> None:
+    for mine, eager in side_by_side(program, inputs, backend):
         near = {torch.float32: (1e-4, 1e-4), torch.float16: (2e-2, 2e-2), torch.bfloat16: (5e-2, 5e-2)}
         rtol, atol = near.get(eager.dtype, (1e-6, 1e-6))
         torch.testing.assert_close(mine, eager, rtol=rtol, atol=atol, equal_nan=True)
@@ -254,14 +259,7 @@ def test_sources_compile_for_a_gpu(tmp_path: Any, monkeypatch: pytest.MonkeyPatc
 )
 def test_sizes_of_a_call_in_32_bits(program: Callable[..., Any], narrow: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing but a size can be too large; a size that is data, or that a division looks at, is computed with in 64."""
-    backend = Interpreted()
-    monkeypatch.setattr(pipeline, "generators", lambda devices: {"cpu": backend})
-    monkeypatch.setattr(
-        pipeline,
-        "executor",
-        lambda plan, layouts, kernels, otherwise=None: host_program(plan, [k.call for k in kernels]),
-    )
-    stoker.reset()
+    backend = in_place_of_the_processor(monkeypatch)
     compiled = stoker.compile(program, dynamic=True, fullgraph=True)
     for size in ((3, 7), (20, 33), (1000, 5)):
         x = torch.randn(size)
