@@ -1,13 +1,13 @@
 """CUDA graphs on a CUDA device: eager, eager recorded by hand, stoker without and with recordings, torch.compile's reduce-overhead.
 
-    python -m bench.cudagraphs [--no-rival] [--rounds N] [--warm N] [--write FILE] [name ...]
+    python -m bench.cudagraphs [--no-rival] [--rounds N] [--together N] [--write FILE] [name ...]
     python -m bench.cudagraphs --tables FILE ...        (results of runs, as tables in docs/benchmarks.md)
 
 Inference in float16; `name-1` is a batch of one, `llama-decode` one token with a static cache. Calls take turns between two sets of
 inputs, which lie in different places; who records by hand copies them to where the graph reads them. Beside the times: how many kernels
 are in recordings, what kept operators out of them, bytes copied for each replay with inputs copied and followed, which way each graph
-runs, and the host's time of a call. One process for each model; a round is a few calls between two synchronizations, figures are first
-quartiles. Processes whose figures are not wanted (`--warm`) fill the compilers' caches, several at a time.
+runs, and the host's time of a call. One process for each model, of which several (`--together`) compile beside each other and are then
+measured one at a time; a round is a few calls between two synchronizations, figures are first quartiles.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ import argparse
 import copy
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,8 +23,10 @@ from typing import Any
 
 import torch
 
+from bench import turns
 from bench.gpu import CALLS, MODELS, compiled, facts, made, mean
 from bench.report import put
+from bench.turns import wait_for_turn
 
 ANCHORS = [
     "bert",
@@ -114,11 +114,13 @@ def row_of(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
     with torch.no_grad():
         for who, engine, mode in (
             ("stoker", "stoker", "default"),
-            ("recorded", "stoker", "reduce-overhead"),
             ("torch.compile", "torch.compile", "reduce-overhead"),
+            ("recorded", "stoker", "reduce-overhead"),
         ):
             if engine == "torch.compile" and chosen.no_rival:
                 continue
+            if who == "recorded":  # how a graph runs is chosen by measuring
+                wait_for_turn()
             contestants[who] = compiled(engine, copy.deepcopy(model) if "decode" not in name else model, mode)
             for number in range(8):
                 contestants[who](**sets[number % 2])
@@ -174,17 +176,6 @@ def measured(contestants: dict[str, Callable[..., Any]], sets: list[Inputs], rou
             times[who].append((time.perf_counter() - start) * 1e3 / CALLS)
     row = {who: sorted(t)[len(t) // 4] for who, t in times.items()}
     return row | {f"{who} host": sorted(t)[len(t) // 4] for who, t in hosts.items()}
-
-
-def warm(names: list[str], flags: list[str], at_once: int) -> None:
-    """Fill caches: figures of processes that run beside each other mean nothing."""
-    waiting, running = list(names), []
-    while waiting or running:
-        while waiting and len(running) < at_once:
-            arguments = [sys.executable, "-m", "bench.cudagraphs", waiting.pop(0), "--one", "--rounds=1", *flags]
-            running.append(subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-        time.sleep(0.2)
-        running = [process for process in running if process.poll() is None]
 
 
 RIVALS = ("eager", "by hand", "stoker", "torch.compile")
@@ -249,7 +240,7 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+", help="files of results")
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--no-rival", action="store_true")
-    parser.add_argument("--warm", type=int, default=0, help="processes at once that fill caches first")
+    parser.add_argument("--together", type=int, default=1, help="processes that compile beside each other")
     parser.add_argument("--write")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
@@ -261,17 +252,13 @@ def main() -> None:
         print(json.dumps(row_of(chosen.names[0], chosen)), flush=True)
         os._exit(0)  # a recording of eager's that failed leaves torch in a state in which the interpreter cannot end
     rows: dict[str, Any] = {}
-    if chosen.warm:
-        warm(chosen.names, ["--no-rival"] * chosen.no_rival, chosen.warm)
-    for name in chosen.names:
-        flags = [name, "--one", f"--rounds={chosen.rounds}", *["--no-rival"] * chosen.no_rival]
-        run = subprocess.run(
-            [sys.executable, "-m", "bench.cudagraphs", *flags], capture_output=True, text=True, check=False
-        )
-        if run.returncode:
-            print(name, "failed:", "\n".join(run.stderr.strip().splitlines()[-12:]), flush=True)
+    flags = ["--one", f"--rounds={chosen.rounds}", *["--no-rival"] * chosen.no_rival]
+    commands = {name: ["-m", "bench.cudagraphs", name, *flags] for name in chosen.names}
+    for name, row in turns.rows(commands, chosen.together):
+        if isinstance(row, str):
+            print(name, "failed:", row, flush=True)
             continue
-        row = rows[name] = json.loads(run.stdout.strip().splitlines()[-1])
+        rows[name] = row
         rivals = [r for r in RIVALS if isinstance(row.get(r), float)]
         words = "  ".join(f"x{row[r] / row['recorded']:.2f} of {r}" for r in rivals)
         print(f"{name:12} {row['recorded']:.3f} ms, host {row['recorded host'] * 1e3:.0f} us  {words}", flush=True)

@@ -1,9 +1,11 @@
 """Whole models on a CUDA device at published sizes: eager, stoker and torch.compile, interleaved, one process per model.
 
-    python -m bench.gpu [--train] [--mode M] [--rival-mode M] [--no-rival] [--cold] [--rounds N] [--write FILE] [name ...]
+    python -m bench.gpu [--train] [--mode M] [--rival-mode M] [--no-rival] [--cold] [--together N] [--rounds N]
+                        [--write FILE] [name ...]
 
 Inference is in float16 under no_grad, training a forward and a backward in bfloat16. A round is a few calls between two
-synchronizations; figures are first quartiles of rounds. Cold is a first call with empty caches, in a process of its own.
+synchronizations; figures are first quartiles of rounds. Cold is a first call with empty caches, in a process of its own. Several models
+(`--together`) compile beside each other and are then measured one at a time.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from typing import Any
 
 import torch
 
+from bench import turns
 from bench.models import step
+from bench.turns import wait_for_turn
 
 Made = tuple[torch.nn.Module, dict[str, torch.Tensor]]
 CALLS = 4
@@ -186,16 +190,13 @@ def steady(name: str, chosen: argparse.Namespace) -> dict[str, float]:
     contestants = {who: compiled(who, copy.deepcopy(model), mode) for who, mode in modes.items()}
     row: dict[str, float] = {}
     for who, contestant in contestants.items():
-        start = time.perf_counter()
-        step(contestant, inputs, chosen.train)
-        torch.cuda.synchronize()
-        row[f"{who} first"] = time.perf_counter() - start
-        for _ in range(3):
+        for _ in range(4):
             step(contestant, inputs, chosen.train)
         torch.cuda.reset_peak_memory_stats()
         held = torch.cuda.memory_allocated()
         step(contestant, inputs, chosen.train)
         row[f"{who} peak"] = (torch.cuda.max_memory_allocated() - held) / 2**20
+    wait_for_turn()
     if not chosen.train:
         row["distance"] = distance(model, contestants["stoker"], inputs)
     times: dict[str, list[float]] = {who: [] for who in contestants}
@@ -265,32 +266,22 @@ def profile(name: str, chosen: argparse.Namespace) -> None:
             print(f"    {sum(times):8.3f} ms {len(times) / PROFILED:6.0f}x  {kernel[:110]}")
 
 
-def child(arguments: list[str], cache: str) -> dict[str, float] | str:
-    """Run this file again in a process of its own, with its caches in a folder."""
+def cold(name: str, chosen: argparse.Namespace, flags: list[str]) -> dict[str, float]:
+    """Seconds of first calls with empty caches, and with what those left, each in a process of its own."""
+    row = {}
     folders = {"STOKER_CACHE": "stoker", "TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
-    environment = os.environ | {key: f"{cache}/{folder}" for key, folder in folders.items()}
-    run = subprocess.run(
-        [sys.executable, "-m", "bench.gpu", *arguments], capture_output=True, text=True, check=False, env=environment
-    )
-    if run.returncode:
-        return "\n".join(run.stderr.strip().splitlines()[-12:]) or f"exit {run.returncode}"
-    return json.loads(run.stdout.strip().splitlines()[-1])  # type: ignore[no-any-return]
-
-
-def model_row(name: str, chosen: argparse.Namespace) -> dict[str, float] | str:
-    flags = [f"--rounds={chosen.rounds}", f"--mode={chosen.mode}", f"--rival-mode={chosen.rival_mode}"]
-    flags += ["--train"] * chosen.train + ["--no-rival"] * chosen.no_rival
-    row: dict[str, float] = {}
-    with tempfile.TemporaryDirectory() as cache:
-        for who in ("stoker", "torch.compile") if chosen.cold else ():
-            if who == "torch.compile" and chosen.no_rival:
-                continue
-            found = child([name, f"--first={who}", *flags], cache)
-            if isinstance(found, str):
-                return found
-            row[f"{who} cold"] = found["first"]
-        found = child([name, "--steady", *flags], cache)
-        return found if isinstance(found, str) else row | found
+    for who in ("stoker", "torch.compile")[: 1 if chosen.no_rival else 2]:
+        with tempfile.TemporaryDirectory() as cache:
+            for when in ("cold", "first"):
+                run = subprocess.run(
+                    [sys.executable, "-m", "bench.gpu", name, f"--first={who}", *flags],
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    check=True,
+                    env=os.environ | {key: f"{cache}/{folder}" for key, folder in folders.items()},
+                )
+                row[f"{who} {when}"] = json.loads(run.stdout.strip().splitlines()[-1])["first"]
+    return row
 
 
 def mean(values: list[float]) -> float:
@@ -322,6 +313,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--no-rival", action="store_true", help="without torch.compile")
     parser.add_argument("--cold", action="store_true", help="first calls too")
+    parser.add_argument("--together", type=int, default=1, help="models that compile beside each other")
     parser.add_argument("--write", help="a file for the results")
     parser.add_argument("--profile", action="store_true", help="where the time of a step goes")
     parser.add_argument("--first", help=argparse.SUPPRESS)
@@ -342,13 +334,15 @@ def main() -> None:
         print(json.dumps(steady(chosen.names[0], chosen)))
         return
     rows = {}
-    for name in chosen.names:
-        row = model_row(name, chosen)
+    flags = [f"--rounds={chosen.rounds}", f"--mode={chosen.mode}", f"--rival-mode={chosen.rival_mode}"]
+    flags += ["--train"] * chosen.train + ["--no-rival"] * chosen.no_rival
+    commands = {name: ["-m", "bench.gpu", name, "--steady", *flags] for name in chosen.names}
+    for name, row in turns.rows(commands, chosen.together):
         if isinstance(row, str):
             print(f"{name:9} failed: {row}", flush=True)
             continue
-        rows[name] = row
-        words = "  ".join(f"{key} {value:.4g}" for key, value in row.items())
+        rows[name] = row | (cold(name, chosen, flags) if chosen.cold else {})
+        words = "  ".join(f"{key} {value:.4g}" for key, value in rows[name].items())
         words += "".join(f"  x{row[r] / row['stoker']:.2f} of {r}" for r in ("eager", "torch.compile") if r in row)
         print(f"{name:9} {words}", flush=True)
         if chosen.write:
