@@ -12,6 +12,8 @@ namespace stoker {
 constexpr const char* UNTOUCHED = "_stoker_untouched";
 // The mark of an error of an earlier call, which was found late: running this one again would hide it.
 constexpr const char* LATE = "_stoker_late";
+// The mark of an error of a plan that has written to an input: running the call again would write twice. stoker/graph/undo.py knows it too.
+constexpr const char* WRITTEN = "_stoker_written";
 
 // A call whose arguments Python's rules have already put into slots.
 struct Call {

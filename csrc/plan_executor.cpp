@@ -149,8 +149,12 @@ class Execution {
       if (arena.is_cpu()) arena_pool().give(std::move(arena));
   }
 
-  void run() {
-    for (const PlanStep& step : plan_.steps) std::visit([this](const auto& kind) { take(kind); }, step);
+  // `written` becomes true where the first step begins that writes to an input.
+  void run(bool& written) {
+    for (size_t i = 0; i < plan_.steps.size(); ++i) {
+      if (static_cast<int64_t>(i) == plan_.first_write) written = true;
+      std::visit([this](const auto& kind) { take(kind); }, plan_.steps[i]);
+    }
   }
 
   PyObject* result() {
@@ -397,7 +401,8 @@ class Execution {
   std::vector<int64_t> sizes_;
 };
 
-PyObject* run_in(PyObject* self, PyObject* const* inputs, size_t flagged, PyObject* keywords, PyObject* arena_source) {
+PyObject* run_steps(PyObject* self, PyObject* const* inputs, size_t flagged, PyObject* keywords, PyObject* arena_source,
+                    bool& written) {
   const auto* object = as<PlanObject>(self);
   const PlanRecord& plan = object->plan;
   auto count = static_cast<size_t>(PyVectorcall_NARGS(flagged));
@@ -421,10 +426,10 @@ PyObject* run_in(PyObject* self, PyObject* const* inputs, size_t flagged, PyObje
     Execution execution(plan, inputs, arena_source);
     if (list && PyList_SetSlice(list, 0, PY_SSIZE_T_MAX, nullptr)) throw python_error();
     if (object->calls_python || plan.steps.size() <= SHORT_PLAN) {
-      execution.run();
+      execution.run(written);
     } else {
       const pybind11::gil_scoped_release released;
-      execution.run();
+      execution.run(written);
     }
     return execution.result();
   } catch (const NotForThese&) {
@@ -433,6 +438,16 @@ PyObject* run_in(PyObject* self, PyObject* const* inputs, size_t flagged, PyObje
     return nullptr;
   }
   END_HANDLE_TH_ERRORS
+}
+
+PyObject* run_in(PyObject* self, PyObject* const* inputs, size_t flagged, PyObject* keywords, PyObject* arena_source) {
+  bool written = false;
+  PyObject* result = run_steps(self, inputs, flagged, keywords, arena_source, written);
+  if (C10_LIKELY(result || !written)) return result;
+  compat::SavedError error;
+  error.mark(WRITTEN);
+  error.restore();
+  return nullptr;
 }
 
 PyObject* run_plan(PyObject* self, PyObject* const* inputs, size_t flagged, PyObject* keywords) {

@@ -202,11 +202,12 @@ struct PlanRecord {
   std::optional<int32_t*> flags{};
   std::vector<int64_t> aligned{};
   std::vector<uint32_t> narrow{};
+  int64_t first_write{};
   template <class Field> void each(const Field& field) {
     field("slot_count", slot_count); field("inputs", inputs); field("constants", constants); field("numbers", numbers);
     field("symbols", symbols); field("arithmetic", arithmetic); field("arenas", arenas); field("steps", steps);
     field("outputs", outputs); field("takes_list", takes_list); field("device", device); field("flags", flags);
-    field("aligned", aligned); field("narrow", narrow);
+    field("aligned", aligned); field("narrow", narrow); field("first_write", first_write);
   }
 };
 

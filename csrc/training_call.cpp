@@ -47,10 +47,11 @@ bool inputs_fit(const TrainingPlan& plan, PyObject* const* inputs, size_t count)
   return true;
 }
 
-// A forward writes to nothing, so what raises in it can be done again by eager.
+// What raises before anything is written can be done again by eager.
 [[noreturn]] void throw_untouched() {
   compat::SavedError error;
-  if (PyErr_GivenExceptionMatches(error.raised, PyExc_Exception) && !error.has(LATE)) error.mark(UNTOUCHED);
+  if (PyErr_GivenExceptionMatches(error.raised, PyExc_Exception) && !error.has(LATE) && !error.has(WRITTEN))
+    error.mark(UNTOUCHED);
   error.restore();
   throw_python_error();
 }

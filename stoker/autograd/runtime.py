@@ -20,7 +20,7 @@ from stoker import _C, torch_private
 from stoker.autograd.double_backward import Training, differentiate_again, random_state
 from stoker.autograd.joint import Joint
 from stoker.autograd.outcome import ConstantResult, Given, GraphResult, MadeLeaf, Outcome, Rebuilt, Write
-from stoker.graph.undo import mark_untouched
+from stoker.graph.undo import has_written, mark_untouched
 from stoker.graph.walk import ancestors, descendants
 
 Compiled = Callable[..., Sequence[Any]]
@@ -31,12 +31,13 @@ def inference_call(
 ) -> Callable[..., tuple[Any, ...]]:
     """A call without an autograd node. Its results require no gradient, though its inputs may.
 
-    What raises before anything is written is marked (`UNTOUCHED` in csrc/dispatch.h): the frame then runs in CPython.
+    What raises before anything is written is marked (`UNTOUCHED` in csrc/dispatch.h): the frame then runs in CPython. What raises later is
+    the call's error.
     """
     if inputs_require_grad:
         forward = _without_gradients(forward)
     finish = finisher(joint) or (lambda inputs, results: tuple(results))
-    writes = bool(joint.writes)
+    forward = _counting_writes(joint, forward)
 
     def call(*inputs: Any) -> tuple[Any, ...]:
         if torch_private.forward_mode_active():
@@ -44,12 +45,28 @@ def inference_call(
         try:
             results = forward(*inputs)
         except Exception as error:
-            if not (writes and isinstance(error, torch.OutOfMemoryError)):  # a graph may have written to inputs already
-                mark_untouched(error)
+            mark_untouched(error)
             raise
         return finish(inputs, results)
 
     return call
+
+
+def _counting_writes(joint: Joint, call: Callable[..., Any]) -> Callable[..., Any]:
+    """A call that counts the writes of one that fails after it has written: whoever kept such an input for a gradient learns of it."""
+    written = [w.index for w in joint.writes if w.versions]
+    if not written:
+        return call
+
+    def counting(*inputs: Any) -> Any:
+        try:
+            return call(*inputs)
+        except Exception as error:
+            if has_written(error):
+                torch.autograd.graph.increment_version([inputs[index] for index in written])
+            raise
+
+    return counting
 
 
 def _without_gradients(forward: Compiled) -> Compiled:
@@ -79,7 +96,7 @@ def training_call(
     """
     joint, parts = training.joint, training.parts
     ordinals = {position: ordinal for ordinal, position in enumerate(parts.tangents)}
-    call = _C.TrainingCall(
+    call: Callable[..., Any] = _C.TrainingCall(
         forward=forward,
         backward=(backward, bool(getattr(backward, "_boxed_call", False)), tuple(range(len(parts.kept)))),
         captured=training.captured,
@@ -98,6 +115,7 @@ def training_call(
     finish = finisher(joint)
     if finish is None:
         return call
+    call = _counting_writes(joint, call)
     return lambda *inputs: finish(inputs, call(*inputs))
 
 

@@ -27,7 +27,7 @@ from stoker.loop.node import SymbolSource
 from stoker.loop.view import Stored
 from stoker.runtime.device import index_flags
 from stoker.schedule.memory import Arena
-from stoker.schedule.plan import Plan
+from stoker.schedule.plan import Plan, first_write
 from stoker.schedule.step import Allocate, Batch, Free, Library, Run, Step
 from stoker.shape.expr import Expr
 from stoker.shape.walk import free_symbols, substitute
@@ -58,15 +58,16 @@ def encode(
     for name, value in plan.constants:
         coding.constant(value.detach(), coding.slot(name))
     arenas = tuple(_arena(coding, arena) for arena in plan.arenas)
-    steps = tuple(made for step in plan.steps for made in _steps(coding, step))
+    parts = [_steps(coding, step) for step in plan.steps]
     outputs = tuple(_output(coding, value) for value in plan.outputs)
     _count_in_kernels(coding)
     narrow = _narrow(coding)  # before the numbers are written down
     watched = any(isinstance(b.launchable, Launch) and b.launchable.watches for b in kernels)
     flags = record.IndexFlags(coding.hold(index_flags().data_ptr())) if watched else None
     encoded = record.PlanRecord(
-        len(coding.slots), inputs, tuple(coding.constants), tuple(coding.numbers.values), symbols, tuple(coding.numbers.steps), arenas, steps,
-        outputs, plan.takes_list, _device(plan, kernels), flags, plan.aligned, narrow,
+        len(coding.slots), inputs, tuple(coding.constants), tuple(coding.numbers.values), symbols, tuple(coding.numbers.steps), arenas,
+        tuple(step for part in parts for step in part), outputs, plan.takes_list, _device(plan, kernels), flags, plan.aligned, narrow,
+        sum(map(len, parts[: first_write(plan)])),
     )  # fmt: skip
     return encoded, tuple(coding.objects)
 

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 
 from stoker.codegen.backend import HostKernel
+from stoker.graph.undo import mark_written
 from stoker.loop.interpret import allocate, conform, fetch
 from stoker.loop.op import outside_error
-from stoker.schedule.plan import Plan
+from stoker.schedule.plan import Plan, first_write
 from stoker.schedule.step import Allocate, Batch, Free, Library, Run
 from stoker.shape.expr import Symbol
 from stoker.shape.walk import evaluate
@@ -35,6 +36,7 @@ def native_kernel(address: int) -> HostKernel:
 
 def host_program(plan: Plan, kernels: Sequence[HostKernel]) -> Callable[..., tuple[Any, ...]]:
     """Run the steps of a plan, one by one."""
+    written = first_write(plan)
 
     def call(*inputs: Any) -> tuple[Any, ...]:
         sizes: dict[Symbol, int] = {}
@@ -43,8 +45,13 @@ def host_program(plan: Plan, kernels: Sequence[HostKernel]) -> Callable[..., tup
         memory: dict[str, torch.Tensor] = {n: v.detach() for n, v in zip(plan.inputs, inputs) if n is not None}
         memory |= {name: value.detach() for name, value in plan.constants}
         memory |= _temporaries(plan, sizes)
-        for step in plan.steps:
-            _run(step, memory, sizes, kernels)
+        for position, step in enumerate(plan.steps):
+            try:
+                _run(step, memory, sizes, kernels)
+            except Exception as error:
+                if position >= written:
+                    mark_written(error)
+                raise
         return tuple(fetch(output, memory, sizes) for output in plan.outputs)
 
     return call

@@ -268,6 +268,8 @@ class PlanRecord:
     """Inputs that the plan is for only where they begin at a multiple of 16 bytes."""
     narrow: tuple[Number, ...]
     """Numbers that the plan is for only where they fit into 32 bits, in which kernels compute with them."""
+    first_write: int
+    """The first step that writes to an input: an error from there on bears the mark `WRITTEN` of csrc/dispatch.h."""
 
 
 RECORDS: tuple[type, ...] = (

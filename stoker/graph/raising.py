@@ -16,14 +16,15 @@ from stoker.graph.walk import TORCHS_OWN
 
 _BY_DATA = """
 index index_select gather scatter scatter_add scatter_reduce take take_along_dim put index_add index_copy index_fill index_put
-index_reduce embedding embedding_bag nll_loss nll_loss_forward nll_loss2d_forward cross_entropy binary_cross_entropy multi_margin_loss
-multilabel_margin_loss one_hot bincount multinomial bernoulli normal poisson ctc_loss repeat_interleave masked_scatter
-histc max_unpool1d max_unpool2d max_unpool3d tensor_split cholesky cholesky_solve inverse solve solve_ex inv inv_ex lu_factor lu svd
-eigh eig eigvals eigvalsh lstsq ldl_factor pinv matrix_power linalg_cholesky linalg_cholesky_ex linalg_inv_ex linalg_solve_ex
-linalg_lu_factor_ex linalg_eig linalg_eigh linalg_svd assert assert_async
+index_put_impl index_reduce embedding embedding_bag nll_loss nll_loss_nd nll_loss2d nll_loss_forward nll_loss2d_forward cross_entropy
+cross_entropy_loss binary_cross_entropy multi_margin_loss multilabel_margin_loss one_hot bincount multinomial bernoulli normal poisson binomial
+ctc_loss repeat_interleave masked_scatter histc histogram histogramdd quantile nanquantile max_unpool1d max_unpool2d max_unpool3d tensor_split
+searchsorted segment_reduce pack_padded_sequence cholesky cholesky_ex cholesky_solve cholesky_inverse inverse solve solve_ex inv inv_ex lu_factor
+lu_factor_ex lu_unpack lu svd svdvals eigh eig eigvals eigvalsh lstsq ldl_factor ldl_factor_ex pinv matrix_power matrix_rank cond
+tensorinv tensorsolve check_errors assert assert_async
 """
 BY_DATA = frozenset(_BY_DATA.split())
-"""Functions, and methods without their underscore. Operators that users registered are taken for such, too."""
+"""Functions, and methods, without their underscores and `linalg_`. Operators that users registered are taken for such, too."""
 INDEXING = frozenset({"getitem", "setitem"})
 DIVISIONS = frozenset({"div", "divide", "floordiv", "ifloordiv", "floor_divide", "mod", "imod", "remainder", "fmod"})
 
@@ -53,4 +54,5 @@ def operator_raises(operator: Any) -> bool:
 def _name(target: Any) -> str:
     if isinstance(target, torch_private.OpOverload):
         target = target.overloadpacket.__name__
-    return (target if isinstance(target, str) else str(getattr(target, "__name__", ""))).strip("_")
+    name = target if isinstance(target, str) else str(getattr(target, "__name__", ""))
+    return name.strip("_").removeprefix("linalg_")

@@ -30,9 +30,20 @@ SPAN = "span"
 
 
 def mark_untouched(error: Exception) -> None:
-    """Say that the program can be run again. Not of an error that an earlier call left (`LATE` in csrc/dispatch.h)."""
-    if not hasattr(error, "_stoker_late"):
+    """Say that the program can be run again. Not of an error that an earlier call left (`LATE` in csrc/dispatch.h), nor of one of a plan
+    that has written to an input."""
+    if not hasattr(error, "_stoker_late") and not has_written(error):
         error._stoker_untouched = True  # type: ignore[attr-defined]  # a mark of ours
+
+
+def mark_written(error: Exception) -> None:
+    """Say that the program must not be run again (`WRITTEN` in csrc/dispatch.h): it would write to its inputs twice."""
+    error._stoker_written = True  # type: ignore[attr-defined]  # a mark of ours
+
+
+def has_written(error: Exception) -> bool:
+    """Was an input written before the error?"""
+    return hasattr(error, "_stoker_written")
 
 
 class Undoable:

@@ -110,6 +110,17 @@ def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False, 
     )
 
 
+def first_write(plan: Plan) -> int:
+    """The first step that writes to an input; the number of steps where none does. A call that fails earlier can be made again."""
+    inputs = {name for name in plan.inputs if name is not None}
+    for position, step in enumerate(plan.steps):
+        if isinstance(step, (Run, Batch)):
+            rows = [step.buffers] if isinstance(step, Run) else [row.buffers for row in step.rows]
+            if any(row[argument] in inputs for row in rows for argument in plan.kernels[step.kernel].written):
+                return position
+    return len(plan.steps)
+
+
 def _with_company(program: Program, groups: Groups, targets: Targets) -> frozenset[int]:
     """The groups whose kernels will be rows of batches."""
     if not any(target.batches for target in targets.values()):

@@ -15,7 +15,7 @@ from tools.plan_records import TARGET, header
 
 EMPTY = PlanRecord(
     slot_count=1, inputs=(BufferSlot(0),), constants=(), numbers=(3, 1, 0), symbols=(), arithmetic=(), arenas=(), steps=(),
-    outputs=(), takes_list=False, device=None, flags=None, aligned=(), narrow=(),
+    outputs=(), takes_list=False, device=None, flags=None, aligned=(), narrow=(), first_write=0,
 )  # fmt: skip
 SHAPE = (Number(0),), (Number(1),)
 WHOLE = record.TensorView(BufferSlot(0), record.Dtype("float32"), *SHAPE, Number(2), True)
@@ -115,7 +115,7 @@ def test_a_mistake_is_told_by_the_names_of_record_and_field(case: str) -> None:
 
 def test_fields_too_few_and_too_many() -> None:
     described = plain(EMPTY)
-    with pytest.raises(ValueError, match=r"PlanRecord\.narrow: it is missing"):
+    with pytest.raises(ValueError, match=r"PlanRecord\.first_write: it is missing"):
         _C.Plan(described[:-1], ())
     with pytest.raises(ValueError, match="PlanRecord: it has more fields than are known"):
         _C.Plan((*described, None), ())
