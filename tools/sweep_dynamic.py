@@ -53,7 +53,7 @@ def compilations() -> int:
     """How often the graph was compiled that was compiled most often."""
     from stoker import log
 
-    return max(Counter((e.subject, e.location) for e in log.events("captured")).values(), default=0)
+    return max(Counter(e.data for e in log.events("captured")).values(), default=0)
 
 
 def judge(model: torch.nn.Module, inputs: dict[str, Any], train: bool) -> dict[str, Any]:

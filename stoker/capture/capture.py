@@ -54,6 +54,7 @@ class Captured:
     reason: BreakReason | None
     inlined: set[types.CodeType] = field(default_factory=set)
     breaks: bool = False  # does it run an instruction of the program in CPython?
+    behind: dict[types.CodeType, History] = field(default_factory=dict)  # what varies in its resume functions
 
 
 def capture(
@@ -70,7 +71,7 @@ def capture(
     while restarts < MAXIMUM_RESTARTS:
         restarts += 1
         state, stop = _C.torch_state(), None
-        machine = Evaluator(request, policy, history, dynamic)
+        machine = Evaluator(request, policy, history, dynamic, fullgraph)
         with contextlib.closing(machine), room_for_recursion(), _no_saved_tensors_hooks():
             try:
                 with (
@@ -175,7 +176,8 @@ def finish(m: Evaluator, stop: Stop, compile_graph: GraphCompiler, state: Any) -
         program = compile_guards(guards, list(e.slots), relations, (state, 0))
     effects = [value.describe() for value in m.effects.mutated.values()]
     reason = _reason(stop.reason) if stop.reason is not None and not stop.reason.is_end else None
-    return Captured(code, program, guards, graph_module, effects, reason, m.inlined, stop.instruction is not None)
+    breaks = stop.instruction is not None
+    return Captured(code, program, guards, graph_module, effects, reason, m.inlined, breaks, m.sizes.behind)
 
 
 def _refuse_empty(m: Evaluator, stop: Stop) -> None:

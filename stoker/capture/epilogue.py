@@ -22,6 +22,7 @@ from stoker.capture.frame import Frame
 from stoker.capture.resume import (
     LASTI_MARK,
     NEVER_FALLS_THROUGH,
+    PARAMETERS,
     VALUE_MARK,
     Continuation,
     enter_handler,
@@ -30,11 +31,14 @@ from stoker.capture.resume import (
     results_count,
     resume_function,
 )
+from stoker.capture.sizes import DYNAMIC
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import cell_contents, cell_of, empty_cell
 from stoker.capture.values.instance import ExceptionValue, PreviousException
 from stoker.capture.values.iterator import GeneratorValue
-from stoker.capture.values.running import RunningIterator
+from stoker.capture.values.running import RunningIterator, is_iterator_by_rounds
+from stoker.capture.values.size import SymbolicValue
+from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Lazy, Null, Value
 from stoker.errors import SkipFrame
 from stoker.guard.source import Local
@@ -291,7 +295,7 @@ def _run_loop(s: _Break, guard: Handler | None) -> None:
     target = s.instruction.value
     ends = [Instruction("END_FOR"), *build.pop_top()][:LOOP_END] if target.name == "END_FOR" else [Instruction("NOP")]
     s.e.code.append(dataclasses.replace(s.instruction, value=ends[0], handler=guard, offset=None))
-    _continue(s, _index(s, s.instruction) + 1, VALUE_MARK * 2)
+    _continue(s, _index(s, s.instruction) + 1, mark_of(s.operands[0]) + VALUE_MARK)
     s.e.code += ends
     _continue(s, _index(s, target) + (LOOP_END if target.name == "END_FOR" else 0), "")
 
@@ -300,7 +304,7 @@ def _continue(s: _Break, target: int, results: str) -> None:
     """Return a tail call of the resume function for `target`, with `results` on top of what was below."""
     names: list[str] = []
     for position, mark in enumerate(results):
-        names.append(f"__kept_{len(s.below) + position}" if mark == VALUE_MARK else "")
+        names.append(f"__kept_{len(s.below) + position}" if mark in PARAMETERS else "")
     for name in reversed([n for n in names if n]):
         s.e.code += build.store_fast(name)
     s.e.code += [Instruction("POP_EXCEPT") for _ in s.handled]
@@ -330,6 +334,7 @@ def _resume(s: _Break, target: int, marks: str, stack_names: list[str]) -> None:
     live = tuple(sorted(kept, key=_order(origin.code)))
     continuation = Continuation(origin, target, marks, live, leading)
     resume = resume_function(continuation, s.m.request.function.__globals__)
+    _hand_on_what_varies(s, resume.function.__code__, continuation)
     loads = [build.load_fast(s.places.get(name, name)) for name in [*leading, *stack_names, *live]]
     if resume.function.__closure__:
         callee = build.load_const(resume) + build.load_attr("bind") + _closure(resume.function.__code__.co_freevars)
@@ -340,6 +345,29 @@ def _resume(s: _Break, target: int, marks: str, stack_names: list[str]) -> None:
     else:
         s.e.code += build.call(build.load_const(resume), *loads)
     s.e.code += build.return_value()
+
+
+def _hand_on_what_varies(s: _Break, code: types.CodeType, continuation: Continuation) -> None:
+    """Sizes that vary before a break vary behind it; so does the number of the round, where CPython goes on with a loop."""
+    values = {f"intermediate value {index}": value for index, value in enumerate(s.below)}
+    values |= {name: s.frame.locals[name] for name in (*continuation.leading, *continuation.locals)}
+    known: dict[str, object] = {}
+    for text, value in values.items():
+        part = value.forced or value if type(value) is Lazy else value
+        match part:
+            case TensorValue():
+                known[text] = part.fake
+            case SymbolicValue():
+                known[text] = part.symbol
+            case Lazy():
+                known[text] = part.source
+    s.m.sizes.hand_on(code, known)
+    if (
+        s.instruction.name == "FOR_ITER"
+        and is_iterator_by_rounds(s.operands[0])
+        and len(continuation.shape) > len(s.below)
+    ):
+        s.m.sizes.behind[code].numbers[f"intermediate value {len(continuation.shape) - 1}"] = DYNAMIC
 
 
 def _order(code: types.CodeType) -> Callable[[str], tuple[int, str]]:

@@ -82,10 +82,12 @@ class Evaluator:
 
     tensor_functions = Policy.tensor_functions()
 
-    def __init__(self, request: Request, policy: Policy, history: History, dynamic: bool | None) -> None:
+    def __init__(
+        self, request: Request, policy: Policy, history: History, dynamic: bool | None, fullgraph: bool = False
+    ) -> None:
         self.request, self.policy = request, policy
         self.env = ShapeEnv()
-        self.sizes = Sizes(self.env, history, dynamic)
+        self.sizes = Sizes(self.env, history, dynamic, unrolls=fullgraph)
         self.guards, self.effects, self.modes = Guards(self), Effects(), Modes()
         self.wrap, self.record, self.concrete = Wrapper(self), GraphRecorder(self, self.env), Concrete(self)
         self.attributes, self.operators, self.calls = Attributes(self), Operators(self), Calls(self)

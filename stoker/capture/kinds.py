@@ -53,6 +53,7 @@ from stoker.capture.values.subclass import SubclassValue, is_captured_class, tak
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Lazy, Value
 from stoker.capture.values.varying import VaryingFloat
+from stoker.errors import Break
 from stoker.guard.guard import (
     CodeIs,
     Equals,
@@ -65,10 +66,12 @@ from stoker.guard.guard import (
     TypeIs,
 )
 from stoker.guard.source import (
+    Asked,
     Attribute,
     DictItem,
     Fixed,
     Item,
+    Local,
     MethodFunction,
     MethodSelf,
     Referent,
@@ -222,12 +225,21 @@ def wrap_tuple(m: Machine, real: tuple, source: Source) -> Value:
 
 def wrap_list(m: Machine, real: list, source: Source) -> Value:
     m.guards.add_unless_fixed(source, TypeIs(list))
+    return GrowingList(lambda: _elements(m, real, source), source)
 
-    def look() -> list[Value]:
-        m.guards.add(source, Length(len(real)))
-        return [Lazy(element, Item(source, index)) for index, element in enumerate(real)]
 
-    return GrowingList(look, source)
+def _elements(m: Machine, real: list | collections.deque, source: Source) -> list[Value]:
+    """What a container holds at this moment, by looking at it. One that a break has left, and that was seen with another length
+    before, is left to CPython: a loop that CPython advances may have filled it."""
+    behind_a_break = m.root.program is not m.root.program.origin and isinstance(source, Local)
+    if behind_a_break and m.sizes.int_is_dynamic(Asked(source, len), len(real)):
+        raise Break(
+            f"a {type(real).__name__} whose length changes from call to call",
+            f"`{source.text}` is filled before a break, and each of its lengths would be a graph of its own",
+            "make a tensor of what it collects before the break, or remove the break",
+        )
+    m.guards.add(source, Length(len(real)))
+    return [Lazy(element, Item(source, index)) for index, element in enumerate(real)]
 
 
 def wrap_dictionary(m: Machine, real: dict, source: Source) -> Value:
@@ -349,12 +361,7 @@ def wrap_cell_object(m: Machine, real: types.CellType, source: Source) -> Value:
 def wrap_deque(m: Machine, real: collections.deque, source: Source) -> Value:
     m.guards.add_unless_fixed(source, TypeIs(collections.deque))
     m.guards.add(Attribute(source, "maxlen"), Equals(real.maxlen))
-
-    def look() -> list[Value]:
-        m.guards.add(source, Length(len(real)))
-        return [Lazy(element, Item(source, index)) for index, element in enumerate(real)]
-
-    return GrowingDeque(look, real.maxlen, source)
+    return GrowingDeque(lambda: _elements(m, real, source), real.maxlen, source)
 
 
 def wrap_cached_function(m: Machine, real: Any, source: Source) -> Value:

@@ -16,6 +16,8 @@ from stoker.bytecode import Code, Instruction, build, encode, reachable, stack_e
 from stoker.bytecode.versions import NULL_BEFORE_CALLABLE
 from stoker.capture.frame import DecodedCode, register_program
 from stoker.capture.values.instance import PreviousException
+from stoker.capture.values.rounds import PARAMETER
+from stoker.capture.values.running import is_iterator_by_rounds
 from stoker.capture.values.value import Null, Value
 from stoker.errors import SkipFrame
 
@@ -23,6 +25,9 @@ NULL_MARK = "N"
 VALUE_MARK = "v"
 HANDLED_MARK = "E"  # the parameter is an exception being handled; what it replaces is pushed in its place
 LASTI_MARK = "0"
+ROUNDS_MARK = "r"  # the parameter is the iterator of a loop that CPython advances
+
+PARAMETERS = {VALUE_MARK: "__stack_", HANDLED_MARK: "__stack_", ROUNDS_MARK: PARAMETER}
 
 
 @dataclass(frozen=True)
@@ -52,9 +57,7 @@ def _resume_code(continuation: Continuation) -> CodeType:
     program = continuation.program
     original = program.code
     target = program.instructions[continuation.target]
-    stack_names = [
-        f"__stack_{index}" for index, mark in enumerate(continuation.shape) if mark in (VALUE_MARK, HANDLED_MARK)
-    ]
+    stack_names = [f"{PARAMETERS[mark]}{index}" for index, mark in enumerate(continuation.shape) if mark in PARAMETERS]
     argnames = (*continuation.leading, *stack_names, *continuation.locals)
     freevars = (*original.co_cellvars, *original.co_freevars)
     opening = build.open_frame((), freevars)
@@ -193,4 +196,6 @@ def results_count(instruction: Instruction, *, jump: bool) -> int:
 def mark_of(value: Value) -> str:
     if isinstance(value, Null):
         return NULL_MARK
-    return HANDLED_MARK if isinstance(value, PreviousException) else VALUE_MARK
+    if isinstance(value, PreviousException):
+        return HANDLED_MARK
+    return ROUNDS_MARK if is_iterator_by_rounds(value) else VALUE_MARK

@@ -6,10 +6,12 @@ symbolic the next time. `Sizes` belongs to one capture: it makes the symbols and
 
 from __future__ import annotations
 
+import itertools
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,7 +20,7 @@ from torch.fx import Node
 from stoker.guard.guard import Equals, Guard, Holds
 from stoker.guard.program import SizeRelations
 from stoker.guard.source import Size, Source, Stride
-from stoker.shape import Eq, Expr, Ge, ShapeEnv, Symbol, constant, program
+from stoker.shape import Eq, Expr, Ge, ShapeEnv, Symbol, constant, free_symbols, program
 from stoker.shape.condition import condition_text, written
 from stoker.shape.expr import FloorDiv, Max, Min, Mod
 from stoker.shape.recipe import SYMBOL, TO_INTEGER, Recipe, integer_of_truth
@@ -43,6 +45,8 @@ class History:
     strides: dict[str, list[Any]] = field(default_factory=dict)
     numbers: dict[str, Any] = field(default_factory=dict)
     positions: dict[str, set[int]] = field(default_factory=dict)
+    number: int = field(default_factory=itertools.count().__next__)
+    """Which function it is of: what tools count by."""
 
     def see_shape(self, source: Source, sizes: tuple[int, ...]) -> list[bool]:
         """Record the sizes; tell which dimensions have been seen to change."""
@@ -59,6 +63,34 @@ class History:
             self.numbers[source.text] = seen = DYNAMIC
         return seen is DYNAMIC
 
+    def expect(self, known: History) -> None:
+        """Take over what another function knows to vary of what it hands to this one."""
+        for text, sizes in known.shapes.items():
+            seen = self.shapes.setdefault(text, list(sizes))
+            if len(seen) == len(sizes):
+                self.shapes[text] = [DYNAMIC if b is DYNAMIC else a for a, b in zip(seen, sizes)]
+        self.numbers |= known.numbers
+
+    def hand_on(self, source: Source, to: History, text: str) -> None:
+        """Tell another function what is known to vary at a source."""
+        if DYNAMIC in self.shapes.get(source.text, ()):
+            to.shapes[text] = list(self.shapes[source.text])
+        if self.numbers.get(source.text) is DYNAMIC:
+            to.numbers[text] = DYNAMIC
+
+    def has_varied(self, *origins: Source | None) -> bool:
+        """Has a size, a stride or an int been seen to change?"""
+        return any(self._seen(origin) is DYNAMIC for origin in origins)
+
+    def _seen(self, origin: Source | None) -> Any:
+        match origin:
+            case Size(base, dimension):
+                return self.shapes[base.text][dimension]
+            case Stride(base, dimension):
+                return self.strides[base.text][dimension]
+            case Source():
+                return self.numbers.get(origin.text)
+
 
 def _see(table: dict[str, list[Any]], source: Source, numbers: tuple[int, ...]) -> list[bool]:
     seen = table.get(source.text)
@@ -74,9 +106,10 @@ def _see(table: dict[str, list[Any]], source: Source, numbers: tuple[int, ...]) 
 class Sizes:
     """The symbols of one capture."""
 
-    def __init__(self, env: ShapeEnv, history: History, dynamic: bool | None) -> None:
-        self.env, self.history, self.dynamic = env, history, dynamic
+    def __init__(self, env: ShapeEnv, history: History, dynamic: bool | None, unrolls: bool = False) -> None:
+        self.env, self.history, self.dynamic, self.unrolls = env, history, dynamic, unrolls
         self.strides: list[tuple[Source, int, Expr]] = []
+        self.behind: dict[CodeType, History] = {}  # what is known to vary in the functions that go on behind a break
         self._nodes: dict[Expr, Any] = {}
         self._made: dict[Expr, tuple[Node, int]] = {}
         self._conditions: dict[Any, Any] = {}
@@ -87,6 +120,37 @@ class Sizes:
         if self.dynamic is False:
             return False
         return self.history.see_number(source, value)
+
+    def hand_on(self, code: CodeType, parameters: Mapping[str, Any]) -> None:
+        """Say what varies of what a resume function gets: fakes and symbols, and the sources of what nobody looked at, by the texts
+        of its parameters."""
+        known = self.behind.setdefault(code, History())
+        for text, part in parameters.items():
+            if isinstance(part, Source):
+                self.history.hand_on(part, known, text)
+                continue
+            sizes = [self.fixed(size) for size in (part.shape if isinstance(part, torch.Tensor) else (part,))]
+            if DYNAMIC in sizes and isinstance(part, torch.Tensor):
+                known.shapes[text] = sizes
+            elif DYNAMIC in sizes:
+                known.numbers[text] = DYNAMIC
+
+    def fixed(self, size: Any) -> Any:
+        """The number that a size is in this version, or DYNAMIC."""
+        if not isinstance(size, torch.SymInt):
+            return size
+        simplified = self.env.simplify(expr_of(size))
+        return simplified.value if simplified.is_constant else DYNAMIC
+
+    def has_varied(self, symbol: Any) -> bool:
+        """Was an int seen to be another, or does only data tell it? Where loops are unrolled whatever it costs, that is no matter."""
+        if self.unrolls or not isinstance(symbol, torch.SymInt):
+            return False
+        if not symbol.node.has_hint():
+            return True
+        return any(
+            self.history.has_varied(*self.env.origins[s]) for s in free_symbols(self.env.simplify(expr_of(symbol)))
+        )
 
     def was_elsewhere(self, source: Source, position: int) -> bool:
         """Has a number that can be no symbol been seen to be many?"""

@@ -128,11 +128,13 @@ class Frames:
             with _compiling, _collector_paused(), timed(WHOLE):
                 return self.compile_frame(request, failures)
 
-    def tell(self, kind: str, request: Request, reason: str = "", *, level: int = logging.DEBUG) -> None:
+    def tell(
+        self, kind: str, request: Request, reason: str = "", *, level: int = logging.DEBUG, data: object = None
+    ) -> None:
         """Record an event. It is said aloud only if it is about a function that the user can change."""
         place = request.place
         level = level if place.is_users else logging.DEBUG
-        record(Event(kind, self.name or place.subject, place.location, reason), level=level)
+        record(Event(kind, self.name or place.subject, place.location, reason, data), level=level)
 
     def compile_frame(self, request: Request, failures: list[tuple[Any, int]]) -> Any:
         place = request.place
@@ -171,7 +173,9 @@ class Frames:
             self.tell("defect", request, words, level=logging.ERROR)
             return _C.SKIP
         self.captured.append(found)
-        self.tell("captured", request)
+        for code, known in found.behind.items():
+            self.histories.setdefault(code, History()).expect(known)
+        self.tell("captured", request, data=history.number)
         if found.reason is not None and found.reason.key not in self.told:
             self.told.add(found.reason.key)
             words = f"{found.reason.construct}: {found.reason.reason}"

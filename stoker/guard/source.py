@@ -85,7 +85,8 @@ class Local(Source):
 
     @property
     def text(self) -> str:
-        return self.name.replace("__stack_", "intermediate value ")  # a parameter of a resume function
+        name = self.name.replace("__rounds_", "__stack_")
+        return name.replace("__stack_", "intermediate value ")  # a parameter of a resume function
 
     @property
     def argument(self) -> int:

@@ -17,6 +17,7 @@ from stoker.capture.values.descriptor import FIELDS, PropertyFields
 from stoker.capture.values.function import MethodValue
 from stoker.capture.values.instance import InstanceValue
 from stoker.capture.values.mapping import DictValue, dict_from
+from stoker.capture.values.rounds import SizedRange, goes_by_rounds
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.sets import SetValue, set_of
 from stoker.capture.values.size import SymbolicValue
@@ -120,6 +121,8 @@ def slice_(m: Machine, *args: Value) -> Value:
 
 @handles(range)
 def range_(m: Machine, *args: Value) -> Value:
+    if goes_by_rounds(m, args):
+        return SizedRange(args)
     return Constant(m.concrete.run(range, *(m.concrete.integer(a) for a in args)))
 
 

@@ -7,6 +7,6 @@ to write itself into replacement code. What needs the evaluator is asked of `m`,
 >>> Constant(3).constant(), Constant(3).python_type()
 (3, <class 'int'>)
 
-Reading order: `value` (the protocol), `constant`, `varying`, `size`, `text`, `sequence`, `slices`, `index`, `mapping`, `sets`, `deque`, `descriptor`, `iterator`, `running`, `pending`, `traceback`,
+Reading order: `value` (the protocol), `constant`, `varying`, `size`, `text`, `sequence`, `slices`, `index`, `mapping`, `sets`, `deque`, `descriptor`, `iterator`, `rounds`, `running`, `pending`, `traceback`,
 `instance`, `group`, `classes`, `function`, `cached`, `getter`, `reference`, `module`, `proxy`, `context`, `tensor`, `subclass`, `array`, `opaque`, `ambient`, `buffer`.
 """

@@ -27,8 +27,9 @@ from stoker.capture.values.iterator import (
     RepeatIterator,
     ZipIterator,
 )
+from stoker.capture.values.rounds import RoundsIterator, is_left_by_rounds, stop_at_head
 from stoker.capture.values.sequence import SequenceIterator, SequenceValue
-from stoker.capture.values.value import Value
+from stoker.capture.values.value import Lazy, Value
 from stoker.errors import Break, StepBreak
 from stoker.guard.source import Asked, Source, root_of
 
@@ -53,6 +54,8 @@ class RunningIterator(IteratorValue):
         self.taken = self.step = 0
 
     def next(self, m: Machine) -> Value:
+        if is_left_by_rounds(self.place):
+            stop_at_head(self.describe())
         if self.model is None and is_kept_by_a_break(self.place):
             self.model = _model(m, self.real, self.place)
         if self.model is None:
@@ -119,6 +122,14 @@ def known_iterator(m: Machine, real: Any, source: Source) -> Value | None:
 def is_kept_by_a_break(source: Source) -> bool:
     """Is it an iterator of a loop that a break has left? It is somewhere else in each round."""
     return root_of(source).text.startswith("intermediate value ")
+
+
+def is_iterator_by_rounds(value: Value) -> bool:
+    """Is it the iterator of a loop that CPython advances? One from outside is, if it was somewhere else at another call."""
+    known = value.forced if type(value) is Lazy and value.forced is not None else value
+    if not isinstance(known, RunningIterator) or is_left_by_rounds(known.place) or is_kept_by_a_break(known.place):
+        return isinstance(known, RoundsIterator) or is_left_by_rounds(known.source)
+    return known.model is None and known.kind in MODELS
 
 
 def _model(m: Machine, real: Any, source: Source) -> Value | None:

@@ -1,0 +1,91 @@
+"""Loops whose number of rounds changes from call to call.
+
+A `for` loop over `range(n)` becomes part of the graph around it, round after round. Where n has been seen to change, or only data
+tells it, that would be code for each n. Such a loop breaks at its head: CPython advances it, and its body is captured as a resume
+function, which takes the iterator as it comes and never asks how much of it is left (tests/differential/test_rounds.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from stoker.capture.values.size import SymbolicValue
+from stoker.capture.values.value import Era, Value
+from stoker.errors import Break
+from stoker.guard.source import Local, Source
+
+if TYPE_CHECKING:
+    from stoker.capture.emit import Emitter
+    from stoker.capture.machine import Machine
+
+PARAMETER = "__rounds_"
+"""How a resume function names the iterator of such a loop: its name says what it is."""
+
+RANGE_ITERATOR = type(iter(range(0)))
+
+
+def goes_by_rounds(m: Machine, bounds: tuple[Value, ...]) -> bool:
+    """Is a range made for a loop of this kind? A subgraph has no place to break, and is unrolled."""
+    frame = m.current
+    if Era.now or frame.instructions[frame.position].name != "GET_ITER":
+        return False
+    symbols = [bound.symbol for bound in bounds if isinstance(bound, SymbolicValue)]
+    return any(m.sizes.has_varied(symbol) for symbol in symbols)
+
+
+class SizedRange(Value):
+    """`range(n)` on its way to the head of a loop."""
+
+    def __init__(self, bounds: tuple[Value, ...]) -> None:
+        self.bounds = bounds
+
+    def python_type(self) -> type:
+        return range
+
+    def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
+        self.unsupported(f"the operator {operator}")
+
+    def iterator(self, m: Machine) -> Value:
+        return RoundsIterator(self)
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(range, list(self.bounds))
+
+
+class RoundsIterator(Value):
+    """Its iterator: what captured code knows of it is how CPython makes it."""
+
+    def __init__(self, over: SizedRange) -> None:
+        self.over = over
+
+    def python_type(self) -> type:
+        return RANGE_ITERATOR
+
+    def describe(self) -> str:
+        numbers = (str(b.symbol) if isinstance(b, SymbolicValue) else str(b.constant()) for b in self.over.bounds)
+        return f"`range({', '.join(numbers)})`"
+
+    def iterator(self, m: Machine) -> Value:
+        return self
+
+    def truth(self, m: Machine) -> bool:
+        return True
+
+    def next(self, m: Machine) -> Value:
+        stop_at_head(self.describe())
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(iter, [self.over])
+
+
+def stop_at_head(loop: str) -> NoReturn:
+    raise Break(
+        f"a loop over {loop}",
+        "how many rounds it has changes from call to call, so that each round is a graph of its own",
+        "write it with torch.scan or torch.while_loop, as an operator over the whole length, or for one fixed number of rounds",
+    )
+
+
+def is_left_by_rounds(source: Source | None) -> bool:
+    """Is it the iterator of such a loop, as a resume function gets it?"""
+    return isinstance(source, Local) and source.name.startswith(PARAMETER)

@@ -1,0 +1,178 @@
+"""Loops over a number of rounds that changes: equal to eager at each number, and no code is compiled for each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import stoker
+from stoker import log
+
+LENGTHS = (5, 3, 8, 4, 6, 2, 7, 9)
+CELL = nn.GRUCell(4, 4)
+
+
+def collected(x):
+    h = x.new_zeros(x.shape[0], 4)
+    found = []
+    for t in range(x.shape[1]):
+        h = torch.tanh(x[:, t] + h * 0.5)
+        found.append(h)
+    return torch.stack(found, 1), h
+
+
+def written_by_index(x):
+    out = torch.zeros_like(x)
+    state = torch.zeros(x.shape[0], 4)
+    for t in range(x.shape[1]):
+        state = x[:, t].sigmoid() * state + x[:, t]
+        out[:, t] = state.type(x.dtype)
+    return out.sum(1) * 2, state
+
+
+def backwards(x):
+    total = x.new_zeros(x.shape[0], 4)
+    found = []
+    for t in range(x.shape[1] - 1, -1, -1):
+        total = x[:, t] + 0.9 * total
+        found.insert(0, total)
+    return torch.stack(found, 1)
+
+
+def by_cells(x):
+    h = torch.zeros(x.shape[0], 4)
+    for t in range(x.size(1)):
+        h = CELL(x[:, t], h)
+    return h * 2
+
+
+def with_a_step(x):
+    total = x[:, 0]
+    for t in range(1, x.shape[1], 2):
+        total = total + x[:, t] * t
+    return total
+
+
+def leaves_early(x):
+    total = x[:, 0] * 2
+    for t in range(x.shape[1]):
+        if t == 3:
+            break
+        if t % 2:
+            continue
+        total = total * 1.5 + x[:, t]
+    else:
+        total = total - 1
+    return total
+
+
+def inner(x):
+    total = x[:, 0] * 0
+    for t in range(x.shape[1]):
+        total = total + x[:, t].exp()
+    return total
+
+
+def calls_another(x):
+    y = x * 2
+    return inner(y).relu() + inner(x + 1)
+
+
+def in_each_other(x):
+    total = x.new_zeros(4)
+    for t in range(x.shape[1]):
+        for b in range(2):
+            total = total + x[b, t] * (b + 1)
+    return total * 2
+
+
+def doubly(x):
+    total = x.new_zeros(4)
+    for t in range(x.shape[1]):
+        for u in range(t):
+            total = total + (x[:, t] * x[:, u]).sum(0)
+    return total
+
+
+def within_try(x):
+    total = x[:, 0]
+    try:
+        for t in range(x.shape[1]):
+            total = total + x[:, t] / (t + 1)
+    finally:
+        total = total * 2
+    return total
+
+
+def under_no_grad(x):
+    total = x[:, 0].detach()
+    with torch.no_grad():
+        for t in range(x.shape[1]):
+            total = total + x[:, t]
+    return total + x.mean()
+
+
+def by_comprehension(x):
+    return torch.stack([x[:, t].sin() * 2 for t in range(x.shape[1])], 1).cos()
+
+
+def loop_variable_survives(x):
+    y = x[:, 0]
+    for t in range(x.shape[1]):
+        y = y + x[:, t]
+    return y, t
+
+
+PROGRAMS = [
+    collected,
+    written_by_index,
+    backwards,
+    by_cells,
+    with_a_step,
+    leaves_early,
+    calls_another,
+    in_each_other,
+    doubly,
+    within_try,
+    under_no_grad,
+    by_comprehension,
+    loop_variable_survives,
+]
+
+
+def most_compilations() -> int:
+    return max(Counter(e.data for e in log.events("captured")).values(), default=0)
+
+
+def leaves(found: Any) -> list[torch.Tensor]:
+    if isinstance(found, torch.Tensor):
+        return [found]
+    if isinstance(found, dict):
+        return leaves(list(found.values()))
+    return [t for part in found for t in leaves(part)] if isinstance(found, (tuple, list)) else []
+
+
+def results(function: Any, length: int, train: bool) -> Any:
+    torch.manual_seed(length)
+    x = torch.randn(3, length, 4, requires_grad=train)
+    with torch.set_grad_enabled(train):
+        found = function(x)
+        if train:
+            sum(part.square().sum() for part in leaves(found)).backward()
+    return found, x.grad
+
+
+@pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+def test_no_code_for_each_number_of_rounds(program, train):
+    log.clear()
+    compiled = stoker.compile(program, backend="aot_eager")
+    for length in LENGTHS:
+        torch.testing.assert_close(
+            results(compiled, length, train), results(program, length, train), msg=lambda words: f"{length}: {words}"
+        )
+    assert most_compilations() <= 3
