@@ -143,11 +143,11 @@ class Frames:
         why = why_failed(entry.tag.captured, number, request) if entry else "it has not been compiled before"
         if forbids_compiling():
             raise RecompileForbidden(place.subject, place.location, why)
+        history = self.histories.setdefault(request.code, History())
         if entry is not None:
-            self.tell("recompile", request, why)
+            self.tell("recompile", request, why, data=history.number)
         if len(same) >= self.version_limit or len(failures) >= self.version_limit * MODULES_LIMIT:
             return self.give_up(request, len(same), why)
-        history = self.histories.setdefault(request.code, History())
         try:
             found = capture(
                 request,
