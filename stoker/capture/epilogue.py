@@ -11,7 +11,7 @@ import dataclasses
 import inspect
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from stoker.bytecode import Code, Handler, Instruction, build
@@ -37,6 +37,7 @@ from stoker.capture.values.function import cell_contents, cell_of, empty_cell
 from stoker.capture.values.instance import ExceptionValue, PreviousException
 from stoker.capture.values.iterator import GeneratorValue
 from stoker.capture.values.running import RunningIterator, is_iterator_by_rounds
+from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Lazy, Null, Value
@@ -351,23 +352,27 @@ def _hand_on_what_varies(s: _Break, code: types.CodeType, continuation: Continua
     """Sizes that vary before a break vary behind it; so does the number of the round, where CPython goes on with a loop."""
     values = {f"intermediate value {index}": value for index, value in enumerate(s.below)}
     values |= {name: s.frame.locals[name] for name in (*continuation.leading, *continuation.locals)}
-    known: dict[str, object] = {}
-    for text, value in values.items():
-        part = value.forced or value if type(value) is Lazy else value
-        match part:
-            case TensorValue():
-                known[text] = part.fake
-            case SymbolicValue():
-                known[text] = part.symbol
-            case Lazy():
-                known[text] = part.source
-    s.m.sizes.hand_on(code, known)
+    s.m.sizes.hand_on(code, {place: part for text, value in values.items() for place, part in _sized(text, value)})
     if (
         s.instruction.name == "FOR_ITER"
         and is_iterator_by_rounds(s.operands[0])
         and len(continuation.shape) > len(s.below)
     ):
         s.m.sizes.behind[code].numbers[f"intermediate value {len(continuation.shape) - 1}"] = DYNAMIC
+
+
+def _sized(text: str, value: Value) -> Iterator[tuple[str, object]]:
+    """What of a value has sizes, by the texts of the places where a resume function finds it."""
+    match value.forced or value if type(value) is Lazy else value:
+        case TensorValue(fake=fake):
+            yield text, fake
+        case SymbolicValue(symbol=symbol):
+            yield text, symbol
+        case Lazy(source=source):
+            yield text, source
+        case TupleValue() | ListValue(source=None) as sequence:
+            for index, element in enumerate(sequence.raw_elements()):
+                yield from _sized(f"{text}[{index}]", element)
 
 
 def _order(code: types.CodeType) -> Callable[[str], tuple[int, str]]:

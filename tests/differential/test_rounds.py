@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from typing import Any
 
@@ -176,3 +177,97 @@ def test_no_code_for_each_number_of_rounds(program, train):
             results(compiled, length, train), results(program, length, train), msg=lambda words: f"{length}: {words}"
         )
     assert most_compilations() <= 3
+
+
+def unknown() -> None:
+    """A call that capture does not know."""
+    zlib.adler32(b"key")
+
+
+def in_containers(x):
+    pair, found = (x * 2, [x + 1]), x.sum(-1)
+    unknown()
+    return pair[0] + pair[1][0] + found[..., None]
+
+
+def not_looked_at(x, y):
+    z = x * 2
+    unknown()
+    z = z + 1
+    unknown()
+    return z + y
+
+
+def numbers(x):
+    n = x.shape[1] * 2
+    unknown()
+    return x.repeat(1, n)[:, :n]
+
+
+def rows_by_data(x):
+    chosen = x[x > 0]
+    unknown()
+    return chosen * 2
+
+
+@pytest.mark.parametrize("program", [in_containers, not_looked_at, numbers, rows_by_data], ids=lambda f: f.__name__)
+def test_what_varies_before_a_break_varies_behind_it(program):
+    """The piece behind the break is compiled once for the size it was first met with, and once for all."""
+    log.clear()
+    compiled = stoker.compile(program, backend="aot_eager")
+    count = program.__code__.co_argcount
+    for length in LENGTHS:
+        torch.manual_seed(length)
+        given = [torch.randn(3, length) for _ in range(count)]
+        torch.testing.assert_close(compiled(*given), program(*given))
+    assert most_compilations() <= 2
+
+
+def test_a_loop_that_always_has_the_same_rounds_stays_in_one_graph():
+    def program(x, n):
+        for t in range(n):
+            x = x * 2 + t
+        return x
+
+    log.clear()
+    compiled = stoker.compile(program, backend="aot_eager")
+    for length in LENGTHS:
+        x = torch.randn(length)
+        torch.testing.assert_close(compiled(x, 4), program(x, 4))
+    assert not log.events("break")
+    assert most_compilations() == 2
+
+
+def test_where_breaks_are_errors_each_number_of_rounds_is_a_graph():
+    compiled = stoker.compile(inner, backend="aot_eager", fullgraph=True)
+    for length in LENGTHS[:4]:
+        x = torch.randn(3, length, 4)
+        torch.testing.assert_close(compiled(x), inner(x))
+
+
+def rounds_by_data(x):
+    total = x.sum() * 2
+    for t in range(int((x > 0).sum())):
+        total = total + t
+    return total * 2
+
+
+def test_a_number_of_rounds_that_only_data_tells():
+    log.clear()
+    compiled = stoker.compile(rounds_by_data, backend="aot_eager")
+    for seed in range(6):
+        torch.manual_seed(seed)
+        x = torch.randn(9)
+        torch.testing.assert_close(compiled(x), rounds_by_data(x))
+    assert most_compilations() <= 2
+    assert any("a loop over `range(" in event.reason for event in log.events("break"))
+
+
+def test_the_reason_names_the_line():
+    log.clear()
+    compiled = stoker.compile(inner, backend="aot_eager")
+    for length in (3, 5):
+        compiled(torch.randn(2, length, 4))
+    (event,) = [e for e in log.events("break") if "range(" in e.reason]
+    assert event.data.line == "for t in range(x.shape[1]):"
+    assert "changes from call to call" in event.reason
