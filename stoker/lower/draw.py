@@ -63,7 +63,7 @@ def _drawn(
 
 @lower("native_dropout.default")
 def native_dropout(builder: Builder, out: list[Result], x: Tensor, p: float, train: bool | None = None) -> list[Tensor]:
-    """Zeros in some places, the rest multiplied: by 0 or 1, then by the scale, so that nan stays."""
+    """Multiplied by 0 in some places, so that nan stays, by the scale in the rest."""
     result, mask = out
     elements = _count(builder, result)
     if train is False or not 0 <= p < 1 or result.dtype not in DRAWN:
@@ -77,8 +77,8 @@ def native_dropout(builder: Builder, out: list[Result], x: Tensor, p: float, tra
         return ops.lt(word(index, 0), ops.constant(limit, torch.int64))
 
     def element(index: Index) -> LoopValue:
-        value = ops.mul(ops.to_dtype(x.at(index), torch.float32), ops.to_dtype(stays(index), torch.float32))
-        return ops.to_dtype(ops.mul(value, ops.constant(scale, torch.float32)), result.dtype)
+        factor = ops.where(stays(index), ops.constant(scale, torch.float32), ops.constant(0.0, torch.float32))
+        return ops.to_dtype(ops.mul(ops.to_dtype(x.at(index), torch.float32), factor), result.dtype)
 
     return [builder.compute(result, element, [words, x], COST + 4), builder.compute(mask, stays, [words], COST + 1)]
 

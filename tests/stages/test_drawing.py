@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -85,6 +86,18 @@ def test_dropout(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     assert torch.equal(mask, wanted_mask)
     torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
     assert backend.generator is not None and backend.generator.offset == offset
+
+
+@pytest.mark.parametrize(("row", "run"), [(1024, 8), (4096, 16), (1020, 8), (1000, 8)])
+def test_neighbours_of_one_thread(row: int, run: int) -> None:
+    """A thread computes the words of all elements that it reads or writes at once, if they divide a row."""
+    x = (torch.randn(2, row) * 3).half()
+    (found, mask), backend = drawn(lambda x: torch.native_dropout(x - x.amax(-1, keepdim=True), 0.3, True), [x])
+    stays, _ = dropout_forecast(x.numel(), 0.3, OFFSET, 8)
+    wanted, wanted_mask = as_eager(x - x.amax(-1, keepdim=True), stays, 0.3)
+    assert torch.equal(mask, wanted_mask) and torch.equal(found, wanted)
+    (source,) = {u.source for u in backend.units if "philox_words" in u.source}
+    assert re.findall(r"r_run = .* \* (\d+)", source) == [str(run)] * source.count("r_run = ")
 
 
 def test_of_memory_in_another_order() -> None:

@@ -15,7 +15,7 @@ from stoker.codegen.triton.choose import Answer, can_choose, fastest, fastest_pr
 from stoker.codegen.triton.host import host_kernel
 from stoker.codegen.triton.stream import drawing_threads
 from stoker.codegen.triton.target import cuda_target
-from stoker.codegen.triton.tiling import Tiling, alternatives, product_tilings, tiling_of
+from stoker.codegen.triton.tiling import LANES, Tiling, alternatives, product_tilings, tiling_of
 from stoker.codegen.triton.unit import Unit, unit_of
 from stoker.loop.layout import Layout
 from stoker.loop.target import Target
@@ -25,9 +25,6 @@ from stoker.runtime.device import prepare_launching
 from stoker.schedule.epilogue import Candidate
 from stoker.schedule.kernel import Kernel
 from stoker.shape.expr import Expr, constant
-
-LANES = 32
-"""Threads of a warp."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,23 +11,25 @@ Requirements, held by tests/stages/test_triton.py under Triton's interpreter:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
 from stoker.codegen.triton.batch import PARAMETERS, write_row
+from stoker.codegen.triton.early import early_lines
 from stoker.codegen.triton.expression import expression
 from stoker.codegen.triton.operation import TYPES, converted, given, literal, operation
 from stoker.codegen.triton.product import places_in_product, write_product
 from stoker.codegen.triton.reduction import SCANS, Form, form_of
-from stoker.codegen.triton.tiling import Tiling
+from stoker.codegen.triton.tiling import LANES, Tiling
 from stoker.codegen.triton.width import Width, width_of
 from stoker.codegen.writer import Writer
 from stoker.loop.index import Dimension, Dimensions, count, ranges_of
 from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopInstruction, Number, Reduce, Scan, Store
 from stoker.loop.op import OUTSIDE
 from stoker.loop.philox import WORDS
-from stoker.schedule.kernel import Kernel, Line, Phase
+from stoker.schedule.kernel import Kernel, Line
 from stoker.schedule.product import PRODUCT
 from stoker.shape.expr import Expr, Symbol, constant, symbol, text
 from stoker.shape.prove import Interval, bounds
@@ -36,10 +38,8 @@ from stoker.shape.walk import free_symbols, substitute
 Axes = frozenset[str]
 """The axes of a tile that something varies along: "x", "y", "r"."""
 NONE: Axes = frozenset()
-
-
-MOST_READS = 16
-"""Values that wait in registers for their use."""
+MEMORY_BYTES = 16
+"""What a thread reads or writes at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,11 +142,15 @@ class _Emitter:
 
     def body(self) -> None:
         self.place()
+        early = early_lines(self.kernel, self.tiling, self.programs())
+        self.straight(early)
+        done = {number for number, _ in early}
         for phase in self.kernel.phases:
+            lines = [line for line in phase.lines if line[0] not in done]
             if phase.across and not self.tiling.persistent:
-                self.looped(phase)
+                self.looped(lines)
             else:
-                self.straight(phase)
+                self.straight(lines)
 
     def place(self) -> None:
         """Which points this program computes."""
@@ -159,6 +163,9 @@ class _Emitter:
         two = bool(kernel.inner) or tiling.y is not None
         column = "[:, None]" if two else ""
         if tiling.y is None:
+            out.line(
+                f"tl.assume(program * {tiling.x_block} >= 0)"
+            )  # divisions of numbers that may be negative are longer
             out.line(f"x = program * {tiling.x_block} + tl.arange(0, {tiling.x_block}){column}")
             out.line(f"x_inside = x < {self.expr(count(kernel.outer))}")
             self.unravel("x", kernel.outer)
@@ -200,36 +207,20 @@ class _Emitter:
             self.out.line(f"{text(loop.symbol)} = {words}")
             stride = stride * loop.size
 
-    def straight(self, phase: Phase) -> None:
-        """A phase whose points are all in the tile."""
-        for number, i in phase.lines if self.kernel.inner else self.reads_first(phase.lines):
+    def straight(self, lines: Sequence[Line]) -> None:
+        """Lines whose points are all in the tile."""
+        for number, i in lines:
             if isinstance(i, Reduce):
                 self.reduce_at_once(number, i)
             else:
                 self.instruction(number, i)
 
-    def reads_first(self, lines: Sequence[Line]) -> Sequence[Line]:
-        """The lines with what is read in front, so that all of it is on the way at once: Triton cannot know that what is written between
-        is other memory. It is: an argument is written over another one only when that was read."""
-        stored = {i.buffer for _, i in lines if isinstance(i, Store)}
-        early = [
-            line
-            for line in lines
-            if isinstance(line[1], Load)
-            and not line[1].arguments
-            and line[1].buffer not in stored
-            and free_symbols(line[1].index) <= self.axes_of.keys()
-        ]
-        if len(early) > MOST_READS or not stored:
-            return lines
-        return [*early, *(line for line in lines if line not in early)]
-
-    def looped(self, phase: Phase) -> None:
+    def looped(self, lines: Sequence[Line]) -> None:
         """A phase in a loop over the inner points, with accumulators around it."""
         out, tiling = self.out, self.tiling
-        if self.stored & {i.buffer for _, i in phase.lines if isinstance(i, Load)}:
+        if self.stored & {i.buffer for _, i in lines if isinstance(i, Load)}:
             out.line("tl.debug_barrier()")  # what other threads of this program wrote is read
-        reductions = [(n, form_of(i.kind, self.types[i.arguments[0]])) for n, i in phase.lines if isinstance(i, Reduce)]
+        reductions = [(n, form_of(i.kind, self.types[i.arguments[0]])) for n, i in lines if isinstance(i, Reduce)]
         for n, form in reductions:
             for k, (start, dtype) in enumerate(form.starts):
                 out.line(f"v{n}_{k} = tl.full([{tiling.x_block}, {tiling.r_block}], {start}, {dtype})")
@@ -239,13 +230,13 @@ class _Emitter:
         with out.indented(f"for r_start in {walk}:"):
             out.line("r = r_start + r_first")
             self.inner_point()
-            for n, i in phase.lines:
+            for n, i in lines:
                 if isinstance(i, Reduce):
                     self.accumulate(n, i, dict(reductions)[n])
                 else:
                     self.instruction(n, i)
         self.held = held
-        self.stored |= {i.buffer for _, i in phase.lines if isinstance(i, Store)}
+        self.stored |= {i.buffer for _, i in lines if isinstance(i, Store)}
         for n, form in reductions:
             self.finish(n, form, [f"v{n}_{k}" for k in range(len(form.starts))])
 
@@ -332,8 +323,8 @@ class _Emitter:
                 words = f"({self.expr(i.expr)} + tl.zeros({self.shape(NONE)}, tl.int64)).to({TYPES[i.dtype]})"
             case Convert():
                 words = converted(arguments[0], self.types[i.arguments[0]], i.dtype)
-            case Apply() if i.operation == "philox" and (fours := self.fours(i)) is not None:
-                along, words = fours
+            case Apply() if i.operation == "philox" and (words_at := self.words(i)) is not None:
+                along, words = words_at
             case Apply():
                 words = operation(i.operation, i.dtype, self.types[i.arguments[0]], arguments)
             case Reduce():
@@ -343,8 +334,9 @@ class _Emitter:
         self.out.line(f"v{n} = {words}")
         self.axes[n] = along
 
-    def fours(self, i: Apply) -> tuple[Axes, str] | None:
-        """Random words where four neighbours along an axis share a call of the generator: each call is made once."""
+    def words(self, i: Apply) -> tuple[Axes, str] | None:
+        """Random words where four neighbours along an axis share a call of the generator: each call is made once, by the thread that has
+        the four."""
         seed, offset, block, lane, word = i.arguments
         last = self.made[word]
         for axis, loops in self.loops_of_axes().items():
@@ -354,15 +346,29 @@ class _Emitter:
             along = self.axes[block] | self.axes[lane]
             if (len(loops) > 1 and (loops[-1].size % WORDS).value != 0) or not self.is_last(axis, along):
                 continue
-            fourth = {d.symbol: symbol(f"{text(d.symbol)}_four") for d in loops}
-            self.ranges |= {name: self.ranges[old] for old, name in fourth.items()}
-            self.out.line(f"{axis}_four = {self.first_of_fours(axis)}")
-            self.unravel(f"{axis}_four", tuple(Dimension(fourth[d.symbol], d.size) for d in loops))
-            places = [self.renamed_index(n, fourth) for n in (block, lane)]
-            parts = ", ".join(f"v{word}_{k}" for k in range(WORDS))
-            self.out.line(f"{parts} = philox_words(v{seed}, v{offset}, {', '.join(places)})")
-            return along, f"four_by_four({parts}, {self.shape(along)})"
+            run = self.run_length(axis, loops)
+            self.out.line(f"{axis}_run = {self.first_of_runs(axis, run)}")
+            parts: list[str] = []
+            for call in range(run // WORDS):
+                there = {d.symbol: symbol(f"{text(d.symbol)}_run{call}") for d in loops}
+                self.ranges |= {name: self.ranges[old] for old, name in there.items()}
+                self.out.line(f"{axis}_run{call} = {axis}_run + {call * WORDS}")
+                self.unravel(f"{axis}_run{call}", tuple(Dimension(there[d.symbol], d.size) for d in loops))
+                places = [self.renamed_index(n, there) for n in (block, lane)]
+                made = [f"v{word}_{call * WORDS + k}" for k in range(WORDS)]
+                self.out.line(f"{', '.join(made)} = philox_words(v{seed}, v{offset}, {', '.join(places)})")
+                parts += made
+            return along, f"{_interleaved(parts)}.reshape({self.shape(along)}).to(tl.int64)"
         return None
+
+    def run_length(self, axis: str, loops: Dimensions) -> int:
+        """How many neighbours a thread has: as many as it reads or writes at once, if the tile is so large."""
+        smallest = min(d.itemsize for d in self.kernel.arguments)
+        each = math.prod(self.sizes.values()) // (LANES * self.tiling.warps)
+        run = max(WORDS, min(MEMORY_BYTES // smallest, each, self.sizes[axis]))
+        while len(loops) > 1 and (loops[-1].size % run).value != 0:
+            run //= 2
+        return run
 
     def loops_of_axes(self) -> dict[str, Dimensions]:
         """The loops that an axis walks, the innermost last."""
@@ -380,8 +386,8 @@ class _Emitter:
         order = "yx" if self.tiling.y is not None else "xr"
         return axis in along and not any(a in along for a in order[order.index(axis) + 1 :])
 
-    def first_of_fours(self, axis: str) -> str:
-        """Every fourth place along an axis of this program's tile."""
+    def first_of_runs(self, axis: str, run: int) -> str:
+        """Where runs of neighbours begin, along an axis of this program's tile."""
         size, two = self.sizes[axis], bool(self.kernel.inner) or self.tiling.y is not None
         across = axis == "r" or (axis == "x" and self.tiling.y is not None)
         shape = "" if not two else "[None, :]" if across else "[:, None]"
@@ -390,7 +396,7 @@ class _Emitter:
         ]
         if axis == "x" and self.tiling.y is not None:
             start = f"across * {size}"
-        return f"{start} + tl.arange(0, {size // WORDS}){shape} * {WORDS}"
+        return f"{start} + tl.arange(0, {size // run}){shape} * {run}"
 
     def renamed_index(self, n: int, names: Mapping[Symbol, Symbol]) -> str:
         """A whole number that depends on loops, where these have other names."""
@@ -506,6 +512,13 @@ class _Emitter:
         else:
             self.out.line(f"v{n} = tl.associative_scan({value}, 1, {name})")
         self.axes[n] = frozenset("xr")
+
+
+def _interleaved(tiles: Sequence[str]) -> str:
+    """An element of each, then the next of each: tiles side by side along new axes at the end, of two each."""
+    if len(tiles) == 1:
+        return tiles[0]
+    return f"tl.join({_interleaved(tiles[::2])}, {_interleaved(tiles[1::2])})"
 
 
 def _pieces(size: Expr, block: int) -> Expr:

@@ -157,12 +157,6 @@ def philox_word(seed, offset, block, lane, word):
 
 
 @triton.jit
-def four_by_four(a, b, c, d, shape: tl.constexpr):
-    """a, b, c, d of the first, then of the second, and so on, in a tile four times as long."""
-    return tl.join(tl.join(a, c), tl.join(b, d)).reshape(shape).to(tl.int64)
-
-
-@triton.jit
 def add_up(a, b):
     return a + b
 

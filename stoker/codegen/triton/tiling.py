@@ -15,6 +15,8 @@ from stoker.schedule.kernel import Kernel
 from stoker.shape.expr import Expr
 from stoker.shape.walk import free_symbols
 
+LANES = 32
+"""Threads of a warp."""
 LONGEST_ROW = 8192
 """Elements of the inner loops up to which a program holds all of them in registers (a persistent reduction)."""
 LONGEST_COLUMN = 64
