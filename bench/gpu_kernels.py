@@ -1,5 +1,5 @@
-"""Single kernels at (8192 x 4096) bfloat16 on a CUDA device: share of the device's copy bandwidth, beside eager. And matrix products
-with what is computed of them: by the library and a kernel after it, or as one kernel where that was measured to be faster.
+"""Single kernels at (8192 x 4096) bfloat16 on a CUDA device: share of the device's copy bandwidth, beside eager. And matrix products and
+convolutions with what is computed of them: by the library and a kernel after it, or as one kernel where that was measured to be faster.
 
     python -m bench.gpu_kernels [--tune] [--products] [--only WORDS] [--write FILE]
 
@@ -73,6 +73,27 @@ def products() -> dict[str, tuple[Callable[..., Any], list[torch.Tensor], int]]:
             work,
         )
         found[f"gated {size}"] = (lambda x, w, v: F.silu(F.linear(x, w)) * F.linear(x, v), [x, w, v], 2 * work)
+    return found | convolutions()
+
+
+def convolutions() -> dict[str, tuple[Callable[..., Any], list[torch.Tensor], int]]:
+    """The same of a convolution, a bias and ReLU, with channels fastest: layers of a ResNet-50 on 32 images."""
+    found: dict[str, tuple[Callable[..., Any], list[torch.Tensor], int]] = {}
+    for channels, columns, high, kernel, step in (
+        (256, 64, 56, 1, 1), (64, 256, 56, 1, 1), (64, 64, 56, 3, 1), (128, 128, 28, 3, 1), (256, 256, 28, 3, 2),
+        (512, 512, 7, 3, 1), (512, 2048, 7, 1, 1),
+    ):  # fmt: skip
+        x, w = (
+            torch.randn(s, device="cuda", dtype=torch.bfloat16).contiguous(memory_format=torch.channels_last)
+            for s in ((32, channels, high, high), (columns, channels, kernel, kernel))
+        )
+        b, places = torch.randn(columns, device="cuda", dtype=torch.bfloat16), -(-high // step)
+
+        def program(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor, s: int = step, p: int = kernel // 2) -> Any:
+            return F.relu(F.conv2d(x, w, b, stride=s, padding=p))
+
+        work = 32 * places * places * columns * channels * kernel * kernel
+        found[f"conv {kernel}x{kernel}/{step} {channels} to {columns}, {high}x{high}"] = (program, [x, w, b], work)
     return found
 
 

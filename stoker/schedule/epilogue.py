@@ -1,4 +1,4 @@
-"""Matrix products that become a part of the kernel that reads them, its epilogue.
+"""Matrix products, and convolutions, that become a part of the kernel that reads them, its epilogue.
 
 In:  the steps of a plan, without memory; and somebody who says of each candidate whether it is worth it, by measuring.
 Out: the steps, in which the chosen kernels compute their product themselves.
@@ -14,25 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
 from stoker.loop.index import Dimension, count, loops_by_place, ranges_of, simplify
 from stoker.loop.instruction import Indirect, Load, LoopInstruction, Store, with_expressions
-from stoker.loop.layout import Layout, contiguous
+from stoker.loop.layout import Layout
 from stoker.loop.node import tensors_in
-from stoker.loop.view import Stored
+from stoker.schedule.factor import multiplies, product_of
 from stoker.schedule.kernel import Kernel, Phase
-from stoker.schedule.product import PRODUCT, Factor, Product
+from stoker.schedule.product import PRODUCT, Product
 from stoker.schedule.step import Library, Run, Step
 from stoker.shape.expr import Expr, Symbol, constant, symbol
 from stoker.shape.walk import substitute
-
-aten = torch.ops.aten
-_OPERANDS = {aten.mm.default: 0, aten.bmm.default: 0, aten.addmm.default: 1}
-"""Operators, and where the left factor stands among their arguments."""
-DTYPES = frozenset({torch.float16, torch.bfloat16})
-"""Types whose products the units for matrices compute, with sums in float32."""
-LARGEST = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +46,7 @@ def join_products(
 ) -> list[Step]:
     """The steps with products where they were chosen; their kernels are added to the list."""
     found = list(steps)
-    for library in [s for s in steps if isinstance(s, Library) and s.operator in _OPERANDS]:
+    for library in [s for s in steps if isinstance(s, Library) and multiplies(s)]:
         readers = [s for s in found if library.results[0] in _read(s)]
         if len(readers) != 1 or library.results[0] in outputs or not isinstance(readers[0], Run):
             continue
@@ -97,7 +88,7 @@ def candidate_of(
     """The kernel with the product in it; None where it reads the product in another way than element by element."""
     kernel, (name,) = kernels[run.kernel], library.results
     lines = [i for phase in kernel.phases for _, i in phase.lines]
-    if name is None or kernel.inner or kernel.product is not None or run.sizes or not _is_plain(library, layouts[name]):
+    if name is None or kernel.inner or kernel.product is not None or run.sizes:
         return None
     if any(isinstance(i, Indirect) or (isinstance(i, Store) and i.combine) for i in lines):
         return None
@@ -108,49 +99,14 @@ def candidate_of(
     ((index, conditions),) = loads
     if conditions:
         return None
-    product, buffers = _product(library, layouts[name], [b for b in run.buffers if b != name])
-    place = loops_by_place(kernel.outer, index)
-    if place is None or count(kernel.outer).value != product.batch * product.rows * product.columns:
+    found, place = product_of(library, layouts[name], [b for b in run.buffers if b != name]), None
+    if found is None or (place := loops_by_place(kernel.outer, index)) is None:
+        return None
+    product, buffers = found
+    if count(kernel.outer).value != product.batch * product.rows * product.columns:
         return None
     made = _with_product(kernel, product, position, place, [layouts[b].dtype for b in buffers])
     return Candidate(made, replace(run, buffers=tuple(buffers)), library, kernel, run)
-
-
-def _is_plain(library: Library, layout: Layout) -> bool:
-    """Are all sizes known, the result dense, and the operands matrices of a type that is multiplied fast?"""
-    tensors = tensors_in(library.arguments)
-    known = [e for t in tensors for e in (*t.sizes, *t.strides, t.offset)]
-    if layout.dtype not in DTYPES or layout.strides != contiguous(layout.sizes) or library.keywords:
-        return False
-    if any(e.value is None for e in known) or any(t.dtype is not layout.dtype for t in tensors):
-        return False
-    if library.operator is aten.addmm.default and len(tensors[0].sizes) != 1:
-        return False
-    if not all(size.value for t in tensors for size in t.sizes):
-        return False
-    reaches = [Layout(t.dtype, t.device, t.sizes, t.strides).reach + t.offset for t in tensors]
-    return all((reach.value or LARGEST) < LARGEST for reach in (*reaches, layout.reach))
-
-
-def _product(library: Library, layout: Layout, buffers: list[str]) -> tuple[Product, list[str]]:
-    """The product of a call; its operands are arguments of the kernel that are there already, or added."""
-
-    def factor(tensor: Stored, strides: Sequence[Expr]) -> Factor:
-        if tensor.buffer not in buffers:
-            buffers.append(tensor.buffer)
-        numbers = [s.value or 0 for s in strides]
-        lead = [0] * (3 - len(numbers))
-        batch, rows, columns = (*lead, *numbers)
-        return Factor(buffers.index(tensor.buffer), tensor.offset.value or 0, (batch, rows, columns))
-
-    first = _OPERANDS[library.operator]
-    left, right = library.arguments[first : first + 2]
-    bias = factor(library.arguments[0], library.arguments[0].strides) if first else None
-    sizes = [s.value or 0 for s in left.sizes]
-    batch = sizes[0] if len(sizes) == 3 else 1
-    columns = right.sizes[-1].value or 0
-    factors = factor(left, left.strides), factor(right, right.strides)
-    return Product(batch, sizes[-2], columns, sizes[-1], layout.dtype, *factors, bias), buffers
 
 
 def _with_product(

@@ -18,7 +18,7 @@ from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopI
 from stoker.loop.interpret import number_on_grid, reduced_rows, scanned_rows
 from stoker.loop.op import ELEMENTWISE, outside_code
 from stoker.schedule.kernel import Kernel
-from stoker.schedule.product import PRODUCT, Factor, Product
+from stoker.schedule.product import PRODUCT, Factor, Product, Windows
 from stoker.shape.expr import Expr, symbol
 from stoker.shape.walk import evaluate
 
@@ -122,11 +122,27 @@ def _multiplied(product: Product, memory: Mapping[str, torch.Tensor]) -> torch.T
         sizes = (product.batch, rows, columns)
         return memory[f"a{factor.argument}"].as_strided(sizes, factor.strides, factor.offset).float()
 
-    left, right = seen(product.left, product.rows, product.shared), seen(product.right, product.shared, product.columns)
-    total = left @ right
+    if isinstance(product.left, Windows):
+        total = _convolved(product, product.left, memory)
+    else:
+        left = seen(product.left, product.rows, product.shared)
+        total = left @ seen(product.right, product.shared, product.columns)
     if product.bias is not None:
         total = total + seen(product.bias, product.rows, product.columns)
     return total.to(product.dtype).flatten()
+
+
+def _convolved(product: Product, left: Windows, memory: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """Windows times weights, with channels fastest."""
+    count = product.rows // (left.places[0] * left.places[1])
+    sizes, strides = (count, left.channels, *left.size), (left.image, left.channel, *left.strides)
+    images = memory[f"a{left.argument}"].as_strided(sizes, strides, left.offset).float()
+    right, (_, channel, column) = product.right, product.right.strides
+    weights = memory[f"a{right.argument}"].as_strided(
+        (product.columns, left.channels, *left.kernel), (column, channel, *left.right_strides), right.offset
+    )
+    made = torch.conv2d(images, weights.float(), None, left.step, left.padding, left.dilation)
+    return made.permute(0, 2, 3, 1).reshape(1, product.rows, product.columns)
 
 
 def _flat(buffer: torch.Tensor) -> torch.Tensor:

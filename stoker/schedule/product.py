@@ -1,4 +1,4 @@
-"""A matrix product inside a kernel that reads it, as data."""
+"""A matrix product inside a kernel that reads it, as data. A convolution is one, too: the rows of its left factor are windows of images."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import torch
 
 PRODUCT = "p"
 """What a kernel that holds a product calls it in its loads: a dense buffer, of which nothing is in memory."""
+
+Pair = tuple[int, int]
+"""Along the height and the width of an image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,30 @@ class Factor:
 
 
 @dataclass(frozen=True, slots=True)
+class Windows:
+    """A left factor with a row for each place of a kernel over images: what the kernel covers there, point by point of the kernel, channel by
+    channel; 0 where it reaches past the image. The right factor has its rows in the same order: by channels, and for each
+    point of the kernel at another place."""
+
+    argument: int
+    offset: int
+    image: int
+    """The stride from image to image."""
+    channel: int
+    """The stride from channel to channel."""
+    strides: Pair
+    size: Pair
+    places: Pair
+    kernel: Pair
+    step: Pair
+    padding: Pair
+    dilation: Pair
+    channels: int
+    right_strides: Pair
+    """From point to point of the kernel, in the right factor."""
+
+
+@dataclass(frozen=True, slots=True)
 class Product:
     """For each of a batch, rows times columns; sums over the shared size are kept in float32 and rounded once."""
 
@@ -29,7 +56,7 @@ class Product:
     columns: int
     shared: int
     dtype: torch.dtype
-    left: Factor
+    left: Factor | Windows
     right: Factor
     bias: Factor | None = None
     """Added before rounding: one number for each column."""
@@ -37,3 +64,8 @@ class Product:
     @property
     def arguments(self) -> frozenset[int]:
         return frozenset(f.argument for f in (self.left, self.right, self.bias) if f is not None)
+
+    @property
+    def longest_step(self) -> int:
+        """How far it is to go along the shared size at once, at most."""
+        return self.left.channels if isinstance(self.left, Windows) else self.shared

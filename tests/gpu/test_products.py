@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from stoker.codegen.triton import backend
 from stoker.codegen.triton.choose import Answer
 from stoker.runtime.tune import library_has
 from tests.gpu.test_kernels import assert_no_farther
+from tests.stages.test_convolutions import FORMS, given
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -29,18 +30,29 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
 SIZES = [(256, 128, 384), (33, 50, 70), (16, 512, 256)]
 
 
-@pytest.mark.parametrize("number", range(9))
+@pytest.fixture
+def forced(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
+    """From here on, products are computed by kernels cut in the nth way, whatever is faster."""
+    backend_of: Any = generator("cuda")
+
+    def force(number: int) -> None:
+        def chosen(candidate: Any, layouts: Any, plain: Any, builds: Any) -> Answer:
+            return Answer(min(number, len(builds) - 1), "")
+
+        monkeypatch.setattr(backend, "fastest_product", chosen)
+        monkeypatch.setattr(backend, "remembered", lambda question, subject, measure: measure().best)
+        stoker.reset()
+        backend_of._products.clear()
+
+    yield force
+    backend_of._products.clear()
+
+
+@pytest.mark.parametrize("number", range(10))
 @pytest.mark.parametrize("size", SIZES, ids=str)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_every_tile(name: str, size: tuple[int, int, int], number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def forced(candidate: Any, layouts: Any, plain: Any, builds: Any) -> Answer:
-        return Answer(min(number, len(builds) - 1), "")
-
-    monkeypatch.setattr(backend, "fastest_product", forced)
-    monkeypatch.setattr(backend, "remembered", lambda question, subject, measure: measure().best)
-    stoker.reset()
-    backend_of: Any = generator("cuda")
-    backend_of._products.clear()
+def test_every_tile(name: str, size: tuple[int, int, int], number: int, forced: Callable[[int], None]) -> None:
+    forced(number)
     rows, shared, columns = size
     torch.manual_seed(0)
     given = [
@@ -49,7 +61,29 @@ def test_every_tile(name: str, size: tuple[int, int, int], number: int, monkeypa
     program = PROGRAMS[name]
     found = stoker.compile(program, fullgraph=True, options={"autotune": True})(*given)
     assert_no_farther(found, program(*given), program(*(g.double() for g in given)))
-    backend_of._products.clear()
+
+
+@pytest.mark.parametrize("number", [0, 3, 5, 7])
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_convolution(form: str, number: int, forced: Callable[[int], None]) -> None:
+    forced(number)
+    inputs, how = given(form, weights_last=number % 2 == 1)
+    inputs = [i.cuda() for i in inputs]
+    program = lambda x, w, b: F.silu(F.conv2d(x, w, b, **how))  # noqa: E731
+    with torch.no_grad():
+        found = stoker.compile(program, fullgraph=True, options={"autotune": True})(*inputs)
+        assert_no_farther(found, program(*inputs), program(*(i.double() for i in inputs)))
+    backend_of: Any = generator("cuda")
+    assert any(tiling is not None for tiling in backend_of._products.values())
+
+
+def test_the_faster_convolution_is_kept() -> None:
+    x = torch.randn(16, 64, 56, 56, device="cuda", dtype=torch.float16).contiguous(memory_format=torch.channels_last)
+    w = torch.randn(64, 64, 3, 3, device="cuda", dtype=torch.float16).contiguous(memory_format=torch.channels_last)
+    with torch.no_grad():
+        compiled = stoker.compile(lambda x, w: F.conv2d(x, w, padding=1).relu(), options={"autotune": True})
+        torch.testing.assert_close(compiled(x, w), F.conv2d(x, w, padding=1).relu(), rtol=2e-2, atol=2e-1)
+    assert any("by the library" in event.reason for event in stoker.events("tuned"))
 
 
 def test_the_faster_is_kept() -> None:

@@ -111,13 +111,11 @@ def fastest_product(
     if sum(_bytes(layouts[name]) for name in names) > LARGEST_BYTES:
         return Answer(None, "")
     memory = {name: _filled(layouts[name]) for name in names}
-    result, launch_plain = library.results[0], launcher(plain, [memory[b] for b in plain_run.buffers])
-    assert result is not None
-    arguments = fetch(library.arguments, memory, {})
+    result, arguments = library.results[0], fetch(library.arguments, memory, {})
 
     def by_library() -> None:
-        library.operator.overloadpacket.out(*arguments, out=memory[result])
-        launch_plain()
+        made = library.operator(*arguments)
+        launcher(plain, [made if b == result else memory[b] for b in plain_run.buffers])()
 
     ways = [by_library, *(launcher(built, [memory[b] for b in run.buffers]) for built in builds)]
     graphs = [_recorded(way) for way in ways]

@@ -10,9 +10,10 @@ from collections.abc import Iterable
 
 from stoker.codegen.triton.operation import TYPES
 from stoker.codegen.triton.tiling import Tiling
+from stoker.codegen.triton.windows import sum_windows
 from stoker.codegen.writer import Writer
 from stoker.loop.instruction import Load, LoopInstruction
-from stoker.schedule.product import PRODUCT, Factor, Product
+from stoker.schedule.product import PRODUCT, Factor, Product, Windows
 from stoker.shape.expr import Expr
 
 TOGETHER = 8
@@ -56,19 +57,25 @@ def _place(out: Writer, product: Product, tiling: Tiling) -> None:
 
 def _sum(out: Writer, product: Product, tiling: Tiling) -> None:
     """Over the shared size, tile by tile."""
-    step = tiling.k_block
-    out.line(f"k = tl.arange(0, {step})")
-    out.line(f"left = {_start(product.left, 'near_rows', 'k[None, :]')}")
-    out.line(f"right = {_start(product.right, 'k[:, None]', 'near_columns')}")
+    out.line(f"k = tl.arange(0, {tiling.k_block})")
     out.line(f"total = tl.zeros([{tiling.y_block}, {tiling.x_block}], tl.float32)")
-    whole = product.shared % step == 0
-    with out.indented(f"for k_start in range(0, {product.shared}, {step}):"):
+    out.line(f"right = {_start(product.right, 'k[:, None]', 'near_columns')}")
+    if isinstance(product.left, Windows):
+        sum_windows(out, product.left, product.right, tiling.k_block)
+    else:
+        _sum_rows(out, product.left, product.right, product.shared, tiling.k_block)
+
+
+def _sum_rows(out: Writer, left: Factor, right: Factor, shared: int, step: int) -> None:
+    out.line(f"left = {_start(left, 'near_rows', 'k[None, :]')}")
+    whole = shared % step == 0
+    with out.indented(f"for k_start in range(0, {shared}, {step}):"):
         if not whole:
-            out.line(f"k_inside = k < {product.shared} - k_start")
+            out.line(f"k_inside = k < {shared} - k_start")
         masks = ("", "") if whole else (", k_inside[None, :], other=0", ", k_inside[:, None], other=0")
         out.line(f"total = tl.dot(tl.load(left{masks[0]}), tl.load(right{masks[1]}), total)")
-        out.line(f"left += {step * product.left.strides[2]}")
-        out.line(f"right += {step * product.right.strides[1]}")
+        out.line(f"left += {step * left.strides[2]}")
+        out.line(f"right += {step * right.strides[1]}")
 
 
 def _start(factor: Factor, rows: str, columns: str) -> str:

@@ -72,8 +72,8 @@ def alternatives(kernel: Kernel, usual: Tiling) -> list[Tiling]:
 SHARED_BYTES = 227 << 10
 """What a program of compute capability 9.0 may have."""
 PRODUCT_TILES: tuple[tuple[int, int, int, int, int], ...] = (
-    (128, 128, 64, 8, 3), (128, 256, 64, 8, 3), (256, 128, 64, 8, 3), (128, 64, 64, 4, 4), (64, 128, 64, 4, 4), (64, 64, 64, 4, 4),
-    (32, 64, 128, 4, 4), (16, 64, 128, 4, 5), (16, 128, 128, 4, 4),
+    (128, 128, 64, 8, 3), (128, 256, 64, 8, 3), (256, 128, 64, 8, 3), (256, 64, 64, 8, 3), (128, 64, 64, 4, 4), (64, 128, 64, 4, 4),
+    (64, 64, 64, 4, 4), (32, 64, 128, 4, 4), (16, 64, 128, 4, 5), (16, 128, 128, 4, 4),
 )  # fmt: skip
 """Rows, columns and shared size of a tile, warps, stages: for measuring."""
 
@@ -85,14 +85,15 @@ def product_tilings(kernel: Kernel, shared_bytes: int = SHARED_BYTES) -> list[Ti
     assert product is not None
     rows_limit, columns_limit = max(power_of_two(product.rows), 16), max(power_of_two(product.columns), 16)
     item_bytes = product.dtype.itemsize
+    longest = max(power_of_two(product.longest_step), 16)
     fitting = [
         (y, x, k, warps, stages)
-        for y, x, k, warps, stages in PRODUCT_TILES
+        for y, x, k, warps, stages in ((y, x, min(k, longest), w, s) for y, x, k, w, s in PRODUCT_TILES)
         if y <= rows_limit and x <= columns_limit and (y + x) * k * stages * item_bytes <= shared_bytes
     ]
     if not fitting:
-        fitting = [(min(rows_limit, 64), min(columns_limit, 64), 64, 4, 4)]
-    return [Tiling(x, warps=w, y=rows, y_block=y, k_block=k, stages=s) for y, x, k, w, s in fitting]
+        fitting = [(min(rows_limit, 64), min(columns_limit, 64), min(64, longest), 4, 4)]
+    return [Tiling(x, warps=w, y=rows, y_block=y, k_block=k, stages=s) for y, x, k, w, s in dict.fromkeys(fitting)]
 
 
 def power_of_two(number: int) -> int:
