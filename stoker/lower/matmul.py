@@ -5,6 +5,9 @@ kernel. Its weight is copied into rows enough to fill the last multiple, which c
 padded rows, of which readers see the part they want. What the program returns has its own rows: as many columns as are aligned are made piece
 by piece in memory of their own and copied, so that little more is needed than the result itself; the few others are a product apart. Operands
 that are written for the product get padded rows at once.
+
+A product of one row takes as long as its weight is read, once: where the target asks for it, that is a loop, which whatever follows can be
+part of.
 """
 
 from __future__ import annotations
@@ -14,8 +17,10 @@ from typing import Any
 import torch
 
 from stoker.loop import view
+from stoker.loop.body import LoopValue
+from stoker.loop.handler import ops
 from stoker.loop.layout import Layout, contiguous
-from stoker.loop.view import Stored, Tensor
+from stoker.loop.view import Index, Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.registry import LeftToLibrary, Result, find, lower
 from stoker.shape.expr import constant
@@ -29,6 +34,8 @@ PIECE_BYTES = 1 << 26
 of fewer rows lose what their copies gain."""
 PIECE_ROWS = 128
 """Rows of a part are a multiple of this: what a fast kernel makes at once."""
+SHORTEST = 64
+"""Terms of a sum from which a program of its own is worth it."""
 PRODUCT = "a matrix product"
 _HALF = (torch.float16, torch.bfloat16)
 
@@ -46,7 +53,10 @@ def addmm(builder: Builder, out: Result, bias: Tensor, a: Tensor, b: Tensor, **s
 
 
 def _product(builder: Builder, out: Result, name: str, bias: Tensor | None, a: Tensor, b: Tensor) -> Tensor:
-    step = builder.target(out.device).matmul_alignment_bytes // out.dtype.itemsize
+    target = builder.target(out.device)
+    if target.rows_in_loops and out.sizes[0].value == 1 and _walks_rows(out, a, b):
+        return _row(builder, out, bias, a, b)
+    step = target.matmul_alignment_bytes // out.dtype.itemsize
     rows, columns, shared = (size.value for size in (*out.sizes, a.sizes[1]))
     if step <= 1 or out.dtype not in _HALF or rows is None or columns is None or shared is None:
         raise LeftToLibrary(PRODUCT)
@@ -70,6 +80,35 @@ def _product(builder: Builder, out: Result, name: str, bias: Tensor | None, a: T
     full = Result(out.dtype, out.device, sizes, contiguous(sizes))
     made = builder.call(find(name), [*lead, a, view.permute(weight, (1, 0))], {}, full)
     return view.narrow(made, 1, constant(0), constant(columns), constant(1))
+
+
+def _walks_rows(out: Result, a: Tensor, b: Tensor) -> bool:
+    """Does a sum of the product lie in memory side by side, and is there enough of it for a program?"""
+    shared = a.sizes[1].value
+    return (
+        out.dtype in (*_HALF, torch.float32) and b.strides[0].value == 1 and shared is not None and shared >= SHORTEST
+    )
+
+
+def _row(builder: Builder, out: Result, bias: Tensor | None, a: Tensor, b: Tensor) -> Tensor:
+    """One row of sums, each added up in float32 and rounded at its end."""
+    a, b = builder.store(a), builder.store(b)
+
+    def element(outer: Index, inner: Index) -> LoopValue:
+        (row, column), (place,) = outer, inner
+        return ops.mul(*(ops.to_dtype(v, torch.float32) for v in (a.at((row, place)), b.at((place, column)))))
+
+    wide = out if bias is None else Result(torch.float32, out.device, out.sizes, contiguous(out.sizes))
+    sums = builder.reduce(wide, wide.sizes, wide.strides, (a.sizes[1],), "sum", element)
+    if bias is None:
+        return sums
+    added = bias
+
+    def with_bias(index: Index) -> LoopValue:
+        total = ops.add(sums.at(index), ops.to_dtype(added.at(index[1:]), torch.float32))
+        return ops.to_dtype(total, out.dtype)
+
+    return builder.compute(out, with_bias, [sums, bias])
 
 
 def _in_pieces(

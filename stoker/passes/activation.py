@@ -61,13 +61,13 @@ def join_activations(module: GraphModule, faster: Faster) -> int:
 
 
 def _is_plain(node: Node) -> bool:
-    """A product of a device in half precision, of known sizes, with a bias for each column."""
+    """A product of a device in half precision, of known sizes, with a bias for each column. One row is left to loops."""
     value, bias = fake_of(node), fake_of(node.args[0])
     if value is None or bias is None or len(node.args) != 3 or node.kwargs:
         return False
     meta = value.meta
     on_device = meta.device.type == "cuda" and meta.dtype in _HALF and not meta.symbolic
-    return on_device and len(bias.meta.sizes) == 1 and bias.meta.sizes[0] == meta.sizes[1]
+    return on_device and meta.sizes[0] != 1 and len(bias.meta.sizes) == 1 and bias.meta.sizes[0] == meta.sizes[1]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ import torch
 
 from stoker.loop.index import Dimension, Dimensions, ranges_of, simplify
 from stoker.loop.instruction import (
+    Arguments,
     Index,
     Indirect,
     Load,
@@ -135,6 +136,8 @@ class _Section:
     """Values that exist after the inner loops: reductions, and what is made of them."""
     known: dict[LoopInstruction, int] = field(default_factory=dict)
     """Instructions inside, for finding equal ones."""
+    names: dict[tuple[Arguments, Expr, str], tuple[int, Symbol]] = field(default_factory=dict)
+    """Values that were checked as indices, of what size, and what is raised otherwise: the number and the name."""
 
 
 class _Assembly:
@@ -174,11 +177,7 @@ class _Assembly:
                 expr = self._index(i.expr, place)
                 return self._add(replace(i, expr=expr), expr)
             case Indirect():
-                name = place[i.name] = symbol(f"x{self.count}")
-                number = self._append(replace(i, arguments=arguments, name=name))
-                if self.varies[number]:
-                    self.varying.add(name)
-                return number
+                return self._indirect(replace(i, arguments=arguments), place)
             case Scan():
                 return self._append(replace(i, arguments=arguments), inside=True)
             case Reduce():
@@ -187,6 +186,19 @@ class _Assembly:
                 self.sections[-1].late.add(number)
                 return number
         return self._add(replace(i, arguments=arguments))
+
+    def _indirect(self, i: Indirect, place: dict[Symbol, Expr]) -> int:
+        """An index that is checked: one that was checked before has a name already."""
+        names = self.sections[-1].names
+        key = (i.arguments, i.size, i.family)
+        if key not in names:
+            name = symbol(f"x{self.count}")
+            number = self._append(replace(i, name=name))
+            if self.varies[number]:
+                self.varying.add(name)
+            names[key] = number, name
+        number, place[i.name] = names[key]
+        return number
 
     def _index(self, expr: Expr, place: dict[Symbol, Expr]) -> Expr:
         return simplify(substitute(expr, place), self.ranges)

@@ -19,6 +19,7 @@ from typing import assert_never
 from stoker.codegen.triton.batch import PARAMETERS, write_row
 from stoker.codegen.triton.early import early_lines
 from stoker.codegen.triton.expression import expression
+from stoker.codegen.triton.once import each_once
 from stoker.codegen.triton.operation import TYPES, converted, given, literal, operation
 from stoker.codegen.triton.product import places_in_product, write_product
 from stoker.codegen.triton.reduction import SCANS, Form, form_of
@@ -58,7 +59,7 @@ class Written:
 
 def emit(name: str, kernel: Kernel, tiling: Tiling) -> Written:
     """The Triton of a kernel."""
-    emitter = _Emitter(name, kernel, tiling)
+    emitter = _Emitter(name, each_once(kernel) if kernel.inner and tiling.persistent else kernel, tiling)
     return Written(
         emitter.function(), emitter.programs(), tiling.warps, emitter.watches, emitter.width is Width.LIMITED
     )

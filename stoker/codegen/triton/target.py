@@ -42,6 +42,7 @@ def cuda_target(
         stores_numbers=True,
         batches=True,
         side_by_side=1 << 14,
+        rows_in_loops=True,
         longest_scan=4096,
         combines=frozenset({"add"}),
         combined_dtypes=frozenset({torch.int32, torch.int64, torch.float32, torch.float64}),
