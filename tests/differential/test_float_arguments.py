@@ -48,6 +48,22 @@ PROGRAMS: dict[str, Callable[[Tensor, Tensor, float], Any]] = {
     "norms": lambda x, y, a: (x.norm(a + 1.5), torch.norm(y, a + 1.2, dim=1), torch.linalg.vector_norm(x * 0, a + 1.1), (x * y).norm(p=a + 2, dim=0, keepdim=True)),
     "arange": lambda x, y, a: (x.sum() * torch.arange(a, a + 2, 0.25), y.sum() * torch.arange(a * 8), torch.arange(5.0, a, -1.0, dtype=torch.float64)),
     "normal": lambda x, y, a: (torch.normal(x.detach(), a), torch.normal(a, y.detach().abs())),
+    "normal of a size": lambda x, y, a: (torch.normal(a, a + 1, (3, 4)), x * torch.normal(a, 0.5, size=(6,), dtype=torch.float64)),
+    "geometric_": lambda x, y, a: (x.detach().clone().geometric_(a) * y, torch.empty(3, 5, dtype=torch.int32).geometric_(a / 2)),
+    "cdist": lambda x, y, a: (torch.cdist(x, y, a + 1.1), torch.cdist(x[None], y[:2], p=a + 2), torch.cdist(x, x, a + 0.2)),
+    "pdist": lambda x, y, a: F.pdist(x, a + 1.3) * torch.pdist(y, p=a + 2).sum(),
+    "logspace": lambda x, y, a: x * torch.logspace(0, 2, 6, base=a + 1) + torch.logspace(a, 1.0, 6, a + 2, dtype=torch.float64),
+    "embedding": lambda x, y, a: (F.embedding(torch.tensor([0, 2, 2]), x * 1, max_norm=a), F.embedding(torch.tensor([[1]]), y * 1, None, 0.9, a + 1)),
+    "embedding_bag": lambda x, y, a: F.embedding_bag(torch.tensor([[0, 2], [2, 1]]), x * 1, max_norm=a, mode="sum"),
+    "normalize": lambda x, y, a: (F.normalize(x, a + 1.2), F.normalize(y, p=2.0, dim=0, eps=a)),
+    "lp_pool": lambda x, y, a: (F.lp_pool1d(x.abs()[None], a + 1.5, 2), F.lp_pool2d(y.abs()[None], a + 1.5, 2)),
+    "resized to the nearest": lambda x, y, a: (F.interpolate(x[None], scale_factor=a + 2.3), F.interpolate(torch.stack([x, y])[None], scale_factor=(a + 1.2, 1.5), mode="nearest-exact")),
+    "resized by lines": lambda x, y, a: (F.interpolate(x[None], scale_factor=a + 1.4, mode="linear"), F.interpolate(y[None, None], scale_factor=a + 1.3, mode="bilinear"), F.interpolate(x[None, None, None], scale_factor=a + 2, mode="trilinear")),
+    "resized by cubes": lambda x, y, a: F.interpolate(x[None, None], scale_factor=a + 1.3, mode="bicubic"),
+    "resized by areas": lambda x, y, a: F.interpolate(x[None, None], scale_factor=a + 1.4, mode="area"),
+    "resized corner to corner": lambda x, y, a: F.interpolate(x[None, None], scale_factor=a + 1.4, mode="bilinear", align_corners=True),
+    "resized by sizes": lambda x, y, a: F.interpolate(x[None, None], scale_factor=a + 1.4, mode="bilinear", recompute_scale_factor=True),
+    "resized half": lambda x, y, a: F.interpolate(x[None, None].half(), scale_factor=a + 1.4, mode="bilinear").float(),
 }  # fmt: skip
 
 

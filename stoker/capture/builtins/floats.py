@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 
-def varies(value: Value) -> bool:
+def varies(value: Value | None) -> bool:
     return isinstance(value, VaryingFloat) or isinstance(value, SymbolicValue) and value.python_type() is float
 
 
@@ -68,10 +68,24 @@ def _of_its_input_alone(args: list[Value], kwargs: dict[str, Value]) -> bool:
 
 
 def _draws_like_a_tensor(args: list[Value], kwargs: dict[str, Value]) -> bool:
-    """`torch.normal` of a tensor that no gradient is asked for."""
+    """`torch.normal` of a tensor that no gradient is asked for, or of numbers."""
     tensors = [v for v in (*args, *kwargs.values()) if isinstance(v, TensorValue)]
+    if not tensors:
+        return "out" not in kwargs and _are_none(kwargs, "generator")
     plain = kwargs.keys() <= {"mean", "std"}
     return plain and len(tensors) == 1 and not tensors[0].fake.requires_grad and tensors[0].fake.is_contiguous()
+
+
+def _of_floats(args: list[Value], kwargs: dict[str, Value]) -> bool:
+    """Are its tensors floats, and is the number that varies the exponent?"""
+    tensors = [v for v in (*args, *kwargs.values()) if isinstance(v, TensorValue)]
+    return all(value.fake.dtype in (torch.float32, torch.float64) for value in tensors)
+
+
+def _makes_floats(args: list[Value], kwargs: dict[str, Value]) -> bool:
+    dtype = kwargs.get("dtype", Constant(None))
+    floating = isinstance(dtype, Constant) and (dtype.value is None or dtype.value.is_floating_point)
+    return floating and "out" not in kwargs and not any(isinstance(v, TensorValue) for v in (*args, *kwargs.values()))
 
 
 def _pads_by_a_number(args: list[Value], kwargs: dict[str, Value]) -> bool:
@@ -114,6 +128,12 @@ FUNCTIONS: dict[Any, tuple[Any, Any]] = {
     torch.linalg.matrix_rank: (floats.matrix_rank, _one_tensor),
     torch.linalg.pinv: (floats.pinv, _one_tensor),
     torch.pairwise_distance: (floats.pairwise_distance, _always),
+    torch.cdist: (floats.cdist, _of_floats),
+    torch.pdist: (floats.pdist, _of_floats),
+    torch.logspace: (floats.logspace, _makes_floats),
+    torch.embedding_renorm_: (floats.embedding_renorm_, _always),
+    F.embedding: (floats.embedding, _always),
+    F.embedding_bag: (floats.embedding_bag, _always),
     torch.pow: (floats.pow, lambda args, kwargs: not kwargs and _follows_plain(args)),
     torch.linalg.vector_norm: (
         floats.vector_norm,
@@ -122,11 +142,20 @@ FUNCTIONS: dict[Any, tuple[Any, Any]] = {
     torch.norm: (floats.norm, lambda args, kwargs: _are_none(kwargs, "out", "dtype") and _follows_plain(args)),
     F.celu: (floats.celu, lambda args, kwargs: len(args) < 3 and "inplace" not in kwargs and _follows_plain(args)),
 }
+FUNCTIONS |= {
+    function: (
+        getattr(floats, function.__name__),
+        lambda args, kwargs: _is_none(kwargs.get("out")) and _follows_plain(args),
+    )
+    for function in (F.normalize, F.lp_pool1d, F.lp_pool2d, F.lp_pool3d)
+}
 NAMED_ALIKE = """
 alpha_dropout cosine_embedding_loss cosine_similarity feature_alpha_dropout hinge_embedding_loss poisson_nll_loss triplet_margin_loss
 """
 FUNCTIONS |= {getattr(F, name): (getattr(floats, name), _always) for name in NAMED_ALIKE.split()}
-METHOD_NAMES = "bernoulli_ cauchy_ exponential_ isclose log_normal_ logit nanquantile normal_ quantile uniform_"
+METHOD_NAMES = (
+    "bernoulli_ cauchy_ exponential_ geometric_ isclose log_normal_ logit nanquantile normal_ quantile uniform_"
+)
 METHODS: dict[str, Any] = {name: getattr(floats, name) for name in METHOD_NAMES.split()}
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stoker import torch_private
+from stoker.capture.builtins.floats import varies
 from stoker.capture.handlers import handles
-from stoker.capture.polyfill import indexing
+from stoker.capture.polyfill import indexing, resizing
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import FunctionValue
 from stoker.capture.values.sequence import SequenceValue
@@ -28,12 +29,41 @@ interpolate = torch.nn.functional.interpolate
 
 @handles(interpolate)
 def interpolate_(m: Machine, *args: Value, **kwargs: Value) -> Value:
+    if _resizes_by_what_varies(m, args, kwargs):
+        return m.wrap.object(resizing.interpolate).call(m, list(args), kwargs)
     function = m.wrap.object(interpolate)
     if not any(_is_symbolic(m, value) for value in (*args, *kwargs.values())) or not isinstance(
         function, FunctionValue
     ):
         return m.record.call(interpolate, list(args), kwargs)
     return m.calls.inline(function, list(args), kwargs)
+
+
+DIMS = {"linear": (3,), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,)}
+"""What an image must have for a mode to resize it; others resize each."""
+NAMES = ("input", "size", "scale_factor", "mode", "align_corners", "recompute_scale_factor", "antialias")
+
+
+def _resizes_by_what_varies(m: Machine, args: tuple[Value, ...], kwargs: dict[str, Value]) -> bool:
+    """Is it an image in plain order, resized by a scale that varies, without smoothing?"""
+    given = dict(zip(NAMES, args)) | kwargs
+    image, scale, mode = given.get("input"), given.get("scale_factor"), given.get("mode", Constant("nearest"))
+    factors = scale.items_list(m) if isinstance(scale, SequenceValue) else [scale]
+    if not isinstance(image, TensorValue) or not isinstance(mode, Constant) or not any(map(varies, factors)):
+        return False
+    plain = image.fake.dtype.is_floating_point and not (mode.value.startswith("nearest") and _is_channels_last(image))
+    plain = plain and image.fake.is_contiguous()
+    sized, smooth = given.get("size", Constant(None)), given.get("antialias", Constant(False))
+    said = all(isinstance(value, Constant) and not value.value for value in (sized, smooth))
+    fits = len(factors) in (1, image.fake.dim() - 2) and image.fake.dim() in DIMS.get(mode.value, (3, 4, 5))
+    return plain and said and fits
+
+
+def _is_channels_last(image: TensorValue) -> bool:
+    """May eager take its kernel for channels that lie side by side? That one finds the nearest otherwise."""
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    dims = image.fake.dim()
+    return dims in formats and image.fake.is_contiguous(memory_format=formats[dims])
 
 
 def _is_symbolic(m: Machine, value: Value) -> bool:

@@ -174,6 +174,16 @@ def cauchy_(input, median=0.0, sigma=1.0, *, generator=None):
     return input.cauchy_().mul_(sigma).add_(median)
 
 
+def geometric_(input, p, *, generator=None):
+    """As the processor's generator draws: one double for each element, whatever the element is."""
+    if input.device.type != "cpu":
+        return input.geometric_(float(p))
+    if p <= 0 or p >= 1:
+        raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p}")
+    drawn = torch.empty_like(input, dtype=torch.float64).uniform_()
+    return input.copy_((drawn.log_() / math.log1p(-p)).ceil_())
+
+
 def _feature_noise(input, p):
     """One number for each channel: kept or dropped."""
     shape = [*input.shape[:2], *([1] * (input.dim() - 2))]
@@ -309,6 +319,48 @@ def pairwise_distance(x1, x2, p=2.0, eps=1e-6, keepdim=False):
     return torch.linalg.vector_norm(x1 - x2 + eps, float(p), -1, keepdim)
 
 
+def cdist(x1, x2, p=2.0, compute_mode=None):
+    """Elements that are equal have no part in the gradient."""
+    if p < 0:
+        raise RuntimeError("cdist only supports non-negative p values")
+    apart = x1.unsqueeze(-2) - x2.unsqueeze(-3)
+    return torch.linalg.vector_norm(torch.where(apart == 0, 0.0, apart), float(p), -1)
+
+
+def pdist(input, p=2.0):
+    if p < 0:
+        raise RuntimeError("pdist only supports non-negative p values")
+    first, second = torch.triu_indices(input.shape[0], input.shape[0], 1, device=input.device)
+    apart = input[first] - input[second]
+    return torch.linalg.vector_norm(torch.where(apart == 0, 0.0, apart), float(p), -1)
+
+
+def logspace(start, end, steps, base=10.0, *, dtype=None, **options):
+    exponents = torch.linspace(start, end, steps, dtype=torch.float64, **options)
+    return torch.pow(base, exponents).to(dtype or torch.get_default_dtype())
+
+
+def embedding_renorm_(weight, indices, max_norm, norm_type):
+    """Rows that are chosen twice are written twice, with the same numbers."""
+    with torch.no_grad():
+        rows = weight[indices.reshape(-1)]
+        norms = torch.linalg.vector_norm(rows, float(norm_type), 1, True).double()
+        shorter = torch.where(norms > max_norm, max_norm / (norms + 1e-7), 1.0)
+        return weight.index_put_((indices.reshape(-1),), rows * shorter.to(rows.dtype))
+
+
+def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
+    if max_norm is not None:
+        embedding_renorm_(weight, input, max_norm, norm_type)
+    return F.embedding(input, weight, padding_idx, None, 2.0, scale_grad_by_freq, sparse)
+
+
+def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2, *rest, **named):
+    if max_norm is not None:
+        embedding_renorm_(weight, input, max_norm, norm_type)
+    return F.embedding_bag(input, weight, offsets, None, 2.0, *rest, **named)
+
+
 def triplet_margin_loss(
     anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False, size_average=None, reduce=None, reduction="mean"
 ):
@@ -345,8 +397,10 @@ def cosine_embedding_loss(input1, input2, target, margin=0.0, size_average=None,
     return _reduced(near + torch.where(target == -1, (cosine - margin).clamp(min=0), zero), reduction)
 
 
-def normal(mean, std=1.0):
-    """Drawn for each element of whichever is a tensor."""
+def normal(mean, std=1.0, size=None, **options):
+    """Drawn for each element of whichever is a tensor, or of a size that is given."""
+    if size is not None:
+        return torch.empty(size, **options).normal_().mul_(std).add_(mean)
     like = mean if isinstance(mean, torch.Tensor) else std
     return torch.empty_like(like.detach()).normal_().mul_(std).add_(mean)
 
@@ -378,11 +432,35 @@ def arange(start, end, step, options):
 
 def vector_norm(input, ord=2, dim=None, keepdim=False, *, dtype=None, out=None):
     """With a gradient, which is zero where the norm is."""
-    if ord <= 1 or math.isinf(ord):
+    if ord <= 0 or math.isinf(ord):
         return torch.ops.aten.linalg_vector_norm(input, ord, dim, keepdim)
-    total = torch.pow(input.abs(), ord).sum(dim, keepdim)
+    is_nothing = input == 0
+    powers = torch.pow(torch.where(is_nothing, 1.0, input.abs()), ord)
+    total = torch.where(is_nothing, 0.0, powers).sum(dim, keepdim)
     is_zero = total == 0
     return torch.where(is_zero, 0.0, torch.pow(torch.where(is_zero, 1.0, total), 1 / ord))
+
+
+def normalize(input, p=2.0, dim=1, eps=1e-12, out=None):
+    return input / torch.norm(input, p, dim, keepdim=True).clamp_min(eps).expand_as(input)
+
+
+def lp_pool1d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+    return _lp_pool(F.avg_pool1d, 1, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool2d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+    return _lp_pool(F.avg_pool2d, 2, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def lp_pool3d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+    return _lp_pool(F.avg_pool3d, 3, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+def _lp_pool(pool, dims, input, norm_type, kernel_size, stride, ceil_mode):
+    mean = pool(torch.pow(input, norm_type), kernel_size, stride, 0, ceil_mode)
+    count = math.prod(kernel_size) if isinstance(kernel_size, (tuple, list)) else kernel_size**dims
+    return torch.pow((mean.sign() * mean.abs().relu()) * count, 1.0 / norm_type)
 
 
 def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
