@@ -72,6 +72,13 @@ def products() -> dict[str, tuple[Callable[..., Any], list[torch.Tensor], int]]:
             [x, w, b],
             work,
         )
+        narrow, scale = torch.randint(-99, 99, (columns, shared), device="cuda", dtype=torch.int8), b[:, None] / 99
+        found[f"silu, linear {size}"] = (lambda x, w: F.linear(F.silu(x), w), [x, w], work)
+        found[f"weights of 8 bits {size}"] = (
+            lambda x, w, s: F.linear(x, w.to(x.dtype) * s),
+            [x, narrow, scale],
+            work,
+        )
         found[f"gated {size}"] = (lambda x, w, v: F.silu(F.linear(x, w)) * F.linear(x, v), [x, w, v], 2 * work)
     return found | convolutions()
 

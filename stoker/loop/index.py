@@ -126,18 +126,24 @@ def express(sizes: Sequence[Expr], fine: Sequence[Dimension]) -> tuple[Expr, ...
     return tuple(reversed(result))
 
 
-def loops_by_place(loops: Dimensions, index: Expr) -> Callable[[Expr], dict[Symbol, Expr]] | None:
-    """From a place in dense memory, which loops walk in some order, to where each loop is there."""
+def loops_by_place(
+    loops: Dimensions, index: Expr, *, gaps: bool = False
+) -> Callable[[Expr], dict[Symbol, Expr]] | None:
+    """From a place in memory, which loops walk in some order, each element once, to where each loop is there. There may be elements that
+    no loop meets if `gaps` are allowed."""
     steps = [(found.value, loop) for loop in loops if (found := coefficient(index, loop.symbol)) is not None]
-    known = [(stride, loop, loop.size.value) for stride, loop in steps if stride is not None and loop.size.value]
+    known = [(stride, loop, loop.size.value) for stride, loop in steps if stride and loop.size.value]
     if len(known) != len(loops) or index is not sum((loop.symbol * s for s, loop, _ in known), constant(0)):
         return None
-    running = 1
-    for stride, _, size in sorted(known, key=lambda found: found[0]):
-        if stride != running:
+    known.sort(key=lambda found: found[0])
+    running, turns = 1, []
+    for place, (stride, _, size) in enumerate(known):
+        beyond = known[place + 1][0] if place + 1 < len(known) else stride * size
+        if beyond % stride or beyond < stride * size or (stride != running and not gaps):
             return None
-        running *= size
-    return lambda place: {loop.symbol: (place // stride) % size for stride, loop, size in known}
+        running = stride * size
+        turns.append(beyond // stride)
+    return lambda place: {loop.symbol: (place // stride) % turn for (stride, loop, _), turn in zip(known, turns)}
 
 
 def count(dimensions: Sequence[Dimension]) -> Expr:

@@ -25,16 +25,17 @@ from stoker.schedule.step import Library, Run, Step
 from stoker.shape.expr import Expr, Symbol, constant, symbol
 from stoker.shape.walk import substitute
 
+Part = tuple[Library, None] | tuple[Run, Kernel]
+"""A step, and the kernel that it runs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A kernel that computes its product, and what it would replace."""
+    """A kernel that computes its product, and the steps it would replace, in their order."""
 
     kernel: Kernel
     run: Run
-    library: Library
-    plain: Kernel
-    plain_run: Run
+    parts: tuple[Part, ...]
 
 
 Choose = Callable[[Candidate], bool]
@@ -47,21 +48,28 @@ def join_products(
     """The steps with products where they were chosen; their kernels are added to the list."""
     found = list(steps)
     for library in [s for s in steps if isinstance(s, Library) and multiplies(s)]:
-        readers = [s for s in found if library.results[0] in _read(s)]
+        readers = [s for s in found if library.results[0] in read_by(s)]
         if len(readers) != 1 or library.results[0] in outputs or not isinstance(readers[0], Run):
             continue
         candidate = candidate_of(library, readers[0], kernels, layouts)
-        if candidate is None or not _still(found, library, readers[0], kernels) or not choose(candidate):
-            continue
-        if candidate.kernel not in kernels:
-            kernels.append(candidate.kernel)
-        place = found.index(readers[0])
-        found[place] = replace(candidate.run, kernel=kernels.index(candidate.kernel))
-        found.remove(library)
+        if candidate is not None and undisturbed(found, library, readers[0], kernels) and choose(candidate):
+            take(found, candidate, kernels)
     return found
 
 
-def _read(step: Step) -> set[str]:
+def take(steps: list[Step], candidate: Candidate, kernels: list[Kernel]) -> Step:
+    """Put a candidate where the last of the steps stands that it replaces."""
+    if candidate.kernel not in kernels:
+        kernels.append(candidate.kernel)
+    *others, (last, _) = candidate.parts
+    made = replace(candidate.run, kernel=kernels.index(candidate.kernel))
+    steps[steps.index(last)] = made
+    for step, _ in others:
+        steps.remove(step)
+    return made
+
+
+def read_by(step: Step) -> set[str]:
     """The buffers that a step uses, but for those that a call makes."""
     match step:
         case Run():
@@ -71,15 +79,15 @@ def _read(step: Step) -> set[str]:
     return set()
 
 
-def _still(steps: Sequence[Step], library: Library, run: Run, kernels: Sequence[Kernel]) -> bool:
-    """Does nothing between the two write to what the product is made of?"""
-    factors = _read(library)
-    for step in steps[steps.index(library) + 1 : steps.index(run)]:
-        if isinstance(step, Run) and any(step.buffers[n] in factors for n in kernels[step.kernel].written):
+def undisturbed(steps: Sequence[Step], first: Step, last: Step, kernels: Sequence[Kernel]) -> bool:
+    """Does nothing between the two write to what the first one reads, nor the last one itself?"""
+    used = read_by(first)
+    for step in steps[steps.index(first) + 1 : steps.index(last)]:
+        if isinstance(step, Run) and any(step.buffers[n] in used for n in kernels[step.kernel].written):
             return False
         if isinstance(step, Library) and step.aliases:
             return False
-    return not any(run.buffers[n] in factors for n in kernels[run.kernel].written)
+    return not isinstance(last, Run) or not any(last.buffers[n] in used for n in kernels[last.kernel].written)
 
 
 def candidate_of(
@@ -106,7 +114,7 @@ def candidate_of(
     if count(kernel.outer).value != product.batch * product.rows * product.columns:
         return None
     made = _with_product(kernel, product, position, place, [layouts[b].dtype for b in buffers])
-    return Candidate(made, replace(run, buffers=tuple(buffers)), library, kernel, run)
+    return Candidate(made, replace(run, buffers=tuple(buffers)), ((library, None), (run, kernel)))
 
 
 def _with_product(
@@ -129,5 +137,7 @@ def _with_product(
         return i
 
     phases = tuple(Phase(p.across, tuple((n, line(i)) for n, i in p.lines)) for p in kernel.phases)
-    written = frozenset(n - (n > position) for n in kernel.written)
-    return replace(kernel, outer=outer, phases=phases, arguments=tuple(dtypes), written=written, product=product)
+    written, values = (frozenset(n - (n > position) for n in numbers) for numbers in (kernel.written, kernel.values))
+    return replace(
+        kernel, outer=outer, phases=phases, arguments=tuple(dtypes), written=written, values=values, product=product
+    )

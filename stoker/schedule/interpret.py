@@ -9,6 +9,7 @@ A value is a tensor over (outer points, inner points), either of which may be 1.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, assert_never
 
 import torch
@@ -18,7 +19,7 @@ from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopI
 from stoker.loop.interpret import number_on_grid, reduced_rows, scanned_rows
 from stoker.loop.op import ELEMENTWISE, outside_code
 from stoker.schedule.kernel import Kernel
-from stoker.schedule.product import PRODUCT, Factor, Product, Windows
+from stoker.schedule.product import PRODUCT, Factor, Made, Product, Windows
 from stoker.shape.expr import Expr, symbol
 from stoker.shape.walk import evaluate
 
@@ -40,7 +41,7 @@ class _Run:
         self.memory = {f"a{n}": _flat(buffer) for n, buffer in enumerate(buffers)}
         self.memory |= {f"s{n}": torch.empty(self.points * self.row, dtype=d) for n, d in enumerate(kernel.scratch)}
         if kernel.product is not None:
-            self.memory[PRODUCT] = _multiplied(kernel.product, self.memory)
+            self.memory[PRODUCT] = _multiplied(kernel, kernel.product, self.memory)
         self.values: dict[int, Any] = {}
         self.outside = 0
 
@@ -115,15 +116,18 @@ class _Run:
         self.known[i.name] = torch.where(bad, 0, wrapped)
 
 
-def _multiplied(product: Product, memory: Mapping[str, torch.Tensor]) -> torch.Tensor:
+def _multiplied(kernel: Kernel, product: Product, memory: Mapping[str, torch.Tensor]) -> torch.Tensor:
     """The product that a kernel computes, as a vector."""
 
-    def seen(factor: Factor, rows: int, columns: int) -> torch.Tensor:
+    def seen(operand: Factor | Made, rows: int, columns: int) -> torch.Tensor:
         sizes = (product.batch, rows, columns)
-        return memory[f"a{factor.argument}"].as_strided(sizes, factor.strides, factor.offset).float()
+        if isinstance(operand, Made):
+            return _made(kernel, operand, memory).reshape(sizes).float()
+        return memory[f"a{operand.argument}"].as_strided(sizes, operand.strides, operand.offset).float()
 
     if isinstance(product.left, Windows):
-        total = _convolved(product, product.left, memory)
+        assert isinstance(product.right, Factor)
+        total = _convolved(product, product.left, product.right, memory)
     else:
         left = seen(product.left, product.rows, product.shared)
         total = left @ seen(product.right, product.shared, product.columns)
@@ -132,12 +136,20 @@ def _multiplied(product: Product, memory: Mapping[str, torch.Tensor]) -> torch.T
     return total.to(product.dtype).flatten()
 
 
-def _convolved(product: Product, left: Windows, memory: Mapping[str, torch.Tensor]) -> torch.Tensor:
+def _made(kernel: Kernel, operand: Made, memory: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """An operand that a kernel computes."""
+    run = _Run(replace(kernel, outer=operand.loops, product=None), [memory[f"a{n}"] for n in range(len(memory))], [])
+    for number, i in operand.lines:
+        run.values[number] = run.step(i, [run.values[a] for a in i.arguments])
+    return run.values[operand.value].expand(run.points, 1)  # type: ignore[no-any-return]
+
+
+def _convolved(product: Product, left: Windows, right: Factor, memory: Mapping[str, torch.Tensor]) -> torch.Tensor:
     """Windows times weights, with channels fastest."""
     count = product.rows // (left.places[0] * left.places[1])
     sizes, strides = (count, left.channels, *left.size), (left.image, left.channel, *left.strides)
     images = memory[f"a{left.argument}"].as_strided(sizes, strides, left.offset).float()
-    right, (_, channel, column) = product.right, product.right.strides
+    _, channel, column = right.strides
     weights = memory[f"a{right.argument}"].as_strided(
         (product.columns, left.channels, *left.kernel), (column, channel, *left.right_strides), right.offset
     )

@@ -141,7 +141,7 @@ def may_raise(step: Step, kernels: Sequence[Kernel]) -> bool:
 
 def _changes_nothing(step: Step, kernels: Sequence[Kernel]) -> bool:
     """Does a step only copy buffers to themselves?"""
-    if not isinstance(step, Run):
+    if not isinstance(step, Run) or kernels[step.kernel].product is not None:
         return False
     lines = [line for phase in kernels[step.kernel].phases for line in phase.lines]
     loads = {number: i for number, i in lines if isinstance(i, Load) and not i.arguments}

@@ -23,6 +23,7 @@ from stoker.schedule.epilogue import Choose, join_products
 from stoker.schedule.kernel import Kernel, build, kernel_text
 from stoker.schedule.memory import Arena, made_by_library, place
 from stoker.schedule.order import order
+from stoker.schedule.prologue import join_prologues
 from stoker.schedule.score import Groups, estimate_bytes, group, join_strangers
 from stoker.schedule.step import Batch, Library, Run, Step, step_text
 from stoker.schedule.vet import vet
@@ -85,6 +86,7 @@ def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False, 
     if choose is not None:
         plain = len(called)
         steps = join_products(steps, called, program.layouts, outputs, choose)
+        steps = join_prologues(steps, called, program.layouts, outputs, choose)
         origins += [("a matrix product",)] * (len(called) - plain)
     steps = gather(steps, called, program.layouts, targets, outside - owned, homes)
     placed = place(steps, called, program.layouts, targets, outside, outputs, owned, homes)

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 import torch
 
+from stoker.loop.index import Dimensions
+from stoker.loop.instruction import Load, LoopInstruction
+
 PRODUCT = "p"
 """What a kernel that holds a product calls it in its loads: a dense buffer, of which nothing is in memory."""
 
@@ -48,6 +51,22 @@ class Windows:
 
 
 @dataclass(frozen=True, slots=True)
+class Made:
+    """An operand that is computed where it is read, tile by tile, and never in memory: the lines of a kernel over the operand's rows and columns
+    (`stoker.schedule.prologue`)."""
+
+    loops: Dimensions
+    """The batch, if that is more than one, rows, and columns."""
+    lines: tuple[tuple[int, LoopInstruction], ...]
+    """Their numbers are none of the kernel's own."""
+    value: int
+
+    @property
+    def arguments(self) -> frozenset[int]:
+        return frozenset(int(i.buffer[1:]) for _, i in self.lines if isinstance(i, Load))
+
+
+@dataclass(frozen=True, slots=True)
 class Product:
     """For each of a batch, rows times columns; sums over the shared size are kept in float32 and rounded once."""
 
@@ -56,14 +75,18 @@ class Product:
     columns: int
     shared: int
     dtype: torch.dtype
-    left: Factor | Windows
-    right: Factor
+    left: Factor | Windows | Made
+    right: Factor | Made
     bias: Factor | None = None
     """Added before rounding: one number for each column."""
 
     @property
     def arguments(self) -> frozenset[int]:
-        return frozenset(f.argument for f in (self.left, self.right, self.bias) if f is not None)
+        found: frozenset[int] = frozenset()
+        for operand in (self.left, self.right, self.bias):
+            if operand is not None:
+                found |= operand.arguments if isinstance(operand, Made) else {operand.argument}
+        return found
 
     @property
     def longest_step(self) -> int:

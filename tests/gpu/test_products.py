@@ -18,6 +18,8 @@ from stoker.codegen.triton.choose import Answer
 from stoker.runtime.tune import library_has
 from tests.gpu.test_kernels import assert_no_farther
 from tests.stages.test_convolutions import FORMS, given
+from tests.stages.test_products import given as factors
+from tests.stages.test_prologues import PROGRAMS as PROLOGUES
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
@@ -61,6 +63,17 @@ def test_every_tile(name: str, size: tuple[int, int, int], number: int, forced: 
     program = PROGRAMS[name]
     found = stoker.compile(program, fullgraph=True, options={"autotune": True})(*given)
     assert_no_farther(found, program(*given), program(*(g.double() for g in given)))
+
+
+@pytest.mark.parametrize("number", [0, 6])
+@pytest.mark.parametrize("size", [(256, 128, 384), (33, 50, 70)], ids=str)
+@pytest.mark.parametrize("name", PROLOGUES)
+def test_every_prologue(name: str, size: tuple[int, int, int], number: int, forced: Callable[[int], None]) -> None:
+    forced(number)
+    inputs, program = [i.cuda() for i in factors(size)], PROLOGUES[name]
+    with torch.no_grad():
+        found = stoker.compile(program, fullgraph=True, options={"autotune": True})(*inputs)
+        assert_no_farther(found, program(*inputs), program(*(i.double() for i in inputs)))
 
 
 @pytest.mark.parametrize("number", [0, 3, 5, 7])

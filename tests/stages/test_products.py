@@ -16,7 +16,7 @@ from stoker.pipeline import decompositions
 from stoker.runtime.cubin import Job, compile_all
 from stoker.schedule.interpret import run_kernel
 from stoker.schedule.plan import make_plan
-from stoker.schedule.step import Library, Run
+from stoker.schedule.step import Library
 from tests.stages.interpreted import Interpreted, compile_interpreted
 from tests.stages.test_triton import single_graph
 
@@ -103,24 +103,24 @@ def test_the_oracle_agrees(name: str) -> None:
     aot(single_graph(program, inputs)[0], inputs, forward_compiler=compile_graph, decompositions=decompositions())(
         *inputs
     )
-    assert seen
-    for candidate, layouts in seen:
-        sizes = {n: [s.value for s in layouts[n].sizes] for n in {*candidate.run.buffers, *candidate.plain_run.buffers}}
+    read_after = [(c, layouts) for c, layouts in seen if isinstance(c.parts[0][0], Library)]
+    assert read_after
+    for candidate, layouts in read_after:
+        (step, _), (plain, kernel) = candidate.parts
+        sizes = {n: [s.value for s in layouts[n].sizes] for n in {*candidate.run.buffers, *plain.buffers}}
         memory = {
             n: (torch.randn(s) / 4).to(layouts[n].dtype).as_strided(s, [t.value for t in layouts[n].strides])
             for n, s in sizes.items()
         }
         again = {n: m.clone() for n, m in memory.items()}
         run_kernel(candidate.kernel, [memory[b] for b in candidate.run.buffers], [])
-        step: Library = candidate.library
         arguments = [
             again[t.buffer].as_strided([s.value for s in t.sizes], [s.value for s in t.strides], t.offset.value)
             for t in step.arguments
         ]
         again[str(step.results[0])] = step.operator(*arguments)
-        plain: Run = candidate.plain_run
-        run_kernel(candidate.plain, [again[b] for b in plain.buffers], [])
-        for n in candidate.plain.written:
+        run_kernel(kernel, [again[b] for b in plain.buffers], [])
+        for n in kernel.written:
             torch.testing.assert_close(memory[plain.buffers[n]], again[plain.buffers[n]], rtol=1e-2, atol=1e-2)
 
 

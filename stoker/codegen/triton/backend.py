@@ -11,7 +11,7 @@ import torch
 from stoker import _C
 from stoker.codegen.backend import Built, Launch, LaunchBatch, Site
 from stoker.codegen.triton.batch import FILL, PARAMETERS, WORDS, fill_signature, fill_source, places
-from stoker.codegen.triton.choose import Answer, can_choose, fastest, fastest_product, is_known, remembered
+from stoker.codegen.triton.choose import Answer, buffers_of, can_choose, fastest, fastest_product, is_known, remembered
 from stoker.codegen.triton.host import host_kernel
 from stoker.codegen.triton.stream import drawing_threads
 from stoker.codegen.triton.target import cuda_target
@@ -24,6 +24,7 @@ from stoker.runtime.cubin import Binary, Job, compile_all, pool
 from stoker.runtime.device import prepare_launching
 from stoker.schedule.epilogue import Candidate
 from stoker.schedule.kernel import Kernel
+from stoker.schedule.step import Library
 from stoker.shape.expr import Expr, constant
 
 
@@ -65,18 +66,21 @@ class TritonBackend:
         device = torch.cuda.get_device_properties(torch.cuda.current_device())
         shared_bytes = device.shared_memory_per_block_optin  # type: ignore[attr-defined]  # torch's stubs lack it
         tilings = product_tilings(candidate.kernel, shared_bytes)
-        kernels = [candidate.plain, *(candidate.kernel for _ in tilings)]
-        site = Site((), (str(candidate.library.operator), "and its reader"))
-        cut = [tiling_of(candidate.plain, self._target.processors), *tilings]
+        before = [k for _, k in candidate.parts if k is not None]
+        kernels = [*before, *(candidate.kernel for _ in tilings)]
+        subject = ", ".join(str(step.operator) for step, _ in candidate.parts if isinstance(step, Library)) or "product"
+        site = Site((), (subject, "and what is beside it"))
+        cut = [*(self._products.get(k) or tiling_of(k, self._target.processors) for k in before), *tilings]
 
         def measured() -> Answer:
-            plain, *builds = self.built(kernels, [site] * len(kernels), cut)
-            return fastest_product(candidate, layouts, plain, builds)
+            builds = self.built(kernels, [site] * len(kernels), cut)
+            plain = iter(builds)
+            parts = [None if k is None else next(plain) for _, k in candidate.parts]
+            return fastest_product(candidate, layouts, parts, builds[len(before) :])
 
-        units = [unit_of(k, t, site.origins) for k, t in zip(kernels[:2], cut)]
-        used = [layouts[name] for name in (*candidate.run.buffers, *candidate.plain_run.buffers)]
-        question = ["product", *_told(units, used, tilings)]
-        best = remembered(question, str(candidate.library.operator), measured)
+        units = [unit_of(k, t, site.origins) for k, t in zip(kernels[: len(before) + 1], cut)]
+        used = [layouts[name] for name in buffers_of(candidate)]
+        best = remembered(["product", *_told(units, used, tilings)], subject, measured)
         return None if best is None else tilings[best]
 
     def build(self, kernels: Sequence[Kernel], sites: Sequence[Site], *, tune: bool) -> list[Built]:

@@ -13,9 +13,11 @@ from stoker import _C, log
 from stoker.codegen.backend import Built, Launch, Site
 from stoker.loop.interpret import allocate, fetch
 from stoker.loop.layout import Layout
+from stoker.loop.node import tensors_in
 from stoker.runtime import choices
 from stoker.runtime.device import elapsed, index_flags, surroundings
 from stoker.schedule.epilogue import Candidate
+from stoker.schedule.step import Run
 from stoker.shape.walk import evaluate
 
 ROUNDS, LAUNCHES = 5, 10
@@ -100,29 +102,43 @@ def launcher(built: Built, memory: Sequence[torch.Tensor]) -> Callable[[], None]
 
 
 def fastest_product(
-    candidate: Candidate, layouts: Mapping[str, Layout], plain: Built, builds: Sequence[Built]
+    candidate: Candidate, layouts: Mapping[str, Layout], parts: Sequence[Built | None], builds: Sequence[Built]
 ) -> Answer:
-    """Which build of a kernel with a product is faster than the library's product and the kernel after it; None if none is.
+    """Which build of a kernel with a product is faster than the steps it would replace (built, where they are kernels); None if none is.
 
     Each is recorded as a graph and replayed: what the host does for a call is in no measurement.
     """
-    run, plain_run, library = candidate.run, candidate.plain_run, candidate.library
-    names = {*run.buffers, *plain_run.buffers}
+    names = buffers_of(candidate)
     if sum(_bytes(layouts[name]) for name in names) > LARGEST_BYTES:
         return Answer(None, "")
     memory = {name: _filled(layouts[name]) for name in names}
-    result, arguments = library.results[0], fetch(library.arguments, memory, {})
 
-    def by_library() -> None:
-        made = library.operator(*arguments)
-        launcher(plain, [made if b == result else memory[b] for b in plain_run.buffers])()
+    def as_before() -> None:
+        seen = dict(memory)
+        for (step, _), built in zip(candidate.parts, parts):
+            if isinstance(step, Run):
+                assert built is not None
+                launcher(built, [seen[b] for b in step.buffers])()
+            else:
+                result = step.results[0]
+                assert result is not None
+                seen[result] = step.operator(*fetch(step.arguments, seen, {}))
 
-    ways = [by_library, *(launcher(built, [memory[b] for b in run.buffers]) for built in builds)]
+    ways = [as_before, *(launcher(built, [memory[b] for b in candidate.run.buffers]) for built in builds)]
     graphs = [_recorded(way) for way in ways]
     times = [min(elapsed(graph.replay) for _ in range(ROUNDS)) for graph in graphs]
     best = min(range(1, len(times)), key=times.__getitem__)
-    words = f"{times[0] * 1e3 / LAUNCHES:.1f} us by the library, {times[best] * 1e3 / LAUNCHES:.1f} us as one kernel"
+    before = "by the library" if None in parts else "as two kernels"
+    words = f"{times[0] * 1e3 / LAUNCHES:.1f} us {before}, {times[best] * 1e3 / LAUNCHES:.1f} us as one kernel"
     return Answer(best - 1 if times[best] < CLEARLY * times[0] else None, words)
+
+
+def buffers_of(candidate: Candidate) -> list[str]:
+    """The memory that a candidate and the steps before it are measured on."""
+    names = [*candidate.run.buffers]
+    for step, _ in candidate.parts:
+        names += step.buffers if isinstance(step, Run) else [t.buffer for t in tensors_in(step.arguments)]
+    return list(dict.fromkeys(names))
 
 
 def _recorded(way: Callable[[], object]) -> torch.cuda.CUDAGraph:

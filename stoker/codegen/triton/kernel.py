@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from stoker.codegen.triton.batch import PARAMETERS, write_row
@@ -30,8 +30,8 @@ from stoker.loop.index import Dimension, Dimensions, count, ranges_of
 from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopInstruction, Number, Reduce, Scan, Store
 from stoker.loop.op import OUTSIDE
 from stoker.loop.philox import WORDS
-from stoker.schedule.kernel import Kernel, Line
-from stoker.schedule.product import PRODUCT
+from stoker.schedule.kernel import Kernel, Line, Phase
+from stoker.schedule.product import PRODUCT, Made
 from stoker.shape.expr import Expr, Symbol, constant, symbol, text
 from stoker.shape.prove import Interval, bounds
 from stoker.shape.walk import free_symbols, substitute
@@ -158,7 +158,7 @@ class _Emitter:
         tiling, out, kernel = self.tiling, self.out, self.kernel
         if kernel.product is not None:
             rows, columns = (text(d.symbol) for d in kernel.outer[-2:])
-            write_product(out, kernel.product, tiling, rows, columns)
+            write_product(out, kernel.product, tiling, rows, columns, self.operand)
             self.unravel("rest", kernel.outer[:-2])
             return
         two = bool(kernel.inner) or tiling.y is not None
@@ -177,6 +177,28 @@ class _Emitter:
             if tiling.persistent:
                 out.line("r = r_first")
                 self.inner_point()
+
+    def operand(self, made: Made, side: str) -> str:
+        """An operand of the product that is computed: its tile is one of a kernel of its own, with `shared` for one of its two loops."""
+        assert self.kernel.product is not None
+        *lead, down, across = made.loops
+        step, left = self.tiling.k_block, side == "left"
+        high, wide = (self.tiling.y_block, step) if left else (step, self.tiling.x_block)
+        kernel = replace(self.kernel, outer=made.loops, phases=(Phase(False, made.lines),), product=None)
+        inner = _Emitter(self.name, kernel, replace(self.tiling, y=down, y_block=high, x_block=wide))
+        inner.out = self.out
+        names = ("near_rows", "shared[None, :]") if left else ("shared[:, None]", "near_columns")
+        for loop, name in zip((down, across), names):
+            self.out.line(f"{text(loop.symbol)} = {name}")
+        inner.unravel("rest", tuple(lead))
+        axis, inside = ("x", "k_inside[None, :]") if left else ("y", "k_inside[:, None]")
+        sure = self.kernel.product.shared % step == 0
+        inner.unsure = NONE if sure else frozenset(axis)
+        if not sure:
+            self.out.line(f"{axis}_inside = {inside}")
+        inner.straight(made.lines)
+        value = f"tl.broadcast_to(v{made.value}, [{high}, {wide}])"
+        return value if sure else f"tl.where({inside}, {value}, 0).to({TYPES[self.kernel.product.dtype]})"
 
     def place_in_two(self) -> None:
         """Two loops are axes of the tile, the others are taken from the program's number."""

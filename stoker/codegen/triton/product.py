@@ -6,14 +6,14 @@ columns outside the product are those of its first tile's, and not stored; the s
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from stoker.codegen.triton.operation import TYPES
 from stoker.codegen.triton.tiling import Tiling
 from stoker.codegen.triton.windows import sum_windows
 from stoker.codegen.writer import Writer
 from stoker.loop.instruction import Load, LoopInstruction
-from stoker.schedule.product import PRODUCT, Factor, Product, Windows
+from stoker.schedule.product import PRODUCT, Factor, Made, Product, Windows
 from stoker.shape.expr import Expr
 
 TOGETHER = 8
@@ -25,12 +25,17 @@ def places_in_product(lines: Iterable[LoopInstruction]) -> set[Expr]:
     return {i.index for i in lines if isinstance(i, Load) and i.buffer == PRODUCT}
 
 
-def write_product(out: Writer, product: Product, tiling: Tiling, rows: str, columns: str) -> None:
+Make = Callable[[Made, str], str]
+"""Writes the lines of an operand, "left" or "right", and says what it is called. Its rows and columns are `near_rows`, `near_columns`, and
+`shared` along the shared size."""
+
+
+def write_product(out: Writer, product: Product, tiling: Tiling, rows: str, columns: str, make: Make) -> None:
     """The tile of this program, and the names of its rows and columns."""
     _place(out, product, tiling)
     out.line(f"near_rows = tl.where(all_rows < {product.rows}, all_rows, 0)[:, None]")
     out.line(f"near_columns = tl.where(all_columns < {product.columns}, all_columns, 0)[None, :]")
-    _sum(out, product, tiling)
+    _sum(out, product, tiling, make)
     if product.bias is not None:
         bias = product.bias
         place = f"{bias.offset} + near_columns * {bias.strides[2]}"
@@ -55,27 +60,37 @@ def _place(out: Writer, product: Product, tiling: Tiling) -> None:
     out.line(f"all_columns = across * {tiling.x_block} + tl.arange(0, {tiling.x_block})")
 
 
-def _sum(out: Writer, product: Product, tiling: Tiling) -> None:
+def _sum(out: Writer, product: Product, tiling: Tiling, make: Make) -> None:
     """Over the shared size, tile by tile."""
     out.line(f"k = tl.arange(0, {tiling.k_block})")
     out.line(f"total = tl.zeros([{tiling.y_block}, {tiling.x_block}], tl.float32)")
-    out.line(f"right = {_start(product.right, 'k[:, None]', 'near_columns')}")
-    if isinstance(product.left, Windows):
-        sum_windows(out, product.left, product.right, tiling.k_block)
-    else:
-        _sum_rows(out, product.left, product.right, product.shared, tiling.k_block)
+    left, right = product.left, product.right
+    if isinstance(right, Factor):
+        out.line(f"right = {_start(right, 'k[:, None]', 'near_columns')}")
+    if isinstance(left, Windows):
+        assert isinstance(right, Factor), "windows are multiplied with what is in memory"
+        sum_windows(out, left, right, tiling.k_block)
+        return
+    if isinstance(left, Factor):
+        out.line(f"left = {_start(left, 'near_rows', 'k[None, :]')}")
+    _sum_rows(out, left, right, product.shared, tiling.k_block, make)
 
 
-def _sum_rows(out: Writer, left: Factor, right: Factor, shared: int, step: int) -> None:
-    out.line(f"left = {_start(left, 'near_rows', 'k[None, :]')}")
+def _sum_rows(out: Writer, left: Factor | Made, right: Factor | Made, shared: int, step: int, make: Make) -> None:
     whole = shared % step == 0
     with out.indented(f"for k_start in range(0, {shared}, {step}):"):
         if not whole:
             out.line(f"k_inside = k < {shared} - k_start")
+        if isinstance(left, Made) or isinstance(right, Made):
+            out.line("shared = k_start + k")
         masks = ("", "") if whole else (", k_inside[None, :], other=0", ", k_inside[:, None], other=0")
-        out.line(f"total = tl.dot(tl.load(left{masks[0]}), tl.load(right{masks[1]}), total)")
-        out.line(f"left += {step * left.strides[2]}")
-        out.line(f"right += {step * right.strides[1]}")
+        first = make(left, "left") if isinstance(left, Made) else f"tl.load(left{masks[0]})"
+        second = make(right, "right") if isinstance(right, Made) else f"tl.load(right{masks[1]})"
+        out.line(f"total = tl.dot({first}, {second}, total)")
+        if isinstance(left, Factor):
+            out.line(f"left += {step * left.strides[2]}")
+        if isinstance(right, Factor):
+            out.line(f"right += {step * right.strides[1]}")
 
 
 def _start(factor: Factor, rows: str, columns: str) -> str:
