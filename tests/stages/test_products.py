@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -80,6 +82,18 @@ def test_what_others_read_stays_a_call() -> None:
     ):
         compiled(other, inputs, backend)
     assert not any("tl.dot" in u.source for u in backend.units)
+
+
+@pytest.mark.parametrize("size", [(256, 64, 128), (200, 64, 120), (250, 64, 72)], ids=str)
+def test_neighbours_are_read_at_once(size: tuple[int, int, int]) -> None:
+    """Triton is told how many columns lie side by side, also where tiles do not fill the product."""
+    backend = Interpreted(products=True)
+    inputs = given(size)
+    (found,) = compiled(PROGRAMS["gelu"], inputs, backend)
+    torch.testing.assert_close(found, PROGRAMS["gelu"](*inputs), rtol=1e-2, atol=1e-2)
+    (unit,) = backend.units
+    told = re.findall(r"near_columns = .*tl.multiple_of\(.*?, (\d+)\), \1\)", unit.source)
+    assert told == ([] if size[2] == 128 else [str(math.gcd(size[2], 128))])
 
 
 def test_float32_stays_a_call() -> None:

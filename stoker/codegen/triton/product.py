@@ -6,6 +6,7 @@ columns outside the product are those of its first tile's, and not stored; the s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 from stoker.codegen.triton.operation import TYPES
@@ -33,8 +34,8 @@ Make = Callable[[Made, str], str]
 def write_product(out: Writer, product: Product, tiling: Tiling, rows: str, columns: str, make: Make) -> None:
     """The tile of this program, and the names of its rows and columns."""
     _place(out, product, tiling)
-    out.line(f"near_rows = tl.where(all_rows < {product.rows}, all_rows, 0)[:, None]")
-    out.line(f"near_columns = tl.where(all_columns < {product.columns}, all_columns, 0)[None, :]")
+    out.line(f"near_rows = {_near('all_rows', product.rows, tiling.y_block)}[:, None]")
+    out.line(f"near_columns = {_near('all_columns', product.columns, tiling.x_block)}[None, :]")
     _sum(out, product, tiling, make)
     if product.bias is not None:
         bias = product.bias
@@ -45,6 +46,15 @@ def write_product(out: Writer, product: Product, tiling: Tiling, rows: str, colu
     out.line(f"{columns} = all_columns[None, :]")
     out.line(f"y_inside = {rows} < {product.rows}")
     out.line(f"x_inside = {columns} < {product.columns}")
+
+
+def _near(places: str, size: int, block: int) -> str:
+    """Places of a tile that are inside the product. Triton is told which stay neighbours, so that they are read at once: the places outside
+    are read, too, but nobody looks at what is computed of them."""
+    if size % block == 0:
+        return places
+    together = math.gcd(size, block)
+    return f"tl.max_contiguous(tl.multiple_of(tl.where({places} < {size}, {places}, 0), {together}), {together})"
 
 
 def _place(out: Writer, product: Product, tiling: Tiling) -> None:
