@@ -37,12 +37,16 @@ class FunctionText(Protocol):
         """How often a loop runs."""
         ...
 
+    def around(self, loop: Dimension) -> str:
+        """How often a loop runs around another one that is vectors."""
+        ...
+
     def head(self, loop: Dimension, start: str = "0", end: str | None = None) -> str:
         """The head of a loop."""
         ...
 
-    def loops(self, dimensions: tuple[Dimension, ...]) -> AbstractContextManager[None]:
-        """Nested loops, in order."""
+    def loops(self, dimensions: tuple[Dimension, ...], *, around: bool = False) -> AbstractContextManager[None]:
+        """Nested loops, in order. They may stand around another one that is vectors."""
         ...
 
     def shared(self, dimensions: tuple[Dimension, ...]) -> AbstractContextManager[None]:

@@ -21,7 +21,7 @@ from stoker.codegen.cpp.cost import cost
 from stoker.codegen.cpp.crosswise import emit_crosswise
 from stoker.codegen.cpp.expression import MARKED, declared, expression
 from stoker.codegen.cpp.invariant import lift
-from stoker.codegen.cpp.mark import constant, long, marked, plain
+from stoker.codegen.cpp.mark import constant, large, long, marked, plain
 from stoker.codegen.cpp.moments import (
     PIECE,
     Measured,
@@ -98,7 +98,9 @@ class _Emitter:
         self.instructions = [line for p in kernel.phases for line in p.lines]
         self.types = {n: i.dtype for n, i in self.instructions}
         self.reduces = {n: i for n, i in self.instructions if isinstance(i, Reduce)}
-        self.lasting = self._lasting()
+        lasting = self._lasting()
+        self.lifted = self._lifted(lasting) if self.shape is Shape.COLUMNS and not scans(kernel) else {}
+        self.lasting = lasting - self.lifted.keys()
         self.asking, self.requests = requests(kernel, self.shape)
         self.watches = sorted({outside_code(i.family) for _, i in self.instructions if isinstance(i, Indirect)})
         """The families of indices that must not be out of range."""
@@ -115,6 +117,11 @@ class _Emitter:
                 found |= {a for a in i.arguments if made[a] != position or a in self.reduces}
         return found
 
+    def _lifted(self, lasting: set[int]) -> dict[int, Number]:
+        """Numbers that several phases use: they are no columns, and conditions on them are the same for all of a strip."""
+        measured = {i.arguments[0] for i in self.reduces.values() if i.kind in MOMENTS}
+        return {n: i for n, i in self.instructions if isinstance(i, Number) and n in lasting - measured}
+
     def expr(self, expr: Expr) -> str:
         return expression(expr, self.ranges, MARKED)
 
@@ -125,6 +132,11 @@ class _Emitter:
     def extent(self, loop: Dimension) -> str:
         """How often a loop runs."""
         return long(loop.size.value, self.known(loop.size))
+
+    def around(self, loop: Dimension) -> str:
+        """How often a loop runs around another one that is vectors: only a few times are worth knowing."""
+        text = self.known(loop.size)
+        return text if loop.size.value is None else large(loop.size.value, text)
 
     def bound(self, expr: Expr) -> str:
         """How often something is done that is long: no number of it is worth knowing."""
@@ -191,13 +203,14 @@ class _Emitter:
         self.out.line(f"#pragma omp {kind} schedule(static){clauses} if(parallel: {self.expr(work)} > {PARALLEL_WORK})")
 
     @contextmanager
-    def loops(self, dimensions: tuple[Dimension, ...]) -> Iterator[None]:
-        """Nested loops, in order."""
+    def loops(self, dimensions: tuple[Dimension, ...], *, around: bool = False) -> Iterator[None]:
+        """Nested loops, in order. They may stand around another one that is vectors."""
         if not dimensions:
             yield
             return
         first, *rest = dimensions
-        with self.out.block(self.head(first)), self.loops(tuple(rest)):
+        end = self.around(first) if around else None
+        with self.out.block(self.head(first, end=end)), self.loops(tuple(rest), around=around):
             yield
 
     def head(self, loop: Dimension, start: str = "0", end: str | None = None) -> str:
@@ -211,7 +224,7 @@ class _Emitter:
             with self.out.block():
                 yield
             return
-        size_of = self.bound if self.is_coarse(dimensions) else self.known
+        size_of = self.bound if len(dimensions) == 1 or self.is_coarse(dimensions) else self.known
         self.parallel("parallel for")
         if len(dimensions) == 1:
             with self.out.block(self.head(dimensions[0], end=size_of(dimensions[0].size))):
@@ -404,7 +417,9 @@ class _Emitter:
         with self.shared((*lead, strips)):
             out = self.out
             out.line(f"const int64_t first = strip * {self.tiles.strip};")
-            out.line(f"const int64_t end = minimum<int64_t>(first + {self.tiles.strip}, {self.extent(last)});")
+            out.line(f"const int64_t end = minimum<int64_t>(first + {self.tiles.strip}, {self.around(last)});")
+            for n, i in self.lifted.items():
+                self.instruction(n, i, [])
             for n in sorted(self.lasting):
                 if n not in self.reduces:
                     out.line(f"{TYPES[self.types[n]]} v{n}_all[{self.tiles.strip}];")
@@ -416,6 +431,8 @@ class _Emitter:
         out, name = self.out, text(last.symbol)
         head = self.head(last, "first", "end")
         if not phase.across:
+            if self.lifted.keys() >= {n for n, _ in phase.lines}:
+                return
             self.simd(True)
             with out.block(head):
                 self.lines(phase, strip=f"[{name} - first]")
@@ -444,14 +461,14 @@ class _Emitter:
         pieces = reductions and long and all(form.clause for _, form, _ in reductions)
         with contextlib.ExitStack() as stack:
             if pieces:
-                size = self.extent(first)
+                size = self.around(first)
                 head = f"for (int64_t chunk = 0; chunk < {size}; chunk += {STRIP_CHUNK})"
                 stack.enter_context(out.block(head))
                 out.line(f"const int64_t chunk_end = minimum<int64_t>(chunk + {STRIP_CHUNK}, {size});")
                 for n, form, _ in reductions:
                     self.fill(n, "part", form)
-            bounds = ("chunk", "chunk_end") if pieces else ("0", None)
-            with out.block(self.head(first, *bounds)), self.loops(tuple(rest)):
+            bounds = ("chunk", "chunk_end") if pieces else ("0", self.around(first))
+            with out.block(self.head(first, *bounds)), self.loops(tuple(rest), around=True):
                 self.simd(self.vectorizable(phase))
                 with out.block(self.head(last, "first", "end")):
                     self.lines(phase, strip=f"[{name} - first]", accumulator="part" if pieces else "acc")
@@ -470,12 +487,14 @@ class _Emitter:
 
     def lines(self, phase: Phase, strip: str = "", accumulator: str = "acc") -> None:
         """The straight-line code of a phase. In a strip, values of other phases are elements of arrays."""
-        own = {n for n, _ in phase.lines} - set(self.reduces)
+        own = {n for n, _ in phase.lines} - set(self.reduces) | self.lifted.keys()
 
         def value(number: int) -> str:
             return f"v{number}" if not strip or number in own else f"v{number}_all{strip}"
 
         for number, i in phase.lines:
+            if number in self.lifted:
+                continue
             arguments = [value(a) for a in i.arguments]
             if isinstance(i, Reduce):
                 self.combine(number, i, arguments[0], strip, accumulator)

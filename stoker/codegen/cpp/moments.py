@@ -122,14 +122,14 @@ def strip_moments(emitter: FunctionText, moments: Measured, last: Dimension) -> 
     names = {n: f"v{n}" if n in made else f"v{n}_all{place}" for n, _ in moments.values}
 
     def walk(phase: Phase, words: str) -> None:
-        with out.block(emitter.head(first, "chunk", "chunk_end")), emitter.loops(tuple(rest)):
+        with out.block(emitter.head(first, "chunk", "chunk_end")), emitter.loops(tuple(rest), around=True):
             emitter.simd(emitter.vectorizable(phase))
             with out.block(emitter.head(last, "first", "end")):
                 emitter.lines(phase, strip=place)
                 for number, kind in moments.values:
                     out.line(words.format(n=number, k=place, t=kind, v=names[number]))
 
-    extent = emitter.extent(first)
+    extent = emitter.around(first)
     with out.block(f"for (int64_t chunk = 0; chunk < {extent}; chunk += {STRIP_PIECE})"):
         out.line(f"const int64_t chunk_end = minimum<int64_t>(chunk + {STRIP_PIECE}, {extent});")
         out.line(f"const int64_t here = (chunk_end - chunk) * ({emitter.expr(count(rest))});")

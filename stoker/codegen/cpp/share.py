@@ -21,7 +21,7 @@ from stoker.codegen.cpp.mark import MARK, plain
 
 LONG = 64_000
 """Characters that a compiler takes more than a second for: less is left as it is, since known numbers make some kernels a little faster."""
-SHARED_FROM = 4
+SHARED_FROM = 3
 """So many kernels are worth one that knows less."""
 _HEAD = "[[gnu::noinline, gnu::noclone]] static int {name}(void* const* arguments, const int64_t* sizes{numbers}) {{\n"
 _CALL = 'extern "C" int {name}(void* const* arguments, const int64_t* sizes) {{ return {shared}(arguments, sizes{numbers}); }}\n'
