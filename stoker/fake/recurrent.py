@@ -6,7 +6,7 @@ Out: `whole(function, args, kwargs)`: a function to call in its place, which is 
 
 Eager's functions are composite: seen from below they are hundreds of small operators, more with each time step, and their C++ asks
 for plain numbers. `stoker::recurrent` runs eager's function; `stoker::recurrent_backward` runs it again under autograd, and back.
-Layers with dropout between them draw random numbers and stay as they are.
+Layers with dropout between them are one operator each, for the dropout draws random numbers.
 """
 
 from __future__ import annotations
@@ -61,7 +61,28 @@ def whole(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Callabl
             _Recurrent.apply(_Call(kind, torch.is_grad_enabled(), len(flat), settings), given, *flat, *weights)
         )
 
-    return call
+    _, _, _, _, layers, dropout, train, _, _ = args
+    return _layer_by_layer(call) if train and dropout and layers > 1 else call
+
+
+def _layer_by_layer(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Layers with dropout between them: eager drops from what one hands to the next, time step after time step."""
+
+    def stacked(given: Any, states: Any, weights: Any, *settings: Any) -> Any:
+        biases, layers, dropout, train, bidirectional, batch_first = settings
+        one = isinstance(states, torch.Tensor)
+        parts = zip(*(t.chunk(layers) for t in ([states] if one else states)), strict=True)
+        each = len(weights) // layers
+        output, last = given.transpose(0, 1) if batch_first else given, []
+        for layer, part in enumerate(parts):
+            own = weights[layer * each : (layer + 1) * each]
+            if layer:
+                output = torch.dropout(output, dropout, True)
+            output, *ends = call(output, part[0] if one else part, own, biases, 1, 0.0, train, bidirectional, False)
+            last.append(ends)
+        return output.transpose(0, 1) if batch_first else output, *map(torch.cat, zip(*last))
+
+    return stacked
 
 
 _BUILTIN = type(torch.gru)
@@ -74,8 +95,8 @@ def _is_packed(args: Sequence[Any]) -> bool:
 
 
 def _is_plain(kind: str, args: Sequence[Any]) -> bool:
-    """Floating-point tensors on the CPU, as a sequence that is not packed, and no dropout."""
-    given, states, weights, _, layers, dropout, train, _, _ = args
+    """Floating-point tensors on the CPU, as a sequence that is not packed."""
+    given, states, weights, *_ = args
     flat = list(states) if isinstance(states, (list, tuple)) else [states]
     if (kind == "lstm") != isinstance(states, (list, tuple)) or not isinstance(weights, (list, tuple)):
         return False
@@ -85,7 +106,7 @@ def _is_plain(kind: str, args: Sequence[Any]) -> bool:
         or len(given.meta.sizes) != 3
     ):
         return False
-    if torch.is_autocast_enabled("cpu") or (train and dropout and layers > 1):
+    if torch.is_autocast_enabled("cpu"):
         return False
     return given.meta.dtype in (torch.float32, torch.float64) and len({t.meta.dtype for t in tensors}) == 1
 

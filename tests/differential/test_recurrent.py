@@ -51,6 +51,28 @@ def test_layers(name: str, grad: bool) -> None:
         assert len(stoker.events("recompile")) == 1 and not stoker.events("break")
 
 
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
+def test_dropout_between_layers(name: str, grad: bool) -> None:
+    """The numbers drawn are eager's, and as many."""
+    for batch_first, both in ((False, True), (True, False)):
+        torch.manual_seed(0)
+        model = LAYERS[name](5, 4, num_layers=3, dropout=0.3, batch_first=batch_first, bidirectional=both)
+        compiled = stoker.compile(model)
+        stoker.log.clear()
+        for length in (7, 8, 9, 10):
+            x = torch.randn(*((3, length, 5) if batch_first else (length, 3, 5)))
+            outcomes = []
+            for f in (compiled, model):
+                torch.manual_seed(length)
+                with torch.set_grad_enabled(grad):
+                    outcomes.append([*_step(f, model, x), torch.get_rng_state()])
+            torch.testing.assert_close(*outcomes, rtol=1e-5, atol=1e-6)
+            assert [t.stride() for t in outcomes[0][:3]] == [t.stride() for t in outcomes[1][:3]]
+        assert len(stoker.events("recompile")) == 1 and not stoker.events("break")
+
+
 def test_a_state_that_is_given_and_one_that_is_used() -> None:
     model, x, h = nn.GRU(5, 4), torch.randn(6, 2, 5, requires_grad=True), torch.randn(1, 2, 4, requires_grad=True)
 
