@@ -68,7 +68,8 @@ def assume(m: Machine, condition: Value) -> None:
 
 def assumes_sizes_fit(m: Machine, asked: DataDependent) -> bool:
     """An operator asks about sizes of which only data tells: whether two are the same, where eager would refuse others, but for 1; or
-    whether one is 0 or 1, which are cases of their own. Go on as with most sizes; False if it asked something else."""
+    whether one is 0 or 1, which are cases of their own, or beyond a limit of a million. Go on as with most sizes; False if it asked
+    something else."""
     condition, env = asked.condition, asked.env
     if not isinstance(condition, Comparison) or env is None or _writes_history(m):
         return False
@@ -77,7 +78,7 @@ def assumes_sizes_fit(m: Machine, asked: DataDependent) -> bool:
     equality = condition.relation is not Relation.LE
     if equality and (asked.needed or _are_two_sizes(condition.expr)):
         expected = Eq(condition.expr, 0)
-    elif _is_one_size(env, condition.expr):
+    elif _is_one_size(env, condition.expr) or _is_a_limit(env, condition.expr):
         large = dict.fromkeys(free_symbols(condition.expr), _LARGE)
         expected = condition if holds(condition, large) else Not(condition)
     else:
@@ -91,6 +92,11 @@ def _is_one_size(env: ShapeEnv, difference: Expr) -> bool:
     one_sign = len({coefficient > 0 for _, coefficient in difference.terms}) == 1
     told = [symbol for symbol in free_symbols(difference) if symbol not in env.hints]
     return one_sign and abs(difference.offset) <= 1 and bool(told) and all(env.ranges[s].low >= 0 for s in told)
+
+
+def _is_a_limit(env: ShapeEnv, difference: Expr) -> bool:
+    """Is it the difference of a size and a number that few sizes reach, from which on eager refuses, or computes otherwise?"""
+    return _is_one_size(env, difference - difference.offset) and abs(difference.offset) > _LARGE
 
 
 def _are_two_sizes(difference: Expr) -> bool:

@@ -35,6 +35,7 @@ from stoker.capture.builtins import (
     text_library,
     torchlib,
     trace,
+    untold,
 )
 
 __all__ = [
@@ -72,4 +73,5 @@ __all__ = [
     "text_library",
     "torchlib",
     "trace",
+    "untold",
 ]

@@ -76,7 +76,7 @@ def _draws_like_a_tensor(args: list[Value], kwargs: dict[str, Value]) -> bool:
     return plain and len(tensors) == 1 and not tensors[0].fake.requires_grad and tensors[0].fake.is_contiguous()
 
 
-def _of_floats(args: list[Value], kwargs: dict[str, Value]) -> bool:
+def of_floats(args: list[Value], kwargs: dict[str, Value]) -> bool:
     """Are its tensors floats, and is the number that varies the exponent?"""
     tensors = [v for v in (*args, *kwargs.values()) if isinstance(v, TensorValue)]
     return all(value.fake.dtype in (torch.float32, torch.float64) for value in tensors)
@@ -128,8 +128,6 @@ FUNCTIONS: dict[Any, tuple[Any, Any]] = {
     torch.linalg.matrix_rank: (floats.matrix_rank, _one_tensor),
     torch.linalg.pinv: (floats.pinv, _one_tensor),
     torch.pairwise_distance: (floats.pairwise_distance, _always),
-    torch.cdist: (floats.cdist, _of_floats),
-    torch.pdist: (floats.pdist, _of_floats),
     torch.logspace: (floats.logspace, _makes_floats),
     torch.embedding_renorm_: (floats.embedding_renorm_, _always),
     F.embedding: (floats.embedding, _always),

@@ -22,7 +22,7 @@ def _ours(x: FakeTensor, dims: Sequence[int]) -> list[int]:
     """The dimensions from the front, if MKL will do it and the order of memory is known."""
     if x.meta.device.type != "cpu" or not dims or not torch.backends.mkl.is_available():
         raise Decline
-    if any(isinstance(s, torch.SymInt) and not s.node.has_hint() or s == 0 for s in x.meta.sizes):
+    if any(s == 0 for s in x.meta.sizes):
         raise Decline
     return [d % len(x.meta.sizes) for d in dims]
 

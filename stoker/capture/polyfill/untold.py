@@ -1,0 +1,131 @@
+"""Functions of torch that ask how large a tensor is where the answer changes no value: as written here, they do not."""
+
+from __future__ import annotations
+
+import torch
+
+from stoker.capture.polyfill.indexing import check
+
+aten = torch.ops.aten
+
+
+_MODES = {None: None, "use_mm_for_euclid_dist": 1, "donot_use_mm_for_euclid_dist": 2}
+
+
+def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
+    """Without asking from how many rows on a product is faster."""
+    if compute_mode == "use_mm_for_euclid_dist_if_necessary":
+        compute_mode = "donot_use_mm_for_euclid_dist"
+    return aten.cdist(x1, x2, p, _MODES[compute_mode])
+
+
+def kron(input, other):
+    dims = max(input.dim(), other.dim())
+    a, b = (t.reshape([1] * (dims - t.dim()) + list(t.shape)) for t in (input, other))
+    shape = [n * k for n, k in zip(a.shape, b.shape)]
+    for dim in range(dims):
+        a, b = a.unsqueeze(2 * dim + 1), b.unsqueeze(2 * dim)
+    return (a * b).reshape(shape)
+
+
+def max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
+    found = torch.max_pool1d_with_indices(input, kernel_size, stride or kernel_size, padding, dilation, ceil_mode)
+    return found if return_indices else found[0]
+
+
+def triu_indices(row, col, offset=0, *, dtype=torch.long, device=None):
+    return torch.ones(row, col, device=device).triu(offset).nonzero().t().contiguous().to(dtype)
+
+
+def tril_indices(row, col, offset=0, *, dtype=torch.long, device=None):
+    return torch.ones(row, col, device=device).tril(offset).nonzero().t().contiguous().to(dtype)
+
+
+def vander(x, N=None, increasing=False):
+    powers = torch.arange(x.shape[0] if N is None else N, device=x.device)
+    return x.unsqueeze(-1) ** (powers if increasing else powers.flip(0))
+
+
+_SCALED = {None: (0, 2), "backward": (0, 2), "ortho": (1, 1), "forward": (2, 0)}
+"""How transforms there and back are scaled: not, by the root of the size, by the size (ATen/native/SpectralOpsUtils.h)."""
+
+
+def _complex(input):
+    return input if input.is_complex() else input.to(torch.promote_types(input.dtype, torch.complex64))
+
+
+def _real(input):
+    return input if input.is_floating_point() else input.to(torch.get_default_dtype())
+
+
+def _there(input, dims, norm):
+    if input.is_complex():
+        return aten._fft_c2c(input, dims, _SCALED[norm][0], True)
+    return aten._fft_r2c(_real(input), dims, _SCALED[norm][0], False)
+
+
+def _back(input, dims, norm):
+    return aten._fft_c2c(_complex(input), dims, _SCALED[norm][1], False)
+
+
+def _half(input, dims, norm):
+    return aten._fft_r2c(_real(input), dims, _SCALED[norm][0], True)
+
+
+def _real_again(input, dims, norm):
+    """The size of the last dimension is even: nobody said that it is not."""
+    last = 2 * (input.shape[dims[-1]] - 1)
+    check(last >= 1, "RuntimeError", "Invalid number of data points ({}) specified", last)
+    return aten._fft_c2r(_complex(input), dims, _SCALED[norm][1], last)
+
+
+def _all(input, dim):
+    return list(range(input.dim())) if dim is None else [dim] if isinstance(dim, int) else list(dim)
+
+
+def fft(input, n=None, dim=-1, norm=None):
+    return _there(input, _all(input, dim), norm)
+
+
+def ifft(input, n=None, dim=-1, norm=None):
+    return _back(input, _all(input, dim), norm)
+
+
+def rfft(input, n=None, dim=-1, norm=None):
+    return _half(input, _all(input, dim), norm)
+
+
+def fft2(input, s=None, dim=(-2, -1), norm=None):
+    return _there(input, _all(input, dim), norm)
+
+
+def ifft2(input, s=None, dim=(-2, -1), norm=None):
+    return _back(input, _all(input, dim), norm)
+
+
+def rfft2(input, s=None, dim=(-2, -1), norm=None):
+    return _half(input, _all(input, dim), norm)
+
+
+def fftn(input, s=None, dim=None, norm=None):
+    return _there(input, _all(input, dim), norm)
+
+
+def ifftn(input, s=None, dim=None, norm=None):
+    return _back(input, _all(input, dim), norm)
+
+
+def rfftn(input, s=None, dim=None, norm=None):
+    return _half(input, _all(input, dim), norm)
+
+
+def irfft(input, n=None, dim=-1, norm=None):
+    return _real_again(input, _all(input, dim), norm)
+
+
+def irfft2(input, s=None, dim=(-2, -1), norm=None):
+    return _real_again(input, _all(input, dim), norm)
+
+
+def irfftn(input, s=None, dim=None, norm=None):
+    return _real_again(input, _all(input, dim), norm)
