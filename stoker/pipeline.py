@@ -19,8 +19,9 @@ from torch.fx import GraphModule, Node
 
 from stoker import _C, log
 from stoker.autograd import aot, aot_inside
+from stoker.autograd.begun import Begun, finished
 from stoker.codegen.aten import through_aten
-from stoker.codegen.backend import Backend, Built, Site
+from stoker.codegen.backend import Backend, Building, Built, Site, begin
 from stoker.codegen.executor import executor
 from stoker.codegen.generators import NoGenerator, generators
 from stoker.codegen.host import host_program
@@ -76,7 +77,7 @@ class Record:
 def compile_captured(graph_module: GraphModule, example_inputs: list[Any], options: Options | None = None) -> Compiled:
     """The default back end: autograd ahead of time, then loops."""
     options = options or Options()
-    forward: Any = functools.partial(compile_graph, options=options)
+    forward: Any = functools.partial(begin_graph, options=options)
     backward = functools.partial(_compile_backward, options=options)
     if not torch.is_grad_enabled():
         weights = frozenset(n.name for n in graph_module.graph.nodes if n.meta.get("is_weight"))
@@ -106,9 +107,9 @@ def decompositions() -> Any:
     return {operator: function for operator, function in OURS.items() if operator not in better}
 
 
-def _compile_backward(module: GraphModule, fakes: list[Any], *, options: Options) -> Compiled:
+def _compile_backward(module: GraphModule, fakes: list[Any], *, options: Options) -> Begun:
     divide_as_c(module)
-    return compile_graph(module, fakes, owns_inputs=True, options=options)
+    return begin_graph(module, fakes, owns_inputs=True, options=options)
 
 
 def _compile_inference(module: GraphModule, fakes: list[Any], *, weights: frozenset[str], options: Options) -> Compiled:
@@ -173,6 +174,13 @@ def _location(module: GraphModule) -> str:
 
 
 def compile_graph(
+    graph_module: GraphModule, fake_inputs: list[Any], record: Record | None = None, **how: Any
+) -> Compiled:
+    """Compile a functional ATen graph: `begin_graph`, whose arguments it takes, and wait."""
+    return begin_graph(graph_module, fake_inputs, record, **how).finish()
+
+
+def begin_graph(
     graph_module: GraphModule,
     fake_inputs: list[Any],
     record: Record | None = None,
@@ -180,8 +188,9 @@ def compile_graph(
     inference: bool = False,
     owns_inputs: bool = False,
     options: Options | None = None,
-) -> Compiled:
-    """Compile a functional ATen graph. One that cannot be compiled runs operator by operator, and an event says why.
+) -> Begun:
+    """Compile a functional ATen graph, but for its kernels, which are being built. One that cannot be compiled runs operator by operator,
+    and an event says why.
 
     One that owns its inputs may ask for them in a list (its attribute `_boxed_call` is true then), to free each in time.
     """
@@ -190,20 +199,36 @@ def compile_graph(
     compile_nested(graph_module, options)
     apart = _made_recordable(graph_module) if _is_recorded(graph_module, options) else frozenset[Node]()
     if (pieces := cut(graph_module, apart.__contains__)) is not None:
-        again = functools.partial(compile_graph, inference=inference, options=options)
-        compiled = [through_aten(p.graph) if p.hosted else again(p.graph, []) for p in pieces]
-        return run_pieces(graph_module, pieces, compiled)
-    how = functools.partial(_compiled, record=record, options=options, inference=inference, owns_inputs=owns_inputs)
+        again = functools.partial(begin_graph, inference=inference, options=options)
+        begun = [through_aten(p.graph) if p.hosted else again(p.graph, []) for p in pieces]
+        return Begun(lambda: run_pieces(graph_module, pieces, list(map(finished, begun))))
+    how = functools.partial(_begun, record=record, options=options, inference=inference, owns_inputs=owns_inputs)
     try:
         scalars = take_out(graph_module, by_value=not _is_recorded(graph_module, options))
-        return how(graph_module) if scalars is None else scalars.around(how(scalars.graph, scalars=scalars))
-    except (CannotLower, NeedsData, NoCompiler, NoGenerator, TooLarge) as reason:
-        words = ("backend", "a graph runs through ATen", _location(graph_module), str(reason))
-        if isinstance(reason, (NoCompiler, NoGenerator)):  # the user can do something about it
-            log.record(log.Event(*words), level=logging.WARNING, once=("backend", str(reason)))
-        else:
-            log.record(log.Event(*words))
-        return through_aten(graph_module)
+        building = how(graph_module) if scalars is None else how(scalars.graph, scalars=scalars)
+    except NOT_COMPILED as reason:
+        return Begun(functools.partial(_through_aten, graph_module, reason))
+
+    def finish() -> Compiled:
+        try:
+            return building() if scalars is None else scalars.around(building())
+        except NOT_COMPILED as reason:
+            return _through_aten(graph_module, reason)
+
+    return Begun(finish)
+
+
+NOT_COMPILED = (CannotLower, NeedsData, NoCompiler, NoGenerator, TooLarge)
+"""Why a graph runs operator by operator."""
+
+
+def _through_aten(graph_module: GraphModule, reason: Exception) -> Compiled:
+    words = ("backend", "a graph runs through ATen", _location(graph_module), str(reason))
+    if isinstance(reason, (NoCompiler, NoGenerator)):  # the user can do something about it
+        log.record(log.Event(*words), level=logging.WARNING, once=("backend", str(reason)))
+    else:
+        log.record(log.Event(*words))
+    return through_aten(graph_module)
 
 
 def compile_nested(module: GraphModule, options: Options) -> None:
@@ -220,7 +245,7 @@ def _compile_inside(module: GraphModule, inputs: list[Any], options: Options) ->
     return aot_inside(module, inputs, functools.partial(compile_graph, options=options), decompositions())
 
 
-def _compiled(
+def _begun(
     graph_module: GraphModule,
     record: Record,
     options: Options,
@@ -228,7 +253,8 @@ def _compiled(
     inference: bool,
     owns_inputs: bool,
     scalars: Scalars | None = None,
-) -> Compiled:
+) -> Callable[[], Compiled]:
+    """Everything up to the plan; what is returned waits for its kernels."""
     backends = generators(devices_of(graph_module))
     targets = {device: backend.target for device, backend in backends.items()}
     for backend in backends.values():
@@ -254,21 +280,26 @@ def _compiled(
             else None,
         )
     with timed("build"):
-        kernels = build_kernels(plan, program.layouts, backends, tune=options.autotune)
-        record.products["kernels"] = kernels
-    made = Summary.of(plan, program.declined)
-    log.record(log.Event("compiled", made.headline, _location(graph_module), data=made))
-    record.products["host"] = host_program(plan, [k.call for k in kernels])
-    with timed("encode"):
-        otherwise = lambda *inputs: through_aten(graph_module)(*inputs)  # noqa: E731  (rarely needed: made when it is)
-        if scalars is not None:
-            otherwise = scalars.numbers(otherwise, len(plan.inputs))
-        call = executor(plan, program.layouts, kernels, otherwise)
-    if not records:
-        return call
-    on_defect = functools.partial(tell, "a graph is not recorded", graph_module, options=options)
-    draws = any(map(draws_numbers, graph_module.graph.nodes))
-    return recorded(call, plan, _cuda_device(graph_module), _location(graph_module), on_defect, draws=draws)
+        building = begin_kernels(plan, program.layouts, backends, tune=options.autotune)
+
+    def finish() -> Compiled:
+        with timed("build"):
+            kernels = record.products["kernels"] = building()
+        made = Summary.of(plan, program.declined)
+        log.record(log.Event("compiled", made.headline, _location(graph_module), data=made))
+        record.products["host"] = host_program(plan, [k.call for k in kernels])
+        with timed("encode"):
+            otherwise = lambda *inputs: through_aten(graph_module)(*inputs)  # noqa: E731  (rarely needed: made when it is)
+            if scalars is not None:
+                otherwise = scalars.numbers(otherwise, len(plan.inputs))
+            call = executor(plan, program.layouts, kernels, otherwise)
+        if not records:
+            return call
+        on_defect = functools.partial(tell, "a graph is not recorded", graph_module, options=options)
+        draws = any(map(draws_numbers, graph_module.graph.nodes))
+        return recorded(call, plan, _cuda_device(graph_module), _location(graph_module), on_defect, draws=draws)
+
+    return finish
 
 
 def _is_recorded(module: GraphModule, options: Options) -> bool:
@@ -300,15 +331,27 @@ def devices_of(module: GraphModule) -> list[str]:
     return list(dict.fromkeys(v.meta.device.type for v in values if isinstance(v, FakeTensor)))
 
 
-def build_kernels(
+def build_kernels(plan: Plan, layouts: Mapping[str, Layout], backends: Mapping[str, Backend]) -> list[Built]:
+    """The kernels of a plan, built."""
+    return begin_kernels(plan, layouts, backends)()
+
+
+def begin_kernels(
     plan: Plan, layouts: Mapping[str, Layout], backends: Mapping[str, Backend], *, tune: bool = False
-) -> list[Built]:
-    """The kernels of a plan, each by the code generator of its device."""
+) -> Building:
+    """The kernels of a plan, being built, each by the code generator of its device."""
     first = {step.kernel: step.buffers for step in reversed(plan.steps) if isinstance(step, Run)}
     first |= {step.kernel: step.rows[0].buffers for step in plan.steps if isinstance(step, Batch)}
-    found: dict[int, Built] = {}
+    begun: list[tuple[list[int], Building]] = []
     for device, backend in backends.items():
         numbers = [n for n, kernel in enumerate(plan.kernels) if kernel.device.type == device]
         sites = [Site(tuple(layouts[b] for b in first[n]), plan.origins[n]) for n in numbers]
-        found |= zip(numbers, backend.build([plan.kernels[n] for n in numbers], sites, tune=tune))
-    return [found[n] for n in range(len(plan.kernels))]
+        begun.append((numbers, begin(backend, [plan.kernels[n] for n in numbers], sites, tune=tune)))
+
+    def wait() -> list[Built]:
+        found: dict[int, Built] = {}
+        for numbers, building in begun:
+            found |= zip(numbers, building())
+        return [found[n] for n in range(len(plan.kernels))]
+
+    return wait

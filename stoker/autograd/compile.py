@@ -15,6 +15,7 @@ from torch.fx import GraphModule
 from torch.fx.graph import CodeGen
 
 from stoker import torch_private
+from stoker.autograd.begun import Begun, finished
 from stoker.autograd.double_backward import Training
 from stoker.autograd.inputs import make_inputs
 from stoker.autograd.joint import Joint, trace_joint
@@ -33,7 +34,7 @@ from stoker.graph.facts import HOMES
 from stoker.graph.undo import Undoable, drawing_once
 from stoker.graph.walk import is_random
 
-Compiler = Callable[[GraphModule, list[Any]], Callable[..., Any]]
+Compiler = Callable[[GraphModule, list[Any]], Callable[..., Any] | Begun]
 
 
 def aot(
@@ -107,7 +108,7 @@ def _compile(
             module = forward_only(joint)
             module.meta.update(graph_module.meta)
             _tell_homes(module, joint)
-            forward = _as_traced(how.forward(module, fake_inputs(module)))
+            forward = _as_traced(finished(how.forward(module, fake_inputs(module))))
             if joint.inference:
                 forward = torch.inference_mode()(forward)
             entered = grad and any(leaf is not None for leaf in inputs.leaves)
@@ -124,10 +125,12 @@ def _compile(
             part.meta.update(graph_module.meta)
         _tell_homes(parts.forward, joint)
         devices = _random_devices(joint)
-        forward = drawing_once(_as_traced(how.forward(parts.forward, fake_inputs(parts.forward))), devices)
-        compile_backward = lambda module: how.backward(module, fake_inputs(module))  # noqa: E731
+        compile_backward = lambda module: finished(how.backward(module, fake_inputs(module)))  # noqa: E731
         several = len(parts.tangents) > 1 and not how.gradients_as_given
-        backward = WhenCalled(compile_backward, parts.backward) if several else compile_backward(parts.backward)
+        begun = how.forward(parts.forward, fake_inputs(parts.forward))  # built while the backward is prepared
+        later = None if several else how.backward(parts.backward, fake_inputs(parts.backward))
+        forward = drawing_once(_as_traced(finished(begun)), devices)
+        backward: Any = WhenCalled(compile_backward, parts.backward) if later is None else finished(later)
     as_given = how.gradients_as_given and not any(n.meta["val"].meta.symbolic for n in joint.tangents if n is not None)
     if as_given:
         world = (graph_module, inputs.anew(), how.decompositions)
@@ -160,7 +163,7 @@ def aot_inside(
         except NOT_TRACED as error:
             return _above_autograd(as_captured(graph_module, error))
         module = forward_only(joint)
-        forward = _as_traced(compiler(module, fake_inputs(module)))
+        forward = _as_traced(finished(compiler(module, fake_inputs(module))))
     plain = finisher(joint) is None
     return forward if plain else inference_call(joint, forward, graph_module.forward, inputs_require_grad=False)
 

@@ -6,9 +6,10 @@ one is in CONTRIBUTING.md, and tests/unit/codegen/plain_generator.py is one on a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -81,6 +82,10 @@ class Site:
     origins: tuple[str, ...] = ()
 
 
+Building = Callable[[], list[Built]]
+"""Kernels that are being built: to call it is to wait for them."""
+
+
 class Backend(Protocol):
     """A code generator for one kind of device."""
 
@@ -98,3 +103,19 @@ class Backend(Protocol):
     def build(self, kernels: Sequence[Kernel], sites: Sequence[Site], *, tune: bool) -> list[Built]:
         """The kernels, built in parallel or found in the cache. To tune is to measure alternatives, on memory as at the sites."""
         ...
+
+
+@runtime_checkable
+class BuildsAhead(Protocol):
+    """A code generator that builds while its caller goes on."""
+
+    def begin(self, kernels: Sequence[Kernel], sites: Sequence[Site]) -> Building:
+        """Begin to build the kernels, without tuning."""
+        ...
+
+
+def begin(backend: Backend, kernels: Sequence[Kernel], sites: Sequence[Site], *, tune: bool) -> Building:
+    """Kernels that are being built, if the generator can and need not measure; otherwise they are built when they are waited for."""
+    if isinstance(backend, BuildsAhead) and not tune:
+        return backend.begin(kernels, sites)
+    return functools.partial(backend.build, kernels, sites, tune=tune)

@@ -22,7 +22,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NoReturn
@@ -154,16 +154,20 @@ def _from(directory: Path, source: str, key: str) -> ctypes.CDLL:
     return ctypes.CDLL(str(library))
 
 
-def load_all(sources: Sequence[str], words: Sequence[str]) -> list[ctypes.CDLL]:
-    """The libraries of several sources, built at the same time. What is in each, in words, is for the report of what took long."""
-    if len(sources) < 2:
-        found = [_timed(source) for source in sources]
-    else:
-        with ThreadPoolExecutor(len(sources)) as pool:
-            found = list(pool.map(_timed, sources))
-    for (_, start, end), what in zip(found, words, strict=True):
-        tell(Took(COMPILER, start, end, what))
-    return [library for library, _, _ in found]
+def begin_loading(sources: Sequence[str], words: Sequence[str]) -> Callable[[], list[ctypes.CDLL]]:
+    """Begin to build the libraries of several sources at the same time; what is returned waits for them. What is in each, in words, is
+    for the report of what took long."""
+    pool = ThreadPoolExecutor(max(len(sources), 1))
+    begun = [pool.submit(_timed, source) for source in sources]
+    pool.shutdown(wait=False)
+
+    def wait() -> list[ctypes.CDLL]:
+        found = [library.result() for library in begun]
+        for (_, start, end), what in zip(found, words, strict=True):
+            tell(Took(COMPILER, start, end, what))
+        return [library for library, _, _ in found]
+
+    return wait
 
 
 def _timed(source: str) -> tuple[ctypes.CDLL, float, float]:

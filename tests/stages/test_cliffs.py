@@ -45,9 +45,9 @@ def test_kernels_are_built_in_seconds(
 
 def test_a_value_is_turned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     sources: list[str] = []
-    usual = build.load_all
+    usual = build.begin_loading
     monkeypatch.setattr(
-        "stoker.codegen.cpp.backend.load_all", lambda given, words: sources.extend(given) or usual(given, words)
+        "stoker.codegen.cpp.backend.begin_loading", lambda given, words: sources.extend(given) or usual(given, words)
     )
     x, y = torch.randn(2, 128, 192), torch.randn(2, 192, 128)
     got = stoker.compile(_many_places)(x, y)
@@ -77,9 +77,9 @@ def _spread(x: torch.Tensor, *others: torch.Tensor) -> list[torch.Tensor]:
 @pytest.mark.parametrize("count", [2, 5, 9])
 def test_a_value_is_copied_to_many_places(layout: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     sources: list[str] = []
-    usual = build.load_all
+    usual = build.begin_loading
     monkeypatch.setattr(
-        "stoker.codegen.cpp.backend.load_all", lambda given, words: sources.extend(given) or usual(given, words)
+        "stoker.codegen.cpp.backend.begin_loading", lambda given, words: sources.extend(given) or usual(given, words)
     )
     width = 7 if layout == "short rows" else 80
     x = torch.randn(3, 40, width)

@@ -24,9 +24,9 @@ STAGES = [
     "stoker.pipeline.precompute",
     "stoker.pipeline.lower_graph",
     "stoker.pipeline.make_plan",
-    "stoker.pipeline.build_kernels",
+    "stoker.pipeline.begin_kernels",
     "stoker.codegen.cpp.backend.units_of",
-    "stoker.codegen.cpp.backend.load_all",
+    "stoker.codegen.cpp.backend.begin_loading",
     "stoker.pipeline.executor",
     "stoker.pipeline.host_program",
 ]

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stoker.codegen.backend import Built, Native, Site
+from stoker.codegen.backend import Building, Built, Native, Site
 from stoker.codegen.cpp.choose import can_choose, fastest
 from stoker.codegen.cpp.target import CPU
 from stoker.codegen.cpp.tiles import OTHERS, USUAL, Tiles
@@ -14,7 +14,7 @@ from stoker.codegen.cpp.unit import Units, kernel_name, units_of
 from stoker.codegen.host import native_kernel
 from stoker.loop.layout import Layout
 from stoker.loop.target import Target
-from stoker.runtime.build import compiler, cores, load_all
+from stoker.runtime.build import begin_loading, compiler, cores
 from stoker.schedule.epilogue import Candidate
 from stoker.schedule.kernel import Kernel
 
@@ -33,24 +33,31 @@ class CppBackend:
         return False  # the libraries' products are out of reach
 
     def build(self, kernels: Sequence[Kernel], sites: Sequence[Site], *, tune: bool) -> list[Built]:
-        names = [site.origins for site in sites]
-        made = _built(kernels, names, USUAL)
+        made = self.begin(kernels, sites)()
         if tune and kernels and can_choose(sites):
-            builds = [made, *(_built(kernels, names, tiles) for tiles in OTHERS)]
+            builds = [made, *(_begun(kernels, sites, tiles)() for tiles in OTHERS)]
             chosen = fastest(sites, [[_address(b) for b in build] for build in builds])
             made = [builds[build][number] for number, build in enumerate(chosen)]
         return made
 
+    def begin(self, kernels: Sequence[Kernel], sites: Sequence[Site]) -> Building:
+        return _begun(kernels, sites, USUAL)
 
-def _built(kernels: Sequence[Kernel], names: Sequence[tuple[str, ...]], tiles: Tiles) -> list[Built]:
+
+def _begun(kernels: Sequence[Kernel], sites: Sequence[Site], tiles: Tiles) -> Building:
+    names = [site.origins for site in sites]
     units = units_of(kernels, cores(), tiles)
     words = [_words(names, [n for n, holder in enumerate(units.holder) if holder == u], units) for u in units.numbers]
-    libraries = load_all(units.sources, words)
-    made = []
-    for number, unit in enumerate(units.holder):
-        address = _function(libraries[unit], kernel_name(number))
-        made.append(Built(Native(address), native_kernel(address), units.sources[unit]))
-    return made
+    libraries = begin_loading(units.sources, words)
+
+    def wait() -> list[Built]:
+        made, loaded = [], libraries()
+        for number, unit in enumerate(units.holder):
+            address = _function(loaded[unit], kernel_name(number))
+            made.append(Built(Native(address), native_kernel(address), units.sources[unit]))
+        return made
+
+    return wait
 
 
 def _words(names: Sequence[tuple[str, ...]], held: Sequence[int], units: Units) -> str:

@@ -51,15 +51,15 @@ PROGRAMS = [otherwise, convolution, transposed]
 def fallen(request: Any, monkeypatch: Any) -> Iterator[list[int]]:
     """Make the first or the second graph of each compilation one that cannot be lowered."""
     seen: list[int] = []
-    compiled = pipeline._compiled
+    begun = pipeline._begun
 
     def sometimes(*arguments: Any, **keywords: Any) -> Any:
         seen.append(len(seen))
         if seen[-1] == request.param:
             raise CannotLower("the test forbids it")
-        return compiled(*arguments, **keywords)
+        return begun(*arguments, **keywords)
 
-    monkeypatch.setattr(pipeline, "_compiled", sometimes)
+    monkeypatch.setattr(pipeline, "_begun", sometimes)
     stoker.reset()
     yield seen
     stoker.reset()

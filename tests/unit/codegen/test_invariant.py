@@ -14,15 +14,15 @@ from stoker import pipeline
 def sources(f, *args, **settings) -> list[str]:
     """The kernels of a call, as C++, without what all begin with."""
     record: list[str] = []
-    build = pipeline.build_kernels
+    begin = pipeline.begin_kernels
 
     def noted(*given, **options):
-        made = build(*given, **options)
+        made = begin(*given, **options)()
         record.extend(k.source[k.source.index('extern "C" int kernel') :] for k in made)
-        return made
+        return lambda: made
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipeline, "build_kernels", noted)
+        patch.setattr(pipeline, "begin_kernels", noted)
         result = stoker.compile(f, **settings)(*args)
     torch.testing.assert_close(result, f(*args))
     return record

@@ -97,9 +97,9 @@ def sums(*tensors: torch.Tensor) -> list[torch.Tensor]:
 def sources(any_length: None, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The sources that are built."""
     found: list[str] = []
-    usual = build.load_all
+    usual = build.begin_loading
     monkeypatch.setattr(
-        "stoker.codegen.cpp.backend.load_all", lambda given, words: found.extend(given) or usual(given, words)
+        "stoker.codegen.cpp.backend.begin_loading", lambda given, words: found.extend(given) or usual(given, words)
     )
     return found
 
