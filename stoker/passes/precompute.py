@@ -65,6 +65,9 @@ def precompute(module: GraphModule) -> int:
             break
         _replace(module, node, values[node])
         count += 1
+    for node in reversed(costly):
+        if not node.users:
+            module.graph.erase_node(node)
     return count
 
 
@@ -124,5 +127,3 @@ def _replace(module: GraphModule, node: Node, value: torch.Tensor) -> None:
             user.replace_input_with(node, constant)
     if node.users:
         node.target, node.args, node.kwargs = aten.clone.default, (constant,), {}
-    else:
-        graph.erase_node(node)

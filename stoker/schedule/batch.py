@@ -8,7 +8,8 @@ A kernel of a batch has one loop, whose length each row tells: n0. Rows may run 
 another one writes, nor lie in memory of the arena that another one writes.
 
 Requirements, held by tests/unit/schedule/test_batch.py and tests/stages/test_batches.py:
-  1. A step runs after those that write what it reads, and before a result is made whose home it reads.
+  1. A step runs after those that write what it reads or writes, before those that write what it reads, and before a result is made whose
+     home it reads.
   2. A row waits for the others only where what it reads was there before the call, or is small: what was just made may be in a cache,
      and would be kept alive.
 """
@@ -109,7 +110,7 @@ def gather(
     for place, step in enumerate(steps):
         reads, writes = _accesses(step, kernels)
         overwritten = {homes[name] for name in writes if name in homes}
-        for made in [t for t, w in waiting.items() if w.writes & reads or w.reads & overwritten]:
+        for made in [t for t, w in waiting.items() if w.writes & (reads | writes) or w.reads & (writes | overwritten)]:
             ready.setdefault(place, []).extend(_company(waiting.pop(made)))
         mold = templates[step.kernel] if isinstance(step, Run) else None
         if mold is not None and _may_wait(reads - staying, layouts):

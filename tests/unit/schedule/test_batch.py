@@ -29,6 +29,7 @@ def copying(size: int) -> Kernel:
 
 
 KERNELS = [copying(10), copying(20), copying(30)]
+ADDS = (1, Store((0,), torch.float32, "a1", O0, "add"))
 
 
 def layout(size: int) -> Layout:
@@ -74,6 +75,17 @@ def test_who_reads_a_home_runs_before_it_is_written_over() -> None:
     a, b = run(0, "a", "x"), run(1, "b", "y")
     writer = call("z")
     assert gathered(a, writer, b, homes={"z": "a"}) == [a, writer, b]
+
+
+def test_who_writes_to_the_same_memory_keeps_its_turn() -> None:
+    """One fills memory that another one adds to; one reads what is written later."""
+    fills = [run(0, "a", "x"), run(1, "b", "y")]
+    adds = Run(len(KERNELS), ("c", "x"), ())
+    kernels = [*KERNELS, replace(KERNELS[0], phases=(Phase(False, (*KERNELS[0].phases[0].lines[:1], ADDS)),))]
+    steps = [fills[0], adds, fills[1]]
+    assert gather(steps, kernels, LAYOUTS, TARGETS, set("abc"), {}) == steps
+    reader, writer, other = run(0, "a", "x"), Run(len(KERNELS), ("c", "a"), ()), run(1, "b", "y")
+    assert gather([reader, writer, other], kernels, LAYOUTS, TARGETS, set("abc"), {}) == [reader, writer, other]
 
 
 def test_large_temporaries_do_not_wait() -> None:
