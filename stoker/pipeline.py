@@ -54,6 +54,7 @@ from stoker.passes.pack import PACKS, pack
 from stoker.passes.place import place
 from stoker.passes.precompute import precompute
 from stoker.passes.recordable import draws_numbers, obstacle
+from stoker.passes.seeds import settle_seeds
 from stoker.passes.simplify import simplify
 from stoker.passes.strided import read_in_place
 from stoker.runtime.build import NoCompiler
@@ -317,6 +318,7 @@ def _cuda_device(module: GraphModule) -> int:
 
 def _made_recordable(module: GraphModule) -> frozenset[Node]:
     """Take detours out of a graph, in place; the operators that stay out of recordings, each told with its reason."""
+    settle_seeds(module.graph)
     improve(module, by_value=False)
     _tell(module, {"a detour over the processor": straighten(module.graph)})
     found = {node: why for node in module.graph.nodes if (why := obstacle(node)) is not None}

@@ -11,6 +11,7 @@ from stoker import torch_private
 from stoker.fake import FakeTensor
 from stoker.graph.walk import is_random
 from stoker.nest import leaves
+from stoker.passes.seeds import keeps_seeds
 
 WAITS = (
     "linalg_*", "_linalg_*", "cholesky*", "lu_*", "ormqr*", "geqrf*", "lstsq*", "triangular_solve*",
@@ -29,6 +30,8 @@ def obstacle(node: Node) -> str | None:
         return "it works on memory of the processor"
     if any(isinstance(a, torch.Generator) for a in leaves([node.args, node.kwargs])):
         return "it draws from a generator of its own"
+    if keeps_seeds(node):
+        return "where its random numbers begin lies in other memory while it is recorded"
     if isinstance(node.target, torch_private.OpOverload):
         name = node.target.__name__.split(".")[0]
         if any(fnmatch(name, pattern) for pattern in WAITS):
