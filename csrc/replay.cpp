@@ -78,9 +78,9 @@ struct Changing {
 };
 
 struct Result {
-  enum class Kind : uint8_t { ITSELF, INPUT, HOME, LASTING, OBJECT } kind{};  // ITSELF: an input, INPUT: a view of one
+  enum class Kind : uint8_t { ITSELF, INPUT, HOME, LASTING, OBJECT, SAME } kind{};  // ITSELF: an input, INPUT: a view of one
   Ref value;       // the object itself, or an index
-  size_t index{};  // of an input, or of a piece of memory
+  size_t index{};  // of an input, of a piece of memory, or of an earlier result
   std::optional<at::ScalarType> dtype;
   std::vector<int64_t> sizes, strides;
   int64_t offset{};
@@ -264,7 +264,9 @@ PyObject* run_replay(PyObject* object, PyObject* const* inputs, size_t flagged, 
   ++self->replays;
   Ref tuple = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(recording.results.size())));
   for (size_t i = 0; i < recording.results.size(); ++i) {
-    PyObject* value = result_of(recording, recording.results[i], inputs);
+    const Result& result = recording.results[i];
+    PyObject* value = result.kind == Result::Kind::SAME ? Py_NewRef(PyTuple_GET_ITEM(tuple.get(), result.index))
+                                                        : result_of(recording, result, inputs);
     if (!value) throw python_error();
     PyTuple_SET_ITEM(tuple.get(), i, value);
   }

@@ -37,18 +37,20 @@ class Changing:
 
 
 class ResultKind(IntEnum):
-    """As csrc/replay.cpp lists them: an input itself, a view of one, memory of the recording, memory that no replay writes, an object."""
+    """As csrc/replay.cpp lists them: an input itself, a view of one, memory of the recording, memory that no replay writes, an object, an
+    earlier result once more (a result that is kept for a gradient is one, so that a write to it is noticed)."""
 
     ITSELF = 0
     INPUT = 1
     HOME = 2
     LASTING = 3
     OBJECT = 4
+    SAME = 5
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """What a replay gives back. `value` is the object, or the number of an input or of a piece of memory."""
+    """What a replay gives back. `value` is the object, or the number of an input, of a piece of memory, or of another result."""
 
     kind: ResultKind
     value: Any
@@ -190,14 +192,18 @@ def _results(
     homes: dict[int, torch.Tensor] = {}
     lasting: dict[int, torch.Tensor] = {}
     described: list[ReplayResult] = []
-    for value in values:
+    for number, value in enumerate(values):
+        first = next(n for n, other in enumerate(values) if other is value)
         if not isinstance(value, torch.Tensor):
             described.append(ReplayResult(ResultKind.OBJECT, value))
             continue
+        if first < number:
+            described.append(ReplayResult(ResultKind.SAME, first))
+            continue
         storage = storage_start(value)
         if storage in owners and value.numel():
-            number = owners[storage]
-            described.append(_of_input(value, number, inputs[number], number in places))
+            owner = owners[storage]
+            described.append(_of_input(value, owner, inputs[owner], owner in places))
             continue
         kind, memory = (ResultKind.LASTING, lasting) if storage in constants else (ResultKind.HOME, homes)
         if storage not in memory:

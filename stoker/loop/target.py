@@ -70,6 +70,8 @@ class Target:
     side_by_side: int = 0
     """Elements of a kernel up to which it is joined with others of the same loops that it has nothing to do with: to start it takes
     longer than to run it."""
+    inverts_numbers: bool = False
+    """Does eager multiply with the inverse where it divides by a number that is no tensor of the device? torch's CUDA kernels do."""
     rows_in_loops: bool = False
     """Is a matrix product of one row a loop over its weight, rather than a library call?"""
     longest_scan: int | None = None

@@ -56,10 +56,25 @@ def _binary(name: str) -> Callable[..., Any]:
     def lowering(builder: Builder, out: Result, a: Operand, b: Operand) -> Tensor:
         if name in ("remainder", "fmod"):
             refuse_division_by_zero(out, b)
-        rounded = None if name == "div" else out.dtype
-        return elementwise(builder, out, [a, b], _operation(name), None, ELEMENTWISE[name].cost, rounded)
+        if name == "div":
+            return divide(builder, out, a, b)
+        return elementwise(builder, out, [a, b], _operation(name), None, ELEMENTWISE[name].cost, out.dtype)
 
     return lowering
+
+
+def divide(builder: Builder, out: Result, a: Operand, b: Operand) -> Computed:
+    """A quotient, as eager's kernels for the device compute it."""
+    inverse = builder.target(out.device).inverts_numbers and _is_number(b, out)
+    function = (lambda x, y: ops.mul(x, ops.reciprocal(y))) if inverse else _operation("div")
+    return elementwise(builder, out, [a, b], function, cost=2 if inverse else ELEMENTWISE["div"].cost)
+
+
+def _is_number(operand: Operand, out: Result) -> bool:
+    """A number of the program, or one in the processor's memory that another device computes with."""
+    if isinstance(operand, (Stored, Computed)):
+        return not operand.sizes and operand.device.type == "cpu" and out.device.type != "cpu"
+    return True
 
 
 def _comparison(name: str) -> Callable[..., Any]:
@@ -128,10 +143,10 @@ _ROUNDED = {"floor": "floor_divide", "trunc": "truncate_divide"}
 
 @lower("div.Tensor_mode", "div.Scalar_mode")
 def divide_rounded(builder: Builder, out: Result, a: Operand, b: Operand, rounding_mode: str | None = None) -> Computed:
-    name = "div" if rounding_mode is None else _ROUNDED[rounding_mode]
-    if rounding_mode is not None:
-        refuse_division_by_zero(out, b)
-    return elementwise(builder, out, [a, b], _operation(name), cost=8)
+    if rounding_mode is None:
+        return divide(builder, out, a, b)
+    refuse_division_by_zero(out, b)
+    return elementwise(builder, out, [a, b], _operation(_ROUNDED[rounding_mode]), cost=8)
 
 
 _POWERS: dict[float, Callable[[LoopValue], LoopValue]] = {

@@ -285,3 +285,40 @@ def test_fills_become_kernels():
     assert not library.cuGraphLaunch(Pointer(captured.executable), None)
     torch.cuda.synchronize()
     assert torch.equal(memory, expected) and torch.equal(after, expected)
+
+
+def test_attention_that_drops_stands_apart():
+    """Its seeds lie in the processor's memory, but for recordings: the gradient must not read them from elsewhere."""
+
+    def program(q, k, v):
+        kept = torch.nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=0.3)
+        return kept, torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=0.2).tanh()
+
+    fast = compiled(program)
+    for number in range(6):
+        given = [torch.randn(2, 2, 16, 16, device="cuda", requires_grad=True) for _ in range(3)]
+        results = []
+        for way in (program, fast):
+            torch.manual_seed(number)
+            out = way(*given)
+            results.append([*out, *torch.autograd.grad([o.sum() for o in out], given), torch.cuda.get_rng_state()])
+        close(results[1], results[0])
+
+
+def test_a_result_that_its_gradient_needs_must_not_be_written():
+    fast = compiled(lambda x: (x.exp(), x.sigmoid()))
+    for _ in range(6):
+        x = torch.randn(3, 3, device="cuda", requires_grad=True)
+        grown, bounded = fast(x)
+        grown.mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            (grown.sum() + bounded.sum()).backward()
+        del grown, bounded
+
+
+def test_measuring_draws_none_of_the_program_s_numbers():
+    layer = torch.nn.Linear(64, 128).cuda().half()
+    state = torch.cuda.get_rng_state()
+    with torch.no_grad():
+        stoker.compile(layer, mode="max-autotune")(torch.ones(32, 64, device="cuda", dtype=torch.float16))
+    assert torch.equal(torch.cuda.get_rng_state(), state)

@@ -173,3 +173,51 @@ def test_small_and_large_constants(dtype: torch.dtype) -> None:
         program = lambda x, value=value: (x + value, x * value, (x + value) / (x * x + value), x > value)  # noqa: E731
         stoker.reset()
         torch.testing.assert_close(stoker.compile(program)(x), program(x), equal_nan=True)
+
+
+def test_numbers_of_the_program_divide_as_in_eager() -> None:
+    """Eager multiplies with the inverse: the last digit shows it."""
+    x = torch.randn(1000, device="cuda")
+    for program in (lambda x: x / 400, lambda x: x / 3.7, lambda x: x.half() / 7, lambda x: x / x.abs().amax()):
+        assert torch.equal(stoker.compile(program)(x), program(x))
+    scale = torch.tensor(0.3)
+    program = lambda x: x / scale  # noqa: E731
+    assert torch.equal(stoker.compile(program)(x), program(x))
+
+
+def test_functions_near_zero() -> None:
+    x = torch.tensor([1e-40, -1e-40, 1e-38, 0.0, -0.0, 1e-31, 0.5, -0.5], device="cuda")
+    program = lambda x: (x.lgamma(), x.log(), x.exp(), x.sqrt(), x.erf())  # noqa: E731
+    for mine, eager in zip(stoker.compile(program)(x), program(x)):
+        torch.testing.assert_close(mine, eager, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=str)
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_strides_of_convolutions(dtype: torch.dtype, channels_last: bool) -> None:
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    model = torch.nn.Sequential(torch.nn.Conv2d(4, 8, 3, padding=1), torch.nn.ReLU(), torch.nn.Conv2d(8, 4, 1))
+    model = model.cuda().to(dtype).to(memory_format=layout)
+    x = torch.randn(2, 4, 6, 6, device="cuda", dtype=dtype).to(memory_format=layout)
+    mine, eager = stoker.compile(model)(x), model(x)
+    assert mine.stride() == eager.stride()
+    torch.testing.assert_close(mine, eager, rtol=1e-2, atol=1e-2)
+
+
+def test_gradients_of_values_that_are_chosen_several_times() -> None:
+    """Each choice's gradient fills memory and adds to it."""
+
+    def program(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        weights, chosen = (x @ w).softmax(-1).topk(2)
+        out = torch.zeros_like(x)
+        for number in range(4):
+            row, slot = torch.where(chosen == number)
+            out = out.index_add(0, row, x[row].sin() * weights[row, slot, None])
+        return out
+
+    torch.manual_seed(0)
+    x, w = (torch.randn(s, device="cuda", dtype=torch.float64, requires_grad=True) for s in ((6, 8), (8, 4)))
+    expected, results = (
+        torch.autograd.grad(way(x, w).square().sum(), (x, w)) for way in (program, stoker.compile(program))
+    )
+    torch.testing.assert_close(results, expected)

@@ -29,6 +29,12 @@ def reciprocal(x):
 
 
 @triton.jit
+def log_gamma(x):
+    """The library's function divides by its argument, which overflows near 0."""
+    return tl.where(tl.abs(x) < 1e-30, -libdevice.log(tl.abs(x)), libdevice.lgamma(x))
+
+
+@triton.jit
 def sign(x):
     return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
 

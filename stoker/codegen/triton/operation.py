@@ -47,7 +47,7 @@ _FLOAT8 = {torch.float8_e4m3fn: "float8_e4m3", torch.float8_e5m2: "float8_e5m2"}
 """How the library's functions name them."""
 
 _DEVICE_FUNCTIONS = """
-exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma rsqrt
+exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc rsqrt
 """
 """Functions of one number that the device's mathematics library has, under our names."""
 
@@ -78,6 +78,7 @@ OPERATIONS: dict[str, str] = {
     "sigmoid": "logistic({0})",
     "pow": "libdevice.pow({0}, {1})",
     "atan2": "libdevice.atan2({0}, {1})",
+    "lgamma": "log_gamma({0})",
     "decay": "decay({0})",
     "normal_tail": "normal_tail({0})",
     "quick_sin": "libdevice.fast_sinf({0})",

@@ -42,6 +42,7 @@ def cuda_target(
         stores_numbers=True,
         batches=True,
         side_by_side=1 << 14,
+        inverts_numbers=True,
         rows_in_loops=True,
         longest_scan=4096,
         combines=frozenset({"add"}),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from stoker import torch_private
 from stoker.fake.meta import Meta, Size, formatted_strides, meta_of, same, suggests_channels_last
 from stoker.fake.rule import Decline, rule
@@ -55,8 +57,10 @@ def _check(x: Meta, weight: Meta, bias: FakeTensor | None, transposed: bool, gro
 
 
 def _channels_last(x: FakeTensor, weight: FakeTensor, *how: Any) -> bool:
-    """Is the result? If an operand is; but for kernels of volumes that know one order alone."""
+    """Is the result? If an operand is; but for kernels of volumes that know one order alone, and cuDNN's in double precision."""
     found = any(suggests_channels_last(t.meta.sizes, t.meta.strides) for t in (x, weight))
+    if x.meta.device.type == "cuda" and x.meta.dtype is torch.float64:
+        return False
     if not found or len(x.meta.sizes) < 5 or x.meta.device.type != "cpu":
         return found
     return not torch_private.convolution_kernel(x, weight, *how).startswith("Slow")

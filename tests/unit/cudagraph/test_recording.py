@@ -95,6 +95,22 @@ def test_numbers_among_the_inputs(device: StandIn) -> None:
         assert made.replay(x, other) is NotImplemented and made.replay.reason == Reason.OTHER_SIZE
 
 
+def test_a_result_that_is_given_twice_is_one(device: StandIn) -> None:
+    plain = two_steps(device)
+
+    def run(x: torch.Tensor, w: torch.Tensor) -> tuple[object, ...]:
+        result, total = plain(x, w)
+        return total, result, total, 3, 3, result
+
+    x, w = torch.randn(8), torch.randn(8)
+    made = record(world_of(device, run), (x, w), frozenset({1}), ())
+    for _ in range(2):
+        total, result, again, first, second, once_more = made.replay(x, w)
+        assert again is total and once_more is result and first == second == 3
+        assert torch.equal(result, expected(x, w)) and torch.equal(total, x + w)
+        del total, result, again, once_more
+
+
 def test_results_that_are_inputs(device: StandIn) -> None:
     constant = torch.arange(4.0)
     run = lambda x, w: (x, x[2:], w, w.view(2, 4), constant)  # noqa: E731
