@@ -35,6 +35,9 @@ MOST_CASES = 8
 MOST_KNOWN = 256
 """Sizes that are remembered."""
 
+RECORDING = threading.Lock()
+"""Held by who records: to wait for the device, as is done before, breaks another thread's recording of whatever graph."""
+
 
 class Reason(IntEnum):
     """Why a replay did not serve a call, as csrc/replay.cpp lists them."""
@@ -90,7 +93,6 @@ class PlanRecorder:
         self.world, self.held, self.location, self.on_defect = world, held, location, on_defect
         self.cases: dict[tuple[int, tuple[Held, ...]], _Case] = {}
         self.replays: list[Any] = []
-        self._lock = threading.Lock()
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         for replay in self.replays:
@@ -100,12 +102,12 @@ class PlanRecorder:
         return self._otherwise(inputs)
 
     def _otherwise(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        if not self._lock.acquire(blocking=False):
+        if not RECORDING.acquire(blocking=False):
             return self.world.run(*inputs)  # another thread is recording
         try:
             replay = None if self.world.driver.is_capturing() else self._replay(inputs)
         finally:
-            self._lock.release()
+            RECORDING.release()
         found = NotImplemented if replay is None else replay(*inputs)
         return self.world.run(*inputs) if found is NotImplemented else found
 

@@ -201,6 +201,18 @@ def test_a_driver_that_refuses(device: StandIn) -> None:
     assert "refused" in case_of(compiled).off and not compiled.replays
 
 
+def test_nothing_is_recorded_while_another_graph_is(device: StandIn) -> None:
+    recorder = recorder_of(device, two_steps(device))
+    x, w = torch.randn(8), torch.randn(8)
+    with policy.RECORDING:
+        for _ in range(5):
+            assert torch.equal(recorder(x, w)[1], x + w)
+    assert not recorder.replays and not recorder.cases
+    for _ in range(5):
+        assert torch.equal(recorder(x, w)[1], x + w)
+    assert recorder.replays
+
+
 def test_threads(device: StandIn) -> None:
     device.launch_seconds = 0.0001
     compiled, w = recorder_of(device, two_steps(device)), torch.randn(8)
