@@ -36,6 +36,7 @@ from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import cell_contents, cell_of, empty_cell
 from stoker.capture.values.instance import ExceptionValue, PreviousException
 from stoker.capture.values.iterator import GeneratorValue
+from stoker.capture.values.rounds import RoundsIterator, Rows
 from stoker.capture.values.running import RunningIterator, is_iterator_by_rounds
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
@@ -353,12 +354,17 @@ def _hand_on_what_varies(s: _Break, code: types.CodeType, continuation: Continua
     values = {f"intermediate value {index}": value for index, value in enumerate(s.below)}
     values |= {name: s.frame.locals[name] for name in (*continuation.leading, *continuation.locals)}
     s.m.sizes.hand_on(code, {place: part for text, value in values.items() for place, part in _sized(text, value)})
-    if (
-        s.instruction.name == "FOR_ITER"
-        and is_iterator_by_rounds(s.operands[0])
-        and len(continuation.shape) > len(s.below)
-    ):
-        s.m.sizes.behind[code].numbers[f"intermediate value {len(continuation.shape) - 1}"] = DYNAMIC
+    if s.instruction.name == "FOR_ITER" and len(continuation.shape) > len(s.below):
+        _hand_on_the_element(s, code, f"intermediate value {len(continuation.shape) - 1}")
+
+
+def _hand_on_the_element(s: _Break, code: types.CodeType, text: str) -> None:
+    (iterator,) = s.operands
+    if isinstance(iterator, RoundsIterator) and isinstance(iterator.over, Rows):
+        fake = iterator.over.tensor.fake
+        s.m.sizes.hand_on(code, {text: (fake.shape[1:], fake.stride()[1:])})
+    elif is_iterator_by_rounds(iterator):
+        s.m.sizes.behind[code].numbers[text] = DYNAMIC
 
 
 def _sized(text: str, value: Value) -> Iterator[tuple[str, object]]:

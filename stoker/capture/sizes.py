@@ -65,16 +65,18 @@ class History:
 
     def expect(self, known: History) -> None:
         """Take over what another function knows to vary of what it hands to this one."""
-        for text, sizes in known.shapes.items():
-            seen = self.shapes.setdefault(text, list(sizes))
-            if len(seen) == len(sizes):
-                self.shapes[text] = [DYNAMIC if b is DYNAMIC else a for a, b in zip(seen, sizes)]
+        for mine, theirs in ((self.shapes, known.shapes), (self.strides, known.strides)):
+            for text, numbers in theirs.items():
+                seen = mine.get(text, numbers)
+                if DYNAMIC in numbers and len(seen) == len(numbers):
+                    mine[text] = [DYNAMIC if b is DYNAMIC else a for a, b in zip(seen, numbers)]
         self.numbers |= known.numbers
 
     def hand_on(self, source: Source, to: History, text: str) -> None:
         """Tell another function what is known to vary at a source."""
-        if DYNAMIC in self.shapes.get(source.text, ()):
-            to.shapes[text] = list(self.shapes[source.text])
+        for mine, theirs in ((self.shapes, to.shapes), (self.strides, to.strides)):
+            if source.text in mine:
+                theirs[text] = list(mine[source.text])
         if self.numbers.get(source.text) is DYNAMIC:
             to.numbers[text] = DYNAMIC
 
@@ -122,18 +124,18 @@ class Sizes:
         return self.history.see_number(source, value)
 
     def hand_on(self, code: CodeType, parameters: Mapping[str, Any]) -> None:
-        """Say what varies of what a resume function gets: fakes and symbols, and the sources of what nobody looked at, by the texts
-        of its parameters."""
+        """Say what varies of what a resume function gets: fakes, or sizes and strides; symbols; and the sources of what nobody looked
+        at; by the texts of its parameters."""
         known = self.behind.setdefault(code, History())
         for text, part in parameters.items():
-            if isinstance(part, Source):
-                self.history.hand_on(part, known, text)
-                continue
-            sizes = [self.fixed(size) for size in (part.shape if isinstance(part, torch.Tensor) else (part,))]
-            if DYNAMIC in sizes and isinstance(part, torch.Tensor):
-                known.shapes[text] = sizes
-            elif DYNAMIC in sizes:
-                known.numbers[text] = DYNAMIC
+            match (part.shape, part.stride()) if isinstance(part, torch.Tensor) else part:
+                case Source() as source:
+                    self.history.hand_on(source, known, text)
+                case (sizes, strides):
+                    known.shapes[text] = [self.fixed(size) for size in sizes]
+                    known.strides[text] = [self.fixed(stride) for stride in strides]
+                case number if self.fixed(number) is DYNAMIC:
+                    known.numbers[text] = DYNAMIC
 
     def fixed(self, size: Any) -> Any:
         """The number that a size is in this version, or DYNAMIC."""

@@ -121,6 +121,22 @@ def by_comprehension(x):
     return torch.stack([x[:, t].sin() * 2 for t in range(x.shape[1])], 1).cos()
 
 
+def over_rows(x):
+    total = x.new_zeros(x.shape[0], 4)
+    found = []
+    for row in x.transpose(0, 1):
+        total = total * 0.5 + row.sin()
+        found.append(total)
+    return torch.stack(found, 1), total
+
+
+def over_rows_of_what_is_made(x):
+    total = x.new_zeros(4)
+    for row in (x * 2).flatten(0, 1):
+        total = torch.maximum(total, row)
+    return total
+
+
 def loop_variable_survives(x):
     y = x[:, 0]
     for t in range(x.shape[1]):
@@ -141,6 +157,8 @@ PROGRAMS = [
     within_try,
     under_no_grad,
     by_comprehension,
+    over_rows,
+    over_rows_of_what_is_made,
     loop_variable_survives,
 ]
 

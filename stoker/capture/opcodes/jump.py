@@ -9,6 +9,7 @@ from stoker.bytecode.versions import LOOP_END
 from stoker.capture.frame import Frame
 from stoker.capture.raising import truth_where_not_raised
 from stoker.capture.values.constant import Constant
+from stoker.capture.values.rounds import loop_over
 from stoker.capture.values.value import Exhausted, Lazy, Value
 from stoker.errors import Break
 
@@ -77,7 +78,8 @@ def JUMP_IF_FALSE_OR_POP(m: Machine, f: Frame, i: Instruction) -> None:
 
 
 def GET_ITER(m: Machine, f: Frame, i: Instruction) -> None:
-    f.push(m.operators.iterate(f.pop()))
+    value = f.pop()
+    f.push(loop_over(m, value) or m.operators.iterate(value))
 
 
 def FOR_ITER(m: Machine, f: Frame, i: Instruction) -> None:

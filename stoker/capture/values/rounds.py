@@ -1,7 +1,7 @@
 """Loops whose number of rounds changes from call to call.
 
-A `for` loop over `range(n)` becomes part of the graph around it, round after round. Where n has been seen to change, or only data
-tells it, that would be code for each n. Such a loop breaks at its head: CPython advances it, and its body is captured as a resume
+A `for` loop over `range(n)`, or over the rows of a tensor, becomes part of the graph around it, round after round. Where their number
+has been seen to change, or only data tells it, that would be code for each number. Such a loop breaks at its head: CPython advances it, and its body is captured as a resume
 function, which takes the iterator as it comes and never asks how much of it is left (tests/differential/test_rounds.py).
 """
 
@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
+import torch
+
 from stoker.capture.values.size import SymbolicValue
+from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Era, Value
 from stoker.errors import Break
 from stoker.guard.source import Local, Source
@@ -20,8 +23,6 @@ if TYPE_CHECKING:
 
 PARAMETER = "__rounds_"
 """How a resume function names the iterator of such a loop: its name says what it is."""
-
-RANGE_ITERATOR = type(iter(range(0)))
 
 
 def goes_by_rounds(m: Machine, bounds: tuple[Value, ...]) -> bool:
@@ -45,25 +46,52 @@ class SizedRange(Value):
     def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
         self.unsupported(f"the operator {operator}")
 
+    def describe(self) -> str:
+        numbers = (str(b.symbol) if isinstance(b, SymbolicValue) else str(b.constant()) for b in self.bounds)
+        return f"`range({', '.join(numbers)})`"
+
     def iterator(self, m: Machine) -> Value:
-        return RoundsIterator(self)
+        return RoundsIterator(self, type(iter(range(0))))
 
     def emit(self, e: Emitter) -> None:
         e.call_function(range, list(self.bounds))
 
 
+class Rows(Value):
+    """The rows of a tensor, as eager's `__iter__` takes them."""
+
+    def __init__(self, tensor: TensorValue) -> None:
+        self.tensor = tensor
+
+    def python_type(self) -> type:
+        return tuple
+
+    def describe(self) -> str:
+        return f"the rows of {self.tensor.describe()}"
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(torch.unbind, [self.tensor])
+
+
+def loop_over(m: Machine, value: Value) -> Value | None:
+    """The iterator of a loop of this kind over the rows of a tensor; None for other loops."""
+    frame = m.current
+    if Era.now or frame.instructions[frame.position].name != "FOR_ITER" or m.overrides.active:
+        return None
+    if type(value) is not TensorValue or not value.fake.dim():
+        return None
+    varies = m.sizes.has_varied(value.fake.shape[0])
+    return RoundsIterator(Rows(value), type(iter(()))) if varies else None
+
+
 class RoundsIterator(Value):
     """Its iterator: what captured code knows of it is how CPython makes it."""
 
-    def __init__(self, over: SizedRange) -> None:
-        self.over = over
+    def __init__(self, over: SizedRange | Rows, kind: type) -> None:
+        self.over, self.kind = over, kind
 
     def python_type(self) -> type:
-        return RANGE_ITERATOR
-
-    def describe(self) -> str:
-        numbers = (str(b.symbol) if isinstance(b, SymbolicValue) else str(b.constant()) for b in self.over.bounds)
-        return f"`range({', '.join(numbers)})`"
+        return self.kind
 
     def iterator(self, m: Machine) -> Value:
         return self
@@ -72,7 +100,7 @@ class RoundsIterator(Value):
         return True
 
     def next(self, m: Machine) -> Value:
-        stop_at_head(self.describe())
+        stop_at_head(self.over.describe())
 
     def emit(self, e: Emitter) -> None:
         e.call_function(iter, [self.over])
