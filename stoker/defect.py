@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from stoker import log
+from stoker import log, torch_private
 from stoker.cache import cache_directory, private_directory
 from stoker.strict import strict
 
@@ -43,7 +43,7 @@ def survive(
     otherwise: Callable[[GraphModule], Any],
 ) -> Any:
     """`compile(graph_module)`; where that fails, `otherwise` of the graph as it was: passes change it in place."""
-    untouched = GraphModule(graph_module, copy.deepcopy(graph_module.graph))
+    untouched = torch_private.LazyGraphModule(graph_module, copy.deepcopy(graph_module.graph))
     untouched.meta.update(graph_module.meta)
     try:
         return compile(graph_module)
@@ -51,7 +51,7 @@ def survive(
         if strict():
             raise
         tell(what, untouched, error)
-        return otherwise(untouched)
+        return otherwise(torch_private.write_code(untouched))
 
 
 def _first_line(error: Exception) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from stoker import _C, log
+from stoker import _C, log, torch_private
 from stoker.autograd import aot, aot_inside
 from stoker.autograd.begun import Begun, finished
 from stoker.codegen.aten import through_aten
@@ -140,7 +140,7 @@ def _compile_inference(module: GraphModule, fakes: list[Any], *, weights: frozen
         frozen.watched,
         lambda: survive(
             "a graph runs operator by operator, not compiled",
-            GraphModule(module, whole),
+            torch_private.graph_module(module, whole),
             lambda rest: compile_rest(rest, fakes),
             through_aten,
         ),

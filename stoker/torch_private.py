@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import linecache
 import types
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -221,11 +223,24 @@ LazyGraphModule = torch.fx._lazy_graph_module._LazyGraphModule
 """A GraphModule that writes its Python code when first called: who only reads the graph never pays. 2.11, 2.13."""
 
 
+def graph_module(root: torch.nn.Module, graph: torch.fx.Graph) -> torch.fx.GraphModule:
+    """A module of a graph, its code written. The text of the code goes with it, which torch keeps of its own modules for good."""
+    return write_code(LazyGraphModule(root, graph))
+
+
 def write_code(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """The module with its Python code written, so that its `forward` is the code itself. 2.11, 2.13."""
     if isinstance(module, LazyGraphModule):
         module.real_recompile()
+        key = module.forward.__func__.__code__.co_filename  # type: ignore[attr-defined]  # a method
+        weakref.finalize(module, _forget_source, key).atexit = False
     return module
+
+
+def _forget_source(key: str) -> None:
+    """Drop the text of a module's code, which torch.fx keeps for tracebacks, with the module. 2.11, 2.13."""
+    torch.fx.graph_module._loader.eval_cache.pop(key, None)
+    linecache.cache.pop(key, None)
 
 
 ATTENTION_SWITCHES = {

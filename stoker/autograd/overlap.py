@@ -205,7 +205,7 @@ def merge(captured: GraphModule, inputs: Sequence[Any], groups: Pattern) -> Merg
     returned = tuple(members.get(v) if isinstance(v, Node) else None for v in given)
     rest = tuple(v for v, i in zip(given, returned) if i is None)
     graph.output(torch.fx.node.map_arg(rest, copied.__getitem__))
-    module = GraphModule(captured, graph)
+    module = torch_private.graph_module(captured, graph)
     module.meta = dict(captured.meta)
     return Merged(module, groups, apart, returned)
 

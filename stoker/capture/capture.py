@@ -199,7 +199,7 @@ def _call_graph(m: Evaluator, e: Emitter, compile_graph: GraphCompiler, hook_sta
         under_grad(m)
     m.record.graph.output(tuple(outputs))
     inputs = _used_inputs(m)
-    graph_module = GraphModule(torch.nn.Module(), m.record.graph)
+    graph_module = torch_private.graph_module(torch.nn.Module(), m.record.graph)
     graph_module.meta["location"] = m.request.place.text
     examples = [_converted(m, node, real) for node, _, real in inputs]
     with torch.enable_grad() if grad else contextlib.nullcontext():

@@ -234,7 +234,7 @@ def _graph(m: Machine, branch: Branch, given: Sequence[Node]) -> GraphModule:
     for node in branch.nodes:
         copies[node] = graph.node_copy(node, copies.__getitem__)
     graph.output(tuple(copies[t.node] for t in branch.tensors))
-    module = GraphModule(torch.nn.Module(), graph)
+    module = torch_private.graph_module(torch.nn.Module(), graph)
     seen = Seen()
     with m.record.fake_mode, seen, torch.no_grad():
         module(*(n.meta["example_value"] for n in given))

@@ -566,4 +566,4 @@ def as_graph(nested: Nested, inputs: Sequence[Any]) -> GraphModule:
         return function(*values)
 
     graph.output(graph.call_function(inside, tuple(given)))
-    return GraphModule(torch.nn.Module(), graph)
+    return torch_private.graph_module(torch.nn.Module(), graph)

@@ -45,7 +45,7 @@ def fuse_attention(module: GraphModule, from_bytes: int) -> GraphModule:
     """The module itself, or a copy with its attention fused where one head's scores take that many bytes."""
     if not any(_match(node, from_bytes) for node in module.graph.nodes):
         return module
-    fused = GraphModule(module, copy.deepcopy(module.graph))
+    fused = torch_private.graph_module(module, copy.deepcopy(module.graph))
     fused.meta = module.meta
     for node in list(fused.graph.nodes):
         form = _match(node, from_bytes)

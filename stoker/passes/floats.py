@@ -142,7 +142,7 @@ def _host(module: GraphModule, inputs: Sequence[Node], wanted: Sequence[Node]) -
             raise NeedsData(f"the number {node} depends on the data of a tensor")
         copied[node] = host.node_copy(node, copied.__getitem__)
     host.output([copied[n] for n in wanted])
-    return torch_private.write_code(GraphModule(torch.nn.Module(), host)).forward
+    return torch_private.graph_module(torch.nn.Module(), host).forward
 
 
 def _reads_made_tensor(node: Node) -> bool:

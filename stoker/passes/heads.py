@@ -22,6 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch.fx import GraphModule, Node
 
+from stoker import torch_private
 from stoker.passes.attention import written_between
 
 _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
@@ -45,7 +46,7 @@ def share_heads(module: GraphModule) -> GraphModule:
     """The module itself, or a copy in which heads share keys and values."""
     if not any(_grouped(node) for node in module.graph.nodes):
         return module
-    shared = GraphModule(module, copy.deepcopy(module.graph))
+    shared = torch_private.graph_module(module, copy.deepcopy(module.graph))
     shared.meta = module.meta
     for node in list(shared.graph.nodes):
         form = _grouped(node)

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch.fx import GraphModule, Node
 
+from stoker import torch_private
 from stoker.passes.attention import only_reads
 
 LARGEST_MASK = 1 << 26
@@ -30,7 +31,7 @@ def settle_masks(module: GraphModule) -> GraphModule:
     found = {node.name: change for node in module.graph.nodes if (change := _change(node)) is not None}
     if not found:
         return module
-    settled = GraphModule(module, copy.deepcopy(module.graph))
+    settled = torch_private.graph_module(module, copy.deepcopy(module.graph))
     settled.meta = module.meta
     for node in list(settled.graph.nodes):
         if node.name in found:

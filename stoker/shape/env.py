@@ -14,10 +14,11 @@ import itertools
 import math
 import sys
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from stoker.shape.condition import (
     Comparison,
@@ -81,7 +82,26 @@ class FloatGuard:
     words: str
 
 
-_SERIAL = itertools.count(1)
+class _Serial:
+    """The number by which a living environment's symbols are told from those of others. The next environment takes it from one that has
+    died: expressions are kept for good, and many of them are then the same."""
+
+    __slots__ = ("number",)
+    fresh: ClassVar[Iterator[int]] = itertools.count(1)
+    free: ClassVar[deque[int]] = deque()
+    """Of the dead. An environment may die in any thread, so nothing is locked."""
+
+    def __init__(self) -> None:
+        try:
+            self.number = self.free.popleft()
+        except IndexError:
+            self.number = next(self.fresh)
+
+    def __del__(self) -> None:
+        self.free.append(self.number)
+
+    def __deepcopy__(self, memo: Any) -> _Serial:
+        return self
 
 
 @dataclass(slots=True)
@@ -114,7 +134,7 @@ class ShapeEnv:
     _simplified: dict[Expr, Expr] = field(default_factory=dict)
     _decided: dict[Condition, bool] = field(default_factory=dict)
     _guesses: bool = False
-    _serial: int = field(default_factory=lambda: next(_SERIAL))
+    _serial: _Serial = field(default_factory=_Serial)
 
     def new_symbol(
         self, hint: int, origin: Any = None, *, minimum: int = 2, maximum: int = LARGEST_SIZE, duck: bool | None = None
@@ -156,7 +176,7 @@ class ShapeEnv:
         return made
 
     def _add(self, letter: str, origin: Any, interval: Interval) -> Symbol:
-        made = symbol(f"{letter}{len(self.symbols)}", self._serial)
+        made = symbol(f"{letter}{len(self.symbols)}", self._serial.number)
         self.symbols.append(made)
         self.ranges[made] = interval
         self.origins[made] = [origin]
@@ -164,7 +184,7 @@ class ShapeEnv:
 
     def new_float(self, hint: float | None, origin: Any = None) -> Recipe:
         """A float whose value is `hint` now; without one, only running the program tells it."""
-        made = FloatSymbol(f"f{len(self.float_origins)}", self._serial)
+        made = FloatSymbol(f"f{len(self.float_origins)}", self._serial.number)
         self.float_origins[made] = origin
         if hint is not None:
             self.float_hints[made] = hint

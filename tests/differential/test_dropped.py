@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import gc
+import linecache
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 import stoker
+from stoker import log
+from stoker.shape import expr
 
 
 def _inference() -> None:
@@ -39,12 +43,12 @@ def _alive(*names: str) -> int:
 def test_nothing_of_the_compiler_stays(program: Callable[[], None]) -> None:
     program()
     stoker.reset()
-    stoker.log.clear()
+    log.clear()
     before = _alive("FakeTensor", "ShapeEnv", "FakeMode", "Trace", "Graph")
     for _ in range(4):
         program()
     stoker.reset()
-    stoker.log.clear()
+    log.clear()
     assert _alive("FakeTensor", "ShapeEnv", "FakeMode", "Trace", "Graph") <= before + 2
 
 
@@ -76,3 +80,30 @@ def test_parameters_can_be_swapped() -> None:
         torch.__future__.set_swap_module_params_on_conversion(before)
     x = torch.ones(2, 3, dtype=torch.float64)
     torch.testing.assert_close(compiled(x), model(x))
+
+
+def _compile_and_drop(times: int) -> None:
+    """Functions with a size that varies, each compiled twice and dropped."""
+    for _ in range(times):
+        names: dict[str, Any] = {}
+        exec("def f(x):\n    return x.view(-1, 2).sum(0) * x.shape[0] + x.shape[0] // 3", names)  # noqa: S102
+        compiled = stoker.compile(names["f"], backend="aot_eager", dynamic=True)
+        compiled(torch.ones(6)), compiled(torch.ones(8))
+    log.clear()
+    for _ in range(2):  # code objects let go of versions when they are collected themselves
+        gc.collect()
+
+
+def test_text_of_graphs_is_dropped_with_them() -> None:
+    _compile_and_drop(2)
+    before = len(linecache.cache), len(torch.fx.graph_module._loader.eval_cache)
+    _compile_and_drop(5)
+    assert (len(linecache.cache), len(torch.fx.graph_module._loader.eval_cache)) == before
+
+
+def test_expressions_of_dropped_functions_are_those_of_the_next() -> None:
+    _compile_and_drop(5)
+    before = len(expr._INTERNED)
+    for _ in range(4):
+        _compile_and_drop(1)
+    assert len(expr._INTERNED) == before

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.fx import Graph, GraphModule
+from torch.fx import Graph
 
 from stoker import torch_private
 from stoker.capture.handlers import handles
@@ -55,5 +55,5 @@ def _has_drawn(m: Machine) -> bool:
     graph.output(None)
     with m.record.fake_mode, seen, torch.no_grad():
         inputs = [n.meta["example_value"] for n in m.record.graph.nodes if n.op == "placeholder"]
-        GraphModule(torch.nn.Module(), graph)(*inputs)
+        torch_private.graph_module(torch.nn.Module(), graph)(*inputs)
     return any(draws(operator) for operator in seen.operators)
