@@ -43,6 +43,7 @@ from stoker.passes.activation import join_activations
 from stoker.passes.attention import INFERENCE_BYTES, TRAINING_BYTES, fuse_attention
 from stoker.passes.channels_last import channels_last
 from stoker.passes.cut import cut, run_pieces
+from stoker.passes.decode import spread_queries
 from stoker.passes.detour import straighten
 from stoker.passes.floats import NeedsData, Scalars, divide_as_c, take_out
 from stoker.passes.fold import fold
@@ -264,6 +265,8 @@ def _begun(
     with timed("passes"):
         if inference and "cuda" in backends:
             _tell(graph_module, {"a copy before an attention kernel": read_in_place(graph_module.graph)})
+            spread = spread_queries(graph_module.graph, targets["cuda"].processors)
+            _tell(graph_module, {"attention of one query is loops": spread})
         improve(graph_module, by_value=not records)
     with timed("lower"):
         program = lower_graph(graph_module, targets, inference=inference, wide=options.precision == "fused")

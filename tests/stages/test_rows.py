@@ -86,3 +86,20 @@ def test_softmax_of_rows_that_are_looked_up() -> None:
 
     for mine, eager in side_by_side(program, [scores, table, near, far], None):
         torch.testing.assert_close(mine, eager)
+
+
+@pytest.mark.parametrize("length", [40, 200, 3000])
+def test_keys_and_values_of_one_query(length: int) -> None:
+    """Sums along memory, and across it, in pieces where it is long."""
+    torch.manual_seed(0)
+    q, k, v = torch.randn(1, 4, 1, 16), torch.randn(1, 2, length, 16), torch.randn(1, 2, length, 16)
+
+    def program(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        rows, keys, values = q.view(1, 2, 2, 1, 16), k.unsqueeze(2), v.unsqueeze(2)
+        shares = torch.softmax((rows * keys).sum(4), -1).unsqueeze(4)
+        return (shares * values).sum(3).half().view(1, 4, 1, 16)
+
+    wanted = F.scaled_dot_product_attention(q, k, v, scale=1.0, enable_gqa=True)
+    for mine, eager in side_by_side(program, [q, k, v], None):
+        torch.testing.assert_close(mine, eager, rtol=2e-3, atol=2e-3)
+        torch.testing.assert_close(mine.float(), wanted, rtol=2e-3, atol=2e-3)

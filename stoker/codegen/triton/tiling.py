@@ -172,12 +172,16 @@ def _columns(kernel: Kernel) -> bool:
 
 
 def columns(outer: Dimensions, inner: Dimensions, across: Sequence[LoopInstruction]) -> bool:
-    """Is more memory walked along by the last outer loop than by the last inner one?"""
-    return bool(outer) and _votes(across, outer[-1]) > _votes(across, inner[-1])
+    """Is more memory walked along by the last outer loop than by the last inner one? What changes with one of them only is little."""
+    if not outer:
+        return False
+    ends = {outer[-1].symbol, inner[-1].symbol}
+    indices = [i.index for i in across if isinstance(i, (Load, Store)) and ends <= free_symbols(i.index)]
+    return _votes(indices, outer[-1]) > _votes(indices, inner[-1])
 
 
-def _votes(lines: Sequence[LoopInstruction], loop: Dimension) -> int:
-    strides = [coefficient(i.index, loop.symbol) for i in lines if isinstance(i, (Load, Store))]
+def _votes(indices: Sequence[Expr], loop: Dimension) -> int:
+    strides = [coefficient(index, loop.symbol) for index in indices]
     return sum(s is not None and s.value == 1 for s in strides)
 
 

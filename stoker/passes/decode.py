@@ -1,0 +1,108 @@
+"""Attention of one query for each head, as when a text grows by a token, becomes loops over keys and values.
+
+In:  a functional inference graph, and how many multiprocessors the device has.
+Out: the same graph, changed: such calls are products, sums and a softmax, in float32. How many.
+
+A library's kernel gives each head of the batch to one multiprocessor, which walks along all keys. Where there are fewer heads than
+multiprocessors most of them are idle; loops use them all. What must hold: each result is a sum over the same numbers as before, and is
+rounded once.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from stoker.fake import FakeTensor
+from stoker.graph.facts import fake_of
+from stoker.graph.insert import insert
+
+aten = torch.ops.aten
+KERNELS = frozenset(
+    {aten._scaled_dot_product_efficient_attention.default, aten._scaled_dot_product_cudnn_attention.default}
+)
+"""Both take query, key, value, bias, whether sums are wanted, a share to drop, and whether later keys are hidden; and a scale."""
+
+
+def spread_queries(graph: Graph, processors: int, kernels: frozenset[Any] = KERNELS) -> int:
+    """Exchange the calls that would leave multiprocessors idle."""
+    count = 0
+    for node in list(graph.nodes):
+        if node.target in kernels and _is_small(node, processors) and _is_plain(node):
+            _exchange(graph, node)
+            count += 1
+    return count
+
+
+def _is_small(node: Node, processors: int) -> bool:
+    """One query for each of a few heads, which share keys evenly, in half precision."""
+    query, key, value = (fake_of(n) for n in node.args[:3])
+    if query is None or key is None or value is None or query.dtype not in (torch.float16, torch.bfloat16):
+        return False
+    known = (*query.shape, *key.shape[:2], key.shape[3], value.shape[3])
+    if query.dim() != 4 or not all(isinstance(size, int) for size in known):
+        return False
+    batch, heads, length, _ = query.shape
+    shared = key.shape[1]
+    return length == 1 and 0 < batch * heads < processors and heads % shared == 0 and value.shape[1] == shared
+
+
+def _is_plain(node: Node) -> bool:
+    """Nothing is dropped or hidden but by a bias that all heads share, and nothing but the result is read."""
+    usual: list[Any] = [None, False, 0.0, False]
+    bias, _, dropped, causal = [*node.args[3:], *usual[len(node.args) - 3 :]][:4]
+    if dropped or causal or any(user.users and user.args[1] != 0 for user in node.users):
+        return False
+    if bias is None:
+        return True
+    fake, heads, shared = fake_of(bias), _size(node.args[0], 1), _size(node.args[1], 1)
+    return fake is not None and fake.dim() == 4 and (fake.shape[1] == 1 or heads == shared)
+
+
+def _size(node: Any, dimension: int) -> Any:
+    return node.meta["val"].shape[dimension]
+
+
+def _exchange(graph: Graph, node: Node) -> None:
+    query, key, value, bias = node.args[:4]
+    batch, heads, _, width = (_size(query, d) for d in range(4))
+    shared = _size(key, 1)
+    scale = node.kwargs.get("scale")
+    with graph.inserting_before(node):
+        call = functools.partial(insert, graph, node.args[0])  # type: ignore[arg-type]  # fx types arguments loosely: it is a node
+
+        def wide(of: Any) -> Node:
+            return call(aten._to_copy.default, of, dtype=torch.float32)
+
+        rows = call(aten.view.default, wide(query), [batch, shared, heads // shared, 1, width])
+        rows = call(aten.mul.Tensor, rows, width**-0.5 if scale is None else scale)
+        keys, values = (call(aten.unsqueeze.default, wide(n), 2) for n in (key, value))
+        scores = call(aten.sum.dim_IntList, call(aten.mul.Tensor, rows, keys), [4])
+        if bias is not None:
+            scores = call(aten.add.Tensor, scores, wide(bias))
+        shares = call(aten.unsqueeze.default, call(aten._softmax.default, scores, -1, False), 4)
+        sums = call(aten.sum.dim_IntList, call(aten.mul.Tensor, shares, values), [3])
+        rounded = call(aten._to_copy.default, sums, dtype=_dtype(query))
+        result = _laid_out(call, rounded, node.meta["val"][0])
+    for read in [user for user in node.users if user.target is operator.getitem]:
+        read.replace_all_uses_with(result)
+        graph.erase_node(read)
+    graph.erase_node(node)
+
+
+def _laid_out(call: Any, rounded: Node, like: FakeTensor) -> Node:
+    """The result in four dimensions, with the strides that the library gives it: heads inside or outside of the one query."""
+    batch, heads, _, width = like.shape
+    if like.meta.strides[2] == width:
+        return call(aten.view.default, rounded, [batch, heads, 1, width])  # type: ignore[no-any-return]
+    return call(aten.transpose.int, call(aten.view.default, rounded, [batch, 1, heads, width]), 1, 2)  # type: ignore[no-any-return]
+
+
+def _dtype(node: Any) -> torch.dtype:
+    fake = node.meta["val"]
+    assert isinstance(fake, FakeTensor)
+    return fake.dtype

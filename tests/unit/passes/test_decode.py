@@ -1,0 +1,86 @@
+"""Attention of one query for each head becomes loops that give the same."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.fx import GraphModule, Interpreter
+
+from stoker.passes.decode import spread_queries
+from tests.unit.passes.devices import CPU, Written
+
+aten = torch.ops.aten
+CUDNN, EFFICIENT = (getattr(aten, f"_scaled_dot_product_{k}_attention").default for k in ("cudnn", "efficient"))
+PROCESSORS = 132
+Shape = tuple[int, ...]
+
+
+def written(
+    kernel: Any, query: Shape, keys: Shape, bias: Shape | None = None, *rest: Any, width: int | None = None, **kw: Any
+) -> tuple[Written, GraphModule]:
+    """A graph of one attention; its memory is said to be the device's, and is the processor's when it runs."""
+    w = Written()
+    q, k, v = (w.input(*s, dtype=torch.float16) for s in (query, keys, (*keys[:3], width or keys[3])))
+    mask = None if bias is None else w.input(*bias, dtype=torch.float16)
+    made = w.call(kernel, q, k, v, mask, False, *rest, **kw)
+    return w, w.output(w.call(operator.getitem, made, 0))
+
+
+CASES: dict[str, tuple[Any, ...]] = {
+    "one head": ((1, 1, 1, 16), (1, 1, 40, 16)),
+    "heads": ((2, 4, 1, 16), (2, 4, 40, 16)),
+    "shared keys": ((2, 8, 1, 16), (2, 2, 40, 16)),
+    "a bias for all heads": ((2, 8, 1, 16), (2, 2, 40, 16), (2, 1, 1, 40)),
+    "a bias for each head": ((2, 4, 1, 16), (2, 4, 40, 16), (2, 4, 1, 40)),
+    "one bias": ((2, 4, 1, 16), (2, 4, 40, 16), (1, 1, 1, 40)),
+}
+
+
+@pytest.mark.parametrize("kernel", [CUDNN, EFFICIENT], ids=str)
+@pytest.mark.parametrize("scale", [None, 0.7])
+@pytest.mark.parametrize("name", CASES)
+def test_results(name: str, scale: float | None, kernel: Any) -> None:
+    torch.manual_seed(0)
+    shapes = CASES[name]
+    _, module = written(kernel, *shapes, scale=scale)
+    (old,) = [n.args[0][0].meta["val"].meta for n in module.graph.nodes if n.op == "output"]
+    assert spread_queries(module.graph, PROCESSORS) == 1
+    (new,) = [n.args[0][0].meta["val"].meta for n in module.graph.nodes if n.op == "output"]
+    assert (new.sizes, new.strides, new.dtype) == (old.sizes, old.strides, old.dtype)
+    given = [torch.randn(s).half() for s in (shapes[0], shapes[1], shapes[1], *shapes[2:])]
+    q, k, v, *bias = (t.double() for t in given)
+    wanted = F.scaled_dot_product_attention(q, k, v, *bias, scale=scale, enable_gqa=True)
+    (found,) = Interpreter(module).run(*given)
+    torch.testing.assert_close(found.double(), wanted, rtol=2e-3, atol=2e-3)
+
+
+def test_values_of_another_width() -> None:
+    _, module = written(EFFICIENT, (2, 4, 1, 16), (2, 4, 40, 16), width=24)
+    assert spread_queries(module.graph, PROCESSORS) == 1
+    assert Interpreter(module).run(*(torch.ones(s).half() for s in ((2, 4, 1, 16), (2, 4, 40, 16), (2, 4, 40, 24))))
+
+
+@pytest.mark.parametrize(
+    ("query", "keys", "rest"),
+    [
+        ((2, 4, 2, 16), (2, 4, 40, 16), ()),  # two queries
+        ((40, 4, 1, 16), (40, 4, 40, 16), ()),  # enough heads for the device
+        ((2, 4, 1, 16), (2, 4, 40, 16), (None, 0.1)),  # something is dropped
+        ((2, 4, 1, 16), (2, 4, 40, 16), (None, 0.0, True)),  # later keys are hidden
+        ((2, 8, 1, 16), (2, 2, 40, 16), ((2, 8, 1, 40),)),  # heads that share keys have biases of their own
+    ],
+)
+def test_what_stays(query: Shape, keys: Shape, rest: tuple[Any, ...]) -> None:
+    _, module = written(CUDNN, query, keys, *rest)
+    assert spread_queries(module.graph, PROCESSORS) == 0
+
+
+def test_the_processor_s_attention_stays() -> None:
+    w = Written()
+    q, k = w.input(1, 2, 1, 16, device=CPU), w.input(1, 2, 9, 16, device=CPU)
+    w.output(w.call(operator.getitem, w.call(aten._scaled_dot_product_flash_attention_for_cpu.default, q, k, k), 0))
+    assert spread_queries(w.graph, PROCESSORS) == 0
