@@ -395,6 +395,21 @@ def _recurrent_layer(*args: Any) -> Any:
     return tuple(r.detach() for r in results)
 
 
+SHARED_EVENLY = frozenset({"MaxBackward1", "MinBackward1", "MedianBackward0", "NanmedianBackward0"})
+"""Nodes of autograd that give a gradient to all elements that are the result."""
+
+
+@_rewrites("mul.Tensor")
+def _masked(trace: Trace, func: Any, x: Any, y: Any) -> Any:
+    """For tensors without data torch multiplies such a gradient by a mask. On a processor eager chooses by the mask, which keeps an infinite
+    gradient, or one that is no number, from the other elements."""
+    if isinstance(x, torch.Tensor) and x.dtype is torch.bool and x.device.type == "cpu":
+        node = torch_private.current_autograd_node()
+        if node is not None and node.name() in SHARED_EVENLY:
+            return trace.call(aten.where.ScalarOther, (x, y, 0), {})
+    return trace.record(func, (x, y), {})
+
+
 _library = torch.library.Library("stoker", "DEF")
 _library.define(
     "recurrent_layer"

@@ -31,7 +31,7 @@ from stoker.capture.values.slices import SliceValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Arguments, Keywords, Lazy, Value
 from stoker.capture.values.varying import VaryingFloat
-from stoker.capture.warned import telling
+from stoker.capture.warned import TellingMode, telling
 from stoker.errors import Break
 from stoker.fake import DataDependent, FakeMode
 from stoker.fake.recurrent import whole
@@ -48,7 +48,7 @@ class GraphRecorder:
     def __init__(self, m: Machine, env: ShapeEnv) -> None:
         self.m = m
         self.graph = Graph()
-        self.fake_mode = FakeMode(env)
+        self.fake_mode: FakeMode = TellingMode(env)
         self.inputs: list[tuple[Node, Source, Any]] = []
         self.names: collections.Counter[str] = collections.Counter()
         self.conversions: dict[

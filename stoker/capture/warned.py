@@ -1,8 +1,9 @@
 """Functions of torch that warn about their arguments: instead of warning while they run on fakes, they tell capture that they would.
 
-In:  a Python function of torch that is one node of a graph.
+In:  a Python function of torch that is one node of a graph; or an operator, on fakes.
 Out: the same function in surroundings of its own, where `warnings` is another module: it raises `Warns`, and is entered instead, so that
-     the warning is the program's, with the line and as often as in eager.
+     the warning is the program's, with the line and as often as in eager. An operator that warns at each call, but not in a kernel of
+     ours, raises `Warns`, too: nothing can be entered, and the graph breaks.
 
 Nothing that others see is replaced: other threads may warn meanwhile.
 """
@@ -10,13 +11,18 @@ Nothing that others see is replaced: other threads may warn meanwhile.
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import types
 import warnings
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from stoker.errors import Break
+from stoker.fake import FakeMode
+from stoker.fake.tensor import DataDependent
 
 WARNING = ("torch.nn._reduction", "torch.nn.functional", "torch.functional")
 """Modules of torch whose functions warn. Names of one in another are those of its copy."""
@@ -28,6 +34,34 @@ class Warns(Break):
 
 def _warn(message: Any, *_: Any, **__: Any) -> None:
     raise Warns("a function of torch", f"it warns: {message}", "do as it says")
+
+
+class TellingMode(FakeMode):
+    """Fakes of a capture: operators that would warn of what they are given raise `Warns`."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in SPREADS and _spreads_too_few(*args, **(kwargs or {})):
+            raise Warns(
+                f"`{func.overloadpacket.__name__}`", "it warns: degrees of freedom is <= 0", "give it more elements"
+            )
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+SPREADS = frozenset(getattr(torch.ops.aten, name).correction for name in ("var", "std", "var_mean", "std_mean"))
+
+
+def _spreads_too_few(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> bool:
+    """Is a spread found of no more elements than its correction?"""
+    rank = x.dim()
+    chosen = {d % rank for d in ((dim,) if isinstance(dim, int) else dim or ())} if rank else set()
+    reduced = [x.shape[d] for d in chosen or range(rank)]
+    kept = [x.shape[d] for d in range(rank) if chosen and d not in chosen]
+    try:
+        return bool(math.prod(reduced) <= (1 if correction is None else correction) or 0 in kept)
+    except DataDependent:  # eager warns, or not, when the size is known
+        return False
 
 
 @functools.cache

@@ -97,9 +97,19 @@ def _caught(x):
     return x * 2
 
 
+def _of_a_spread(x):
+    y = x[:1] + 1
+    return y.std(0).nan_to_num(1.0) + x.var(1, correction=3).nan_to_num(2.0, posinf=3.0) + x.std(correction=0)
+
+
+def _of_spreads_and_means(x):
+    spread, mean = torch.var_mean(x[0, 0])
+    return spread.nan_to_num(1.0) + mean + torch.std_mean(x[:, :1], 1)[1]
+
+
 PROGRAMS = [
     _of_a_softmax, _of_losses, _of_an_older_argument, _of_a_mean, _of_a_resize, _of_a_dropout, _of_a_module, _its_own,
-    _of_callers, _of_whoever_calls, _in_a_loop, _heard_inside, _as_an_object, _caught,
+    _of_callers, _of_whoever_calls, _in_a_loop, _heard_inside, _as_an_object, _caught, _of_a_spread, _of_spreads_and_means,
 ]  # fmt: skip
 
 
@@ -133,3 +143,27 @@ def test_as_in_eager(program: Callable[..., Any], actions: list[str], backend: s
 def test_one_graph(program: Callable[..., Any]) -> None:
     with warnings.catch_warnings(action="ignore"):
         stoker.compile(program, fullgraph=True)(torch.ones(3, 3))
+
+
+@pytest.mark.parametrize("dynamic", [None, True, False])
+def test_spreads_of_sizes_that_change(dynamic: bool | None) -> None:
+    def spread(x):
+        return (x * 2).std(correction=2)
+
+    compiled = stoker.compile(spread, dynamic=dynamic)
+    for size in (3, 1, 2, 4, 0, 2, 5):
+        counts = []
+        for function in (spread, compiled):
+            with warnings.catch_warnings(record=True) as heard:
+                warnings.simplefilter("always")
+                function(torch.arange(float(size)))
+            counts.append([str(w.message) for w in heard])
+        assert counts[0] == counts[1]
+
+
+def test_spreads_that_fit_are_one_graph() -> None:
+    compiled = stoker.compile(lambda x: x.std() + x.var(0).sum(), fullgraph=True, dynamic=True)
+    before = len(stoker.events("recompile"))
+    for size in (2, 3, 7):
+        compiled(torch.randn(size, 3))
+    assert len(stoker.events("recompile")) == before
