@@ -3,7 +3,7 @@
 A product whose rows are no multiple of the target's alignment (a vocabulary of 30,522 words in half precision) runs through a slow
 kernel. Its weight is copied into rows enough to fill the last multiple, which costs little beside the product; the result has
 padded rows, of which readers see the part they want. What the program returns has its own rows: as many columns as are aligned are made piece
-by piece in memory of their own and copied, so that little more is needed than the result itself; the few others are a product apart. Operands
+by piece in aligned memory, which lies in parts of the result that are made later, and copied; the few others are a product apart. Operands
 that are written for the product get padded rows at once.
 
 A product of one row takes as long as its weight is read, once: where the target asks for it, that is a loop, which whatever follows can be
@@ -12,6 +12,7 @@ part of.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -29,11 +30,12 @@ LARGE = 1 << 22
 """Elements of a result from which padding is worth its copies."""
 FEW = 8
 """Aligned groups of columns below which a result that is returned is not made apart from the rest of its columns."""
-PIECE_BYTES = 1 << 26
-"""Memory that holds a part of a result on its way out. Parts of half the size, which stay in an H200's cache, were no faster: products
-of fewer rows lose what their copies gain."""
-PIECE_ROWS = 128
-"""Rows of a part are a multiple of this: what a fast kernel makes at once."""
+PIECE_ROWS = (128, 32)
+"""Rows of a part of a result are a multiple of the first that fits: what a fast kernel makes at once, or makes without much waste."""
+LAST_ROWS = 32
+"""Rows that are made in memory of their own."""
+ROOM = 64
+"""Elements that may be lost where a part begins, because its memory is aligned."""
 SHORTEST = 64
 """Terms of a sum from which a program of its own is worth it."""
 PRODUCT = "a matrix product"
@@ -125,11 +127,23 @@ def _in_pieces(
         made = builder.call(find(name), given, {}, Result(out.dtype, out.device, sizes, contiguous(sizes)))
         builder.write(made, _stored(_span(_span(whole, 0, start, count), 1, first, width)))
 
-    most = max(1, PIECE_BYTES // (aligned * out.dtype.itemsize) // PIECE_ROWS) * PIECE_ROWS
-    for start in range(0, rows, most):
-        make(start, min(most, rows - start), 0, aligned)
+    start = 0
+    for count in _heights(rows, columns, aligned):
+        make(start, count, 0, aligned)
+        start += count
     make(0, rows, aligned, columns - aligned)
     return whole
+
+
+def _heights(rows: int, columns: int, aligned: int) -> Iterator[int]:
+    """Rows of each part. Its aligned memory fits behind the part, where the parts after it will be (`stoker.schedule.lodge`): it has half of the
+    rows that are left."""
+    while rows > LAST_ROWS:
+        most = (rows * columns - ROOM) // (columns + aligned)
+        step = next((step for step in PIECE_ROWS if most >= step), 1)
+        yield most // step * step
+        rows -= most // step * step
+    yield rows
 
 
 def _span(tensor: Tensor, dim: int, start: int, count: int) -> Tensor:

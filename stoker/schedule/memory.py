@@ -6,7 +6,8 @@ Out: the steps with allocations and frees, and for each device an arena: a block
 
 Outputs come from torch's allocator, because they outlive the call; so do results that a library call allocates itself. A
 library operator that can write into given memory is asked to, so that its result may live in the arena. A result that is
-written over a buffer that dies there (`stoker.schedule.overwrite`) is that buffer: they have one name here.
+written over a buffer that dies there (`stoker.schedule.overwrite`) is that buffer: they have one name here. A large temporary may lie in a
+part of an output that is not written yet (`stoker.schedule.lodge`).
 
 Requirement, held by tests/unit/schedule/test_memory.py: two buffers that are alive at the same step never overlap.
 """
@@ -23,6 +24,7 @@ from stoker.loop.node import Extern, Node, tensors_in
 from stoker.loop.target import Targets
 from stoker.loop.view import Stored
 from stoker.schedule.kernel import Kernel
+from stoker.schedule.lodge import Lodging, lodgings, moved_in
 from stoker.schedule.overwrite import Lives, overwrite
 from stoker.schedule.step import Allocate, Free, Library, Run, Step
 from stoker.shape.expr import Expr, constant
@@ -92,7 +94,10 @@ def place(
     arenas = [_arranged([t for t in temporary if layouts[t.buffer].device == d], layouts, d) for d in devices]
     inside = {life.buffer for life in temporary}
     staying = (outside - owned) | outputs | inside
-    made = _with_allocations(steps, lives, layouts, outside | own | inside, staying)
+    guests = [name for name in lives.first if name not in apart | inside]
+    hosts = sorted(n for n in outputs & lives.first.keys() if n not in outside | own | lives.sharing)
+    rooms = lodgings(steps, kernels, layouts, lives, guests, hosts, targets)
+    made = _with_allocations(steps, lives, layouts, outside | own | inside, staying, rooms)
     made += [Allocate(n, layouts[n]) for n in sorted(outputs) if n not in lives.first and n not in outside]
     return Placed(tuple(made), kernels, tuple(arenas), changed.over)
 
@@ -202,12 +207,21 @@ def _arranged(lives: list[Life], layouts: dict[str, Layout], device: torch.devic
 
 
 def _with_allocations(
-    steps: Sequence[Step], lives: Lives, layouts: dict[str, Layout], present: set[str], staying: set[str]
+    steps: Sequence[Step],
+    lives: Lives,
+    layouts: dict[str, Layout],
+    present: set[str],
+    staying: set[str],
+    rooms: Mapping[str, Lodging],
 ) -> list[Step]:
-    """Allocate buffers that are not `present` before their first use; free those that are not `staying` after their last."""
+    """Allocate buffers that are not `present` before their first use; free those that are not `staying` after their last. Those with a room
+    in another one are made in it."""
+    first = dict(lives.first)
+    for guest, room in rooms.items():
+        first[room.host] = min(first[room.host], first[guest])
     born: dict[int, list[str]] = {}
     dying: dict[int, list[str]] = {}
-    for name, position in lives.first.items():
+    for name, position in sorted(first.items(), key=lambda found: found[0] in rooms):
         if name not in present:
             born.setdefault(position, []).append(name)
     for name, position in lives.last.items():
@@ -215,7 +229,9 @@ def _with_allocations(
             dying.setdefault(position, []).append(name)
     result: list[Step] = []
     for position, step in enumerate(steps):
-        result += [Allocate(name, layouts[name]) for name in born.get(position, ())]
+        for name in born.get(position, ()):
+            lodges = name in rooms
+            result.append(moved_in(name, rooms[name], layouts) if lodges else Allocate(name, layouts[name]))
         result.append(step)
         result += [Free(name) for name in dying.get(position, ())]
     return result

@@ -35,8 +35,8 @@ def gradient(x: Any, w: Any, b: Any) -> Any:
 @pytest.mark.parametrize("rows", [64, 100])
 def test_padded(program: Any, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matmul, "LARGE", 100)
-    monkeypatch.setattr(matmul, "PIECE_BYTES", 40 * 24 * 2)
-    monkeypatch.setattr(matmul, "PIECE_ROWS", 8)
+    monkeypatch.setattr(matmul, "PIECE_ROWS", (8, 4))
+    monkeypatch.setattr(matmul, "LAST_ROWS", 8)
     monkeypatch.setattr(matmul, "FEW", 1)
     torch.manual_seed(0)
     inputs = [torch.randn(s).to(torch.bfloat16) for s in ((rows, 16), (21, 16), (21,))]
@@ -50,6 +50,19 @@ def test_padded(program: Any, rows: int, monkeypatch: pytest.MonkeyPatch) -> Non
     for mine, eager in zip(compiled(*inputs), program(*inputs), strict=True):
         torch.testing.assert_close(mine, eager, rtol=2e-2, atol=2e-2)
         assert mine.stride() == eager.stride()
+
+
+@pytest.mark.parametrize("columns", [5001, 30522, 50257])
+@pytest.mark.parametrize("rows", [1, 63, 64, 65, 100, 128, 129, 1000, 4096])
+def test_parts_fit_behind_themselves(rows: int, columns: int) -> None:
+    aligned = columns - columns % 8
+    parts = list(matmul._heights(rows, columns, aligned))
+    assert sum(parts) == rows and parts[-1] <= matmul.LAST_ROWS and all(parts)
+    left = rows
+    for count in parts[:-1]:
+        left -= count
+        assert left * columns - 64 >= count * aligned - (columns - aligned)
+    assert len(parts) <= 12
 
 
 @pytest.mark.parametrize("columns", [1, 5, 7])

@@ -1,0 +1,117 @@
+"""Large temporaries inside results of which a part is not written yet, so that a plan needs less memory than both.
+
+In:  the steps of a plan, when buffers live, which of them would get memory of their own (guests), and results that the plan allocates (hosts).
+Out: for each guest that finds room, its host and the element it begins at.
+
+A product with rows of an odd length is made in aligned memory and copied to its own, some rows after the other (`stoker.lower.matmul`): what
+is aligned lies where rows will be that are made later.
+
+Requirement, held by tests/unit/schedule/test_lodge.py: while a guest lives, no step has touched, or touches, the part of the host that it
+lies in, but for the guest's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from stoker.loop.index import ranges_of
+from stoker.loop.instruction import Load, Store
+from stoker.loop.layout import Layout, is_dense
+from stoker.loop.node import tensors_in
+from stoker.loop.target import Targets
+from stoker.loop.view import Stored
+from stoker.schedule.kernel import Kernel
+from stoker.schedule.overwrite import Lives
+from stoker.schedule.step import Batch, Library, Run, Step
+from stoker.shape.expr import constant
+from stoker.shape.prove import bounds
+
+
+@dataclass(frozen=True, slots=True)
+class Lodging:
+    host: str
+    offset: int
+    """In elements."""
+
+
+def lodgings(
+    steps: Sequence[Step],
+    kernels: Sequence[Kernel],
+    layouts: Mapping[str, Layout],
+    lives: Lives,
+    guests: Sequence[str],
+    hosts: Sequence[str],
+    targets: Targets,
+) -> dict[str, Lodging]:
+    """Where guests find room. Each lies as far behind as it can; what is alive together lies in different hosts."""
+    found: dict[str, Lodging] = {}
+    rooms = {name: list(_touched(name, steps, kernels, layouts[name])) for name in hosts if _is_plain(layouts[name])}
+    for guest in guests:
+        layout = layouts[guest]
+        if not _is_plain(layout):
+            continue
+        step = targets[layout.device.type].alignment_bytes // layout.dtype.itemsize
+        for host, touched in rooms.items():
+            reach = [layouts[name].reach.value or 0 for name in (host, guest)]
+            place = (reach[0] - reach[1]) // step * step
+            used = max((end for position, end in touched if position <= lives.last[guest]), default=0)
+            due = (
+                lives.first[host] <= lives.last[guest]
+            )  # a host is not made earlier than the guest's last reader would make it
+            alike = (layouts[host].dtype, layouts[host].device) == (layout.dtype, layout.device)
+            beside = [g for g, lodging in found.items() if lodging.host == host and _together(lives, g, guest)]
+            if due and alike and place >= used and not beside:
+                found[guest] = Lodging(host, place)
+                break
+    return found
+
+
+def moved_in(guest: str, lodging: Lodging, layouts: Mapping[str, Layout]) -> Library:
+    """The step that makes a guest: a view of its host."""
+    host, layout = layouts[lodging.host], layouts[guest]
+    whole = Stored(lodging.host, host.dtype, host.device, host.sizes, host.strides)
+    sizes, strides = ([number.value for number in numbers] for numbers in (layout.sizes, layout.strides))
+    arguments = (whole, sizes, strides, lodging.offset)
+    return Library(torch.ops.aten.as_strided.default, arguments, (), (guest,), (layout,), False, True)
+
+
+def _is_plain(layout: Layout) -> bool:
+    """Is its size known, with each element in a place of its own?"""
+    return bool(layout.reach.value) and is_dense(layout.sizes, layout.strides)
+
+
+def _together(lives: Lives, a: str, b: str) -> bool:
+    return lives.first[a] <= lives.last[b] and lives.first[b] <= lives.last[a]
+
+
+def _touched(name: str, steps: Sequence[Step], kernels: Sequence[Kernel], layout: Layout) -> Iterator[tuple[int, int]]:
+    """Positions of the steps that use a buffer, and how far into it they reach."""
+    whole = layout.reach.value or 0
+    for position, step in enumerate(steps):
+        match step:
+            case Run() if name in step.buffers:
+                yield position, _end(kernels[step.kernel], step.buffers.index(name), step, name, whole)
+            case Library():
+                used = {t.buffer for t in tensors_in((step.arguments, [v for _, v in step.keywords]))}
+                if name in used or name in step.results:
+                    yield position, whole
+            case Batch() if any(name in row.buffers for row in step.rows):
+                yield position, whole
+
+
+def _end(kernel: Kernel, number: int, run: Run, name: str, whole: int) -> int:
+    """How far into an argument a kernel reaches."""
+    if run.buffers.count(name) > 1 or (kernel.product is not None and number in kernel.product.arguments):
+        return whole
+    ranges = ranges_of((*kernel.outer, *kernel.inner))
+    indices = [
+        i.index
+        for phase in kernel.phases
+        for _, i in phase.lines
+        if isinstance(i, (Load, Store)) and i.buffer == f"a{number}"
+    ]
+    high = max((bounds(constant(0) + index, ranges).high for index in indices), default=-1)
+    return whole if high >= whole else int(high) + 1
