@@ -219,6 +219,16 @@ def sweep(names: list[str], judged: Any, jobs: int) -> dict[str, Any]:
     return results
 
 
+OWN_REASONS = {
+    "fastspeech2_conformer": "`if duration_labels.sum() == 0:` decides by what was predicted whether labels are changed.",
+    "led": "`if is_global_attn:` in each layer's attention is a branch on what the mask holds.",
+    "longformer": "`if is_global_attn:` in each layer's attention is a branch on what the mask holds.",
+    "openai_privacy_filter": "`for expert_idx in expert_hit:` goes over the experts that tokens chose, and asks `if expert_idx == self.num_experts:`.",
+    "vits": 'Each call makes the text `f"Discriminant has negative values {discriminant}"`, of a tensor, before it checks whether it is needed.',
+}
+"""What in a program keeps it from being one graph."""
+
+
 def render(data: dict[str, dict[str, Any]]) -> str:
     lines = [
         "# Models",
@@ -245,7 +255,9 @@ def render(data: dict[str, dict[str, Any]]) -> str:
             reason = (r["reasons"] or [""])[0].replace("|", "\\|").replace("\n", " ")[:160]
             lines.append(f"| {name} | {_kind(r)} | {r['graphs']} | {r.get('seconds', '')} | {reason} |")
         lines.append("")
-    return "\n".join(lines)
+    lines += ["## Reasons of the program's own", "", "| model | reason |", "|---|---|"]
+    lines += [f"| {name} | {reason} |" for name, reason in OWN_REASONS.items()]
+    return "\n".join([*lines, ""])
 
 
 def _kind(result: dict[str, Any]) -> str:
