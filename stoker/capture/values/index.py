@@ -10,7 +10,8 @@ from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.slices import SliceValue
-from stoker.capture.values.value import Value
+from stoker.capture.values.value import Era, Value
+from stoker.fake import FakeTensor
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -18,10 +19,17 @@ if TYPE_CHECKING:
 MASKS = (torch.bool, torch.uint8)
 
 
-def parts_by_data(m: Machine, key: Value) -> TupleValue | None:
-    """The index as a tuple, if an integer in it is symbolic, or a mask in it has no dimension."""
+def parts_by_data(m: Machine, key: Value, of: Any) -> TupleValue | None:
+    """The index as a tuple, if an integer in it is symbolic, or a mask in it has no dimension, or if only data tells whether a number
+    is inside."""
     parts = key.elements(m) if isinstance(key, TupleValue) else [key]
-    return TupleValue(list(parts)) if any(_is_symbolic(part) for part in parts) else None
+    untold = any(isinstance(size, torch.SymInt) and not size.node.has_hint() for size in of.shape)
+    by_data = any(_is_symbolic(part) or untold and _is_number(part) for part in parts)
+    return TupleValue(list(parts)) if by_data else None
+
+
+def _is_number(part: Value) -> bool:
+    return isinstance(part, Constant) and type(part.value) is int
 
 
 def _is_symbolic(part: Value) -> bool:
@@ -32,13 +40,24 @@ def _is_symbolic(part: Value) -> bool:
 
 
 def with_numbers(m: Machine, key: Value) -> Value:
-    """The index with slices between numbers, where they were between tensors."""
+    """The index with slices between numbers, where they were between tensors, and with numbers for tensors of one number, as eager
+    reads them: the result is a view."""
     if isinstance(key, SliceValue) and any(isinstance(getattr(p, "fake", None), torch.Tensor) for p in key.parts):
         return SliceValue(*(_number(m, part) for part in key.parts))
+    if _is_one_integer(key):
+        return _number(m, key)
     if isinstance(key, TupleValue) and key.cls is tuple:
         parts = [with_numbers(m, part) for part in key.elements(m)]
         return TupleValue(parts) if any(a is not b for a, b in zip(parts, key.elements(m))) else key
     return key
+
+
+def _is_one_integer(part: Value) -> bool:
+    """In a subgraph it stays a tensor: what is mapped over has a dimension that is not seen there."""
+    fake: Any = getattr(part, "fake", None)
+    if Era.now or type(fake) is not FakeTensor or fake.dim() or fake.dtype in MASKS:
+        return False
+    return not fake.dtype.is_floating_point and not fake.dtype.is_complex
 
 
 def _number(m: Machine, part: Value) -> Value:

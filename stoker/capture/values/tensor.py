@@ -225,7 +225,7 @@ class TensorValue(Value):
         if found is not None:
             return found
         key = with_numbers(m, key)
-        parts = parts_by_data(m, key)
+        parts = parts_by_data(m, key, self.fake)
         if parts is not None:
             return m.wrap.object(indexing.getitem).call(m, [self, parts], {})
         return m.record.call(operator.getitem, [self, key], {})
@@ -234,7 +234,7 @@ class TensorValue(Value):
         if self.overridden(m, "__setitem__", key, value) is not None:
             return
         key = with_numbers(m, key)
-        parts = parts_by_data(m, key)
+        parts = parts_by_data(m, key, self.fake)
         if parts is not None:
             m.wrap.object(indexing.setitem).call(m, [self, parts, value], {})
         else:
