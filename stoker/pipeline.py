@@ -266,7 +266,7 @@ def _begun(
         if inference and "cuda" in backends:
             _tell(graph_module, {"a copy before an attention kernel": read_in_place(graph_module.graph)})
             spread = spread_queries(graph_module.graph, targets["cuda"].processors)
-            _tell(graph_module, {"attention of one query is loops": spread})
+            _tell(graph_module, {"attention of few queries is loops": spread})
         improve(graph_module, by_value=not records)
     with timed("lower"):
         program = lower_graph(graph_module, targets, inference=inference, wide=options.precision == "fused")

@@ -1,11 +1,11 @@
-"""Attention of one query for each head, as when a text grows by a token, becomes loops over keys and values.
+"""Attention of a few queries for each head, as when a text grows by a token, becomes loops over keys and values.
 
 In:  a functional inference graph, and how many multiprocessors the device has.
 Out: the same graph, changed: such calls are products, sums and a softmax, in float32. How many.
 
 A library's kernel gives each head of the batch to one multiprocessor, which walks along all keys. Where there are fewer heads than
-multiprocessors most of them are idle; loops use them all. What must hold: each result is a sum over the same numbers as before, and is
-rounded once.
+multiprocessors most of them are idle; loops use them all. (Heads that share keys are queries of one head here: `stoker.passes.heads`.) What must
+hold: each result is a sum over the same numbers as before, rounded once; a query that sees no key has the mean of all values, as cuDNN gives.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from stoker.graph.facts import fake_of
 from stoker.graph.insert import insert
 
 aten = torch.ops.aten
-KERNELS = frozenset(
-    {aten._scaled_dot_product_efficient_attention.default, aten._scaled_dot_product_cudnn_attention.default}
-)
-"""Both take query, key, value, bias, whether sums are wanted, a share to drop, and whether later keys are hidden; and a scale."""
+KERNEL = aten._scaled_dot_product_cudnn_attention.default
+"""It takes query, key, value, bias, whether sums are wanted, a share to drop, and whether later keys are hidden; and a scale."""
+MOST_READERS = 16
+"""Queries that read the same keys: each reads them again, though from a cache."""
 
 
-def spread_queries(graph: Graph, processors: int, kernels: frozenset[Any] = KERNELS) -> int:
+def spread_queries(graph: Graph, processors: int) -> int:
     """Exchange the calls that would leave multiprocessors idle."""
     count = 0
     for node in list(graph.nodes):
-        if node.target in kernels and _is_small(node, processors) and _is_plain(node):
+        if node.target is KERNEL and _is_small(node, processors) and _is_plain(node):
             _exchange(graph, node)
             count += 1
     return count
 
 
 def _is_small(node: Node, processors: int) -> bool:
-    """One query for each of a few heads, which share keys evenly, in half precision."""
+    """Few queries for each of a few heads, which share keys evenly, in half precision."""
     query, key, value = (fake_of(n) for n in node.args[:3])
     if query is None or key is None or value is None or query.dtype not in (torch.float16, torch.bfloat16):
         return False
@@ -48,7 +48,9 @@ def _is_small(node: Node, processors: int) -> bool:
         return False
     batch, heads, length, _ = query.shape
     shared = key.shape[1]
-    return length == 1 and 0 < batch * heads < processors and heads % shared == 0 and value.shape[1] == shared
+    if not 0 < batch * heads < processors or not length or not shared or heads % shared or value.shape[1] != shared:
+        return False
+    return bool(length * (heads // shared) <= MOST_READERS)
 
 
 def _is_plain(node: Node) -> bool:
@@ -69,7 +71,7 @@ def _size(node: Any, dimension: int) -> Any:
 
 def _exchange(graph: Graph, node: Node) -> None:
     query, key, value, bias = node.args[:4]
-    batch, heads, _, width = (_size(query, d) for d in range(4))
+    batch, heads, length, width = (_size(query, d) for d in range(4))
     shared = _size(key, 1)
     scale = node.kwargs.get("scale")
     with graph.inserting_before(node):
@@ -78,14 +80,15 @@ def _exchange(graph: Graph, node: Node) -> None:
         def wide(of: Any) -> Node:
             return call(aten._to_copy.default, of, dtype=torch.float32)
 
-        rows = call(aten.view.default, wide(query), [batch, shared, heads // shared, 1, width])
+        rows = call(aten.view.default, wide(query), [batch, shared, heads // shared, length, 1, width])
         rows = call(aten.mul.Tensor, rows, width**-0.5 if scale is None else scale)
-        keys, values = (call(aten.unsqueeze.default, wide(n), 2) for n in (key, value))
-        scores = call(aten.sum.dim_IntList, call(aten.mul.Tensor, rows, keys), [4])
+        keys, values = (call(aten.unsqueeze.default, call(aten.unsqueeze.default, wide(n), 2), 3) for n in (key, value))
+        scores = call(aten.sum.dim_IntList, call(aten.mul.Tensor, rows, keys), [5])
         if bias is not None:
-            scores = call(aten.add.Tensor, scores, wide(bias))
-        shares = call(aten.unsqueeze.default, call(aten._softmax.default, scores, -1, False), 4)
-        sums = call(aten.sum.dim_IntList, call(aten.mul.Tensor, shares, values), [3])
+            scores = call(aten.add.Tensor, scores, call(aten.unsqueeze.default, wide(bias), 2))
+        scores = call(aten.clamp_min.default, scores, torch.finfo(torch.float32).min)
+        shares = call(aten.unsqueeze.default, call(aten._softmax.default, scores, -1, False), 5)
+        sums = call(aten.sum.dim_IntList, call(aten.mul.Tensor, shares, values), [4])
         rounded = call(aten._to_copy.default, sums, dtype=_dtype(query))
         result = _laid_out(call, rounded, node.meta["val"][0])
     for read in [user for user in node.users if user.target is operator.getitem]:
@@ -95,11 +98,12 @@ def _exchange(graph: Graph, node: Node) -> None:
 
 
 def _laid_out(call: Any, rounded: Node, like: FakeTensor) -> Node:
-    """The result in four dimensions, with the strides that the library gives it: heads inside or outside of the one query."""
-    batch, heads, _, width = like.shape
-    if like.meta.strides[2] == width:
-        return call(aten.view.default, rounded, [batch, heads, 1, width])  # type: ignore[no-any-return]
-    return call(aten.transpose.int, call(aten.view.default, rounded, [batch, 1, heads, width]), 1, 2)  # type: ignore[no-any-return]
+    """The result in four dimensions, with the strides that the library gives it: heads inside or outside of the queries."""
+    made: Node = call(aten.view.default, rounded, list(like.shape))
+    if like.meta.strides[2] == like.shape[3]:
+        return made
+    turned = call(aten.clone.default, call(aten.transpose.int, made, 1, 2), memory_format=torch.contiguous_format)
+    return call(aten.transpose.int, turned, 1, 2)  # type: ignore[no-any-return]
 
 
 def _dtype(node: Any) -> torch.dtype:
