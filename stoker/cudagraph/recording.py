@@ -150,8 +150,12 @@ def record(world: World, inputs: Sequence[Any], fixed: frozenset[int], held: tup
 
 def place_of(tensor: torch.Tensor) -> torch.Tensor:
     """Memory for the bytes that a tensor spans, with its content."""
-    content = bytes_of(tensor)
-    return torch.empty_like(content).copy_(content)
+    return _alone(bytes_of(tensor))
+
+
+def _alone(content: torch.Tensor) -> torch.Tensor:
+    """A copy of bytes that no other memory begins behind: an address of their end is of nothing else."""
+    return content.new_empty(content.numel() + 1)[:-1].copy_(content)
 
 
 def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
@@ -172,7 +176,7 @@ def placed(inputs: Sequence[Any], places: Mapping[int, torch.Tensor]) -> list[An
 def _find(
     driver: Driver, run: Run, inputs: Sequence[Any], places: Mapping[int, torch.Tensor], first: Instantiated
 ) -> FoundWords:
-    others = {i: torch.empty_like(place).copy_(place) for i, place in places.items()}
+    others = {i: _alone(place) for i, place in places.items()}
     second, _ = driver.capture(lambda: run(*placed(inputs, others)))
     regions = {i: Region(p.data_ptr(), others[i].data_ptr(), p.numel()) for i, p in places.items()}
     return find_words(first.nodes, second.nodes, regions)

@@ -3,8 +3,8 @@
 In:  the nodes of two recordings of one plan, whose inputs lie at different places, and these places.
 Out: for each input the words that must follow it when it moves; or that it has none that can be trusted.
 
-A word belongs to an input if it points into it in both recordings, equally far. A value that merely looks like an address of the
-first recording does not point to the same place of the second.
+A word belongs to an input if it points into it in both recordings, equally far, and into no other. A value that merely looks like an
+address of the first recording does not point to the same place of the second.
 """
 
 from __future__ import annotations
@@ -64,11 +64,13 @@ def find_words(first: Sequence[GraphNode], second: Sequence[GraphNode], regions:
     refused: dict[int, str] = {}
     for position, (one, other) in enumerate(zip(first, second)):
         for buffer, offset, a, b in _pairs(one, other):
+            found = {number: delta for number, r in regions.items() if (delta := r.delta(a, b)) is not None}
+            for number, delta in found.items():
+                words[number].append(Word(position, buffer, offset, delta))
+            if len(found) > 1:
+                refused |= dict.fromkeys(found, f"parameter {buffer} of node {position} may be of two inputs")
             for number, region in regions.items():
-                delta = region.delta(a, b)
-                if delta is not None:
-                    words[number].append(Word(position, buffer, offset, delta))
-                elif region.holds(a) and a != b:
+                if number not in found and region.holds(a) and a != b:
                     refused[number] = (
                         f"parameter {buffer} of node {position} points into it in one of two recordings only"
                     )

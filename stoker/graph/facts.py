@@ -28,6 +28,8 @@ def device_of(node: Any) -> torch.device | None:
     return value.meta.device if isinstance(value, FakeTensor) else None
 
 
+KEPT = "kept in memory"
+"""The mark, in a node's meta, of a value that so many elements are computed of that it is stored first."""
 LITERAL = "literal"
 """Of a constant: is it made of numbers in the program's text, and so the same for ever?"""
 HOMES = "homes"

@@ -19,7 +19,7 @@ from stoker import torch_private
 from stoker.autograd.functional import run_on_copies
 from stoker.fake import FakeTensor
 from stoker.graph.dedupe import dedupe
-from stoker.graph.facts import LITERAL, device_of, fake_of, homes_of
+from stoker.graph.facts import KEPT, LITERAL, device_of, fake_of, homes_of
 from stoker.graph.nested import OPERATORS
 from stoker.graph.prune import prune
 from stoker.graph.raising import raises_by_data
@@ -249,7 +249,7 @@ class _Lowering:
             )
         if not isinstance(value, Computed):
             return value
-        if raises_by_data(node) and node not in self.whole:
+        if node.meta.get(KEPT) or (raises_by_data(node) and node not in self.whole):
             return self.builder.store(value)
         target = self.builder.target(value.device)
         large = value.cost > target.largest_cost or len(value.reads) > target.largest_reads

@@ -18,7 +18,7 @@ import torch
 from torch.fx import Graph, Node
 
 from stoker.fake import FakeTensor
-from stoker.graph.facts import fake_of
+from stoker.graph.facts import KEPT, fake_of
 from stoker.graph.insert import insert
 
 aten = torch.ops.aten
@@ -82,11 +82,12 @@ def _exchange(graph: Graph, node: Node) -> None:
 
         rows = call(aten.view.default, wide(query), [batch, shared, heads // shared, length, 1, width])
         rows = call(aten.mul.Tensor, rows, width**-0.5 if scale is None else scale)
+        rows.meta[KEPT] = True
         keys, values = (call(aten.unsqueeze.default, call(aten.unsqueeze.default, wide(n), 2), 3) for n in (key, value))
         scores = call(aten.sum.dim_IntList, call(aten.mul.Tensor, rows, keys), [5])
         if bias is not None:
             scores = call(aten.add.Tensor, scores, call(aten.unsqueeze.default, wide(bias), 2))
-        scores = call(aten.clamp_min.default, scores, torch.finfo(torch.float32).min)
+        scores = call(aten.clamp.default, scores, torch.finfo(torch.float32).min)
         shares = call(aten.unsqueeze.default, call(aten._softmax.default, scores, -1, False), 5)
         sums = call(aten.sum.dim_IntList, call(aten.mul.Tensor, shares, values), [4])
         rounded = call(aten._to_copy.default, sums, dtype=_dtype(query))

@@ -7,7 +7,7 @@ import torch
 
 from stoker.cudagraph.driver import CannotRecord
 from stoker.cudagraph.recorder import Reason
-from stoker.cudagraph.recording import record
+from stoker.cudagraph.recording import place_of, record
 from tests.unit.cudagraph.programs import two_steps, world_of
 from tests.unit.cudagraph.stand_in import StandIn, double
 
@@ -122,6 +122,15 @@ def test_results_that_are_inputs(device: StandIn) -> None:
         assert itself is other and weight is w and torch.equal(part, other[2:])
         assert part.data_ptr() == other[2:].data_ptr() and view.shape == (2, 4) and view.data_ptr() == w.data_ptr()
         assert torch.equal(fixed, constant) and fixed is not constant
+
+
+def test_nothing_begins_where_a_place_ends() -> None:
+    """Small tensors lie side by side in an allocator's block, and the end of one would be the start of the next."""
+    tensors = [torch.randn(128) for _ in range(20)]
+    places = [place_of(t) for t in tensors]
+    starts = {place.data_ptr() for place in places}
+    assert all(place.untyped_storage().nbytes() > place.numel() == 512 for place in places)
+    assert not starts & {place.data_ptr() + place.numel() for place in places}
 
 
 def test_a_strided_input(device: StandIn) -> None:

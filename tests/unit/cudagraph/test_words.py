@@ -32,6 +32,14 @@ def test_a_word_that_follows_nothing() -> None:
     assert found.words == {1: ()} and "parameter 0 of node 0" in found.refused[0]
 
 
+def test_a_word_that_may_be_of_two_inputs() -> None:
+    """The end of one is the start of the other, in both recordings."""
+    regions = {0: Region(0x1000, 0x5000, 64), 1: Region(0x1040, 0x5040, 64), 2: Region(0x3000, 0x7000, 64)}
+    found = find_words([kernel(words(0x1040, 0x3000))], [kernel(words(0x5040, 0x7000))], regions)
+    assert found.words == {2: (Word(0, 0, 8, 0),)}
+    assert all("two inputs" in found.refused[number] for number in (0, 1))
+
+
 def test_copies_have_addresses_in_their_record() -> None:
     first, second = GraphNode("copy", 1, record=words(1, 0x2000)), GraphNode("copy", 1, record=words(1, 0x6000))
     assert find_words([first], [second], REGIONS).words[1] == (Word(0, RECORD, 8, 0),)
