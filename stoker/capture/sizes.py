@@ -281,7 +281,8 @@ class Sizes:
         """What was asked of floats, as guards."""
         found: dict[Any, Guard] = {}
         for asked in self.env.float_guards:
-            source = self.env.float_origins[asked.symbol]
+            symbol = asked.symbol
+            source = self.env.origins[symbol][0] if isinstance(symbol, Symbol) else self.env.float_origins[symbol]
             check = (
                 Equals(asked.answer) if asked.question is None else _holds(asked.question, asked.answer, asked.words)
             )

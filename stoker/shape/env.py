@@ -15,7 +15,7 @@ import math
 import sys
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -76,7 +76,7 @@ class SizeGuard:
 class FloatGuard:
     """A question about a float, and the answer it had. Without a question, the float is to stay what it was."""
 
-    symbol: FloatSymbol
+    symbol: FloatSymbol | Symbol
     question: Callable[[float], bool] | None
     answer: Any
     words: str
@@ -212,7 +212,15 @@ class ShapeEnv:
         self.float_guards.append(FloatGuard(part, None, hint, reason))
         return hint
 
-    def ask(self, part: FloatSymbol, question: Callable[[float], bool], words: str) -> bool:
+    def only_read(self, symbols: Collection[FloatSymbol | Symbol]) -> FloatSymbol | Symbol | None:
+        """The symbol, if it is one alone, and a guard can ask it: a float, or an integer that is read from one place."""
+        only = next(iter(symbols), None)
+        if len(symbols) != 1 or isinstance(only, FloatSymbol):
+            return only if len(symbols) == 1 else None
+        read = only in self.hints and self.simplify(only) is only and None not in self.origins.get(only, (None,))
+        return only if read and only not in self.roundings and only not in self.truths else None
+
+    def ask(self, part: FloatSymbol | Symbol, question: Callable[[float], bool], words: str) -> bool:
         """What a float answers now, guarded to stay the answer."""
         answer = question(self.number_hint(part))
         self.float_guards.append(FloatGuard(part, question, answer, words))

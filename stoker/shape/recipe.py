@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from stoker.shape.condition import Condition, Eq, Ge, Gt, Le, Lt, Ne, known
 from stoker.shape.expr import Expr, Symbol, text
-from stoker.shape.walk import free_symbols
+from stoker.shape.walk import evaluate, free_symbols
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,15 @@ class Recipe:
 
     def at(self, number: float) -> float:
         """The float, where its only symbol is this number."""
-        return self.evaluate(lambda part: number if isinstance(part, FloatSymbol) else part.value)
+
+        def value(part: Any) -> float:
+            return (
+                number
+                if isinstance(part, FloatSymbol)
+                else evaluate(part, dict.fromkeys(free_symbols(part), int(number)))
+            )
+
+        return self.evaluate(value)
 
     def __str__(self) -> str:
         shown = [
@@ -183,3 +192,26 @@ MATH = {
 """Functions of `math` from floats to a float. A symbolic float has them as methods, under the names that torch has for some."""
 TRUTHS = (math.isnan, math.isinf, math.isfinite)
 """Functions of `math` that say something of a float."""
+
+
+OF_INTEGERS: dict[Callable[..., bool], Callable[[Expr, float], Condition]] = {
+    operator.le: lambda n, number: Le(n, math.floor(number)),
+    operator.lt: lambda n, number: Lt(n, math.ceil(number)),
+    operator.ge: lambda n, number: Ge(n, math.ceil(number)),
+    operator.gt: lambda n, number: Gt(n, math.floor(number)),
+    operator.eq: lambda n, number: Eq(n, int(number)) if number.is_integer() else known(False),
+    operator.ne: lambda n, number: Ne(n, int(number)) if number.is_integer() else known(True),
+}
+_TURNED = {operator.le: operator.ge, operator.lt: operator.gt, operator.ge: operator.le, operator.gt: operator.lt}
+
+
+def of_integers(function: Callable[..., bool], recipes: Sequence[Recipe]) -> Condition | None:
+    """The comparison of an integer that became a float with a number, as one of integers: a step that is compared with a share of all."""
+    if len(recipes) != 2 or function not in OF_INTEGERS:
+        return None
+    a, b = recipes
+    if b.operation is OF_INTEGER and a.number is not None:
+        a, b, function = b, a, _TURNED.get(function, function)
+    if a.operation is not OF_INTEGER or b.number is None or not math.isfinite(b.number):
+        return None
+    return OF_INTEGERS[function](a.parts[0], b.number)

@@ -37,7 +37,7 @@ from stoker.shape.recipe import (
     FloatSymbol,
     Operation,
     Recipe,
-    only_float,
+    of_integers,
 )
 
 
@@ -472,12 +472,20 @@ class FloatNode(Node):
         """A question about one float is guarded by its answer; one about several by their values."""
         nodes = (self, *others)
         recipes = [node.recipe for node in nodes]
-        only = only_float(frozenset().union(*(recipe.symbols for recipe in recipes)))
+        if (exact := of_integers(function, recipes)) is not None and self._is_exact(recipes):
+            return BoolNode(self.env, exact)
+        only = self.env.only_read(frozenset().union(*(recipe.symbols for recipe in recipes)))
         if only is None:
             return self.wrap_bool(function(*(node.guard_float() for node in nodes)))
         words = f"{function.__name__}({', '.join(map(str, recipes))})"
         answer = self.env.ask(only, lambda now: function(*(recipe.at(now) for recipe in recipes)), words)
         return self.wrap_bool(answer)
+
+    def _is_exact(self, recipes: Sequence[Recipe]) -> bool:
+        """Are the integers so small that they are floats? A guard says so."""
+        limit = 1 << MANTISSA_BITS
+        integers = [r.parts[0] for r in recipes if r.operation is OF_INTEGER]
+        return all(self.env.decide(cond.Ge(n, -limit)) and self.env.decide(cond.Le(n, limit)) for n in integers)
 
     def _to_int(self, function: Callable[[float], int]) -> IntNode:
         parts = self.recipe.parts
@@ -495,7 +503,13 @@ class FloatNode(Node):
                 return IntNode(self.env, self.env.simplify(-(-above // below)))
         if not self.has_hint() or self._rounds_to_a_size(function):
             return IntNode(self.env, self.env.rounded(function, self.recipe))
-        return self.wrap_int(function(self.guard_float()))
+        only = self.env.only_read(self.recipe.symbols)
+        if only is None:
+            return self.wrap_int(function(self.guard_float()))
+        result = function(self.recipe.evaluate(self.env.number_hint))
+        words = f"{function.__name__}({self.recipe}) == {result}"
+        self.env.ask(only, lambda now: function(self.recipe.at(now)) == result, words)
+        return self.wrap_int(result)
 
     def _rounds_to_a_size(self, function: Callable[[float], int]) -> bool:
         """Does it depend on a float, which no integer can stand for, and is it finite and small now?"""

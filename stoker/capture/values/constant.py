@@ -126,7 +126,7 @@ class Constant(Value):
         if isinstance(self.value, (str, bytes)):
             item.unsupported("the `in` operator on a string")
         if isinstance(self.value, frozenset):
-            return Constant(item.hash_key(m) in self.value)
+            return Constant(not item.is_none_of(m, self.value) and item.hash_key(m) in self.value)
         if isinstance(self.value, enum.Enum):
             return m.attributes.instance(self, type(self.value), "__contains__").call(m, [item], {})
         elements = [m.wrap.constant(element) for element in m.concrete.run(iter, self.value)]

@@ -13,7 +13,8 @@ from stoker.capture.values.constant import Constant
 from stoker.capture.values.reference import IdentityValue
 from stoker.capture.values.sequence import ListValue, TupleValue, is_taken_one_by_one
 from stoker.capture.values.sets import combine, compare_sets, set_of
-from stoker.capture.values.value import Exhausted, Keywords, Lazy, NotConstant, Value
+from stoker.capture.values.size import SymbolicValue
+from stoker.capture.values.value import MOST_COMPARED, Exhausted, Keywords, Lazy, NotConstant, Value
 from stoker.guard.guard import HasKey, LacksKey, Length
 from stoker.guard.source import DictItem, InstanceDict, Source, ordered_keys
 
@@ -63,6 +64,8 @@ class DictValue(Value):
         return self._entries
 
     def lookup(self, m: Machine, key: Value) -> Value | None:
+        if isinstance(key, SymbolicValue) and self._is_short() and key.is_none_of(m, self.load_all(m)):
+            return None
         stand_in = key.hash_key(m)
         found = self._entries.get(stand_in)
         if found is None and not self.whole:
@@ -74,6 +77,9 @@ class DictValue(Value):
         if type(found[1]) is Lazy:
             found = self._entries[stand_in] = (found[0], m.wrap.force(found[1]))
         return found[1]
+
+    def _is_short(self) -> bool:
+        return len(self._entries if self.real is None else self.real) <= MOST_COMPARED
 
     def _lookup_real(self, m: Machine, key: Value, stand_in: Any) -> tuple[Value, Value] | None:
         assert self.real is not None and self.source is not None

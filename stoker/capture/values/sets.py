@@ -164,6 +164,8 @@ class SetValue(Value):
 
     def contains(self, m: Machine, item: Value) -> Value:
         stored = item.stored()
+        if stored.is_none_of(m, self._entries):
+            return Constant(False)
         key = frozenset(stored._entries) if isinstance(stored, SetValue) else item.hash_key(m)
         return Constant(key in self._entries)
 

@@ -6,14 +6,17 @@ one guard.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from stoker.capture.python_operators import BINARY, COMPARE, UNARY
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.value import NotConstant, Value
-from stoker.shape.recipe import floor_quotient, integer_of_truth, power, remainder
+from stoker.capture.values.value import MOST_COMPARED, NotConstant, Value
+from stoker.shape.recipe import OF_INTEGERS, floor_quotient, integer_of_truth, power, remainder
+from stoker.shape.symnode import BoolNode
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
@@ -47,7 +50,9 @@ class SymbolicValue(Value):
         return not self.symbol.node.has_hint()
 
     def as_number(self) -> Any:
-        """The symbol for arithmetic: a condition counts as 1 or 0, which is decided where it can be."""
+        """The symbol for arithmetic; a number where guards say which. A condition counts as 1 or 0, which is decided where it can be."""
+        if isinstance(self.symbol, torch.SymInt) and (known := self.symbol.node.maybe_as_int()) is not None:
+            return known
         if not isinstance(self.symbol, torch.SymBool):
             return self.symbol
         return integer_of_truth(self.symbol) if self.untold else bool(self.symbol)
@@ -73,7 +78,10 @@ class SymbolicValue(Value):
         number = m.concrete.number(other)
         if number is None:
             return None
-        return m.wrap.number(m.concrete.run(lambda: COMPARE[operator](self.symbol, number)))
+        mine, function = self.as_number(), COMPARE[operator]
+        if isinstance(mine, torch.SymInt) and isinstance(number, float) and math.isfinite(number):
+            return m.wrap.number(compared_exactly(mine, function, number))
+        return m.wrap.number(m.concrete.run(lambda: function(self.symbol, number)))
 
     def attribute(self, m: Machine, name: str) -> Value:
         return Constant(self.specialize(m)).attribute(m, name)
@@ -84,6 +92,13 @@ class SymbolicValue(Value):
 
     def constant(self) -> Any:
         raise NotConstant("symbolic")
+
+    def is_none_of(self, m: Machine, keys: Collection[Any]) -> bool:
+        """It is compared with a few keys: each comparison is a guard, and it may stay a symbol."""
+        if self.untold or len(keys) > MOST_COMPARED:
+            return False
+        numbers = [key for key in keys if isinstance(key, (int, float))]
+        return not any(m.concrete.run(lambda key=key: bool(self.as_number() == key)) for key in numbers)
 
     def hash_key(self, m: Machine) -> Any:
         return self.specialize(m)
@@ -97,3 +112,8 @@ class SymbolicValue(Value):
             e.const(node)
         else:
             e.load_output(node)
+
+
+def compared_exactly(integer: torch.SymInt, function: Callable[..., bool], number: float) -> Any:
+    """A comparison of an integer with a float, as Python does it: torch makes a float of the integer first, and may round it."""
+    return torch.SymBool(BoolNode(integer.node.env, OF_INTEGERS[function](integer.node.expr, number)))

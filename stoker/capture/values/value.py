@@ -10,6 +10,7 @@ Requirements:
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from stoker.errors import Break
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 Arguments = list["Value"]
 Keywords = dict[str, "Value"]
+MOST_COMPARED = 16
+"""Keys that a number is compared with one by one."""
 
 
 class Exhausted(Exception):
@@ -155,6 +158,10 @@ class Value:
 
     def unary(self, m: Machine, operator: str) -> Value:
         self.unsupported(f"unary {operator}")
+
+    def is_none_of(self, m: Machine, keys: Collection[Any]) -> bool:
+        """Is it found to be equal to none of these keys, so that none need be looked up?"""
+        return False
 
     def hash_key(self, m: Machine) -> Any:
         """A hashable stand-in with the equality of the object, for use as a dictionary key."""
