@@ -14,6 +14,7 @@ Requirement, held by tests/unit/schedule/test_memory.py: two buffers that are al
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -85,14 +86,9 @@ def place(
     lives = _lives(steps, shared)
     own = {r for s in steps if isinstance(s, Library) for r in s.results if r is not None}
     apart = outside | outputs | own | lives.sharing
-    temporary = [
-        Life(n, f, lives.last[n], _bytes(layouts[n], targets))
-        for n, f in lives.first.items()
-        if n not in apart and _belongs_in_arena(layouts[n], targets)
-    ]
-    devices = dict.fromkeys(layouts[life.buffer].device for life in temporary)
-    arenas = [_arranged([t for t in temporary if layouts[t.buffer].device == d], layouts, d) for d in devices]
-    inside = {life.buffer for life in temporary}
+    alive = [Life(n, f, lives.last[n], _bytes(layouts[n], targets)) for n, f in lives.first.items() if n not in outside]
+    arenas = _arenas(alive, layouts, targets, apart, outputs)
+    inside = {name for arena in arenas for name, _, _ in arena.offsets}
     staying = (outside - owned) | outputs | inside
     guests = [name for name in lives.first if name not in apart | inside]
     hosts = sorted(n for n in outputs & lives.first.keys() if n not in outside | own | lives.sharing)
@@ -171,9 +167,52 @@ def _bytes(layout: Layout, targets: Targets) -> Expr:
     return (size + (step - 1)) // step * step
 
 
-def _belongs_in_arena(layout: Layout, targets: Targets) -> bool:
+FEWER = 4
+WORTH_FREEING = 0.985
+MUCH_LARGER = 4
+"""An arena is held for the whole call. Beside a result that is so many times larger than it, which is made when nearly all of its buffers are
+dead, those above the FEWERth part of the target's limit are freed one by one instead, if that lowers the peak to this share."""
+
+
+def _arenas(
+    alive: Sequence[Life], layouts: dict[str, Layout], targets: Targets, apart: set[str], outputs: set[str]
+) -> list[Arena]:
+    """An arena for each device, of the buffers that are not `apart`."""
+    inside = [life for life in alive if life.buffer not in apart]
+    usual = _arranged_below(inside, layouts, targets, 1)
+    largest = max((life.size_bytes.value or 0 for life in alive if life.buffer in outputs), default=0)
+    limited = any(targets[arena.device.type].largest_in_arena is not None for arena in usual)
+    if not limited or largest < MUCH_LARGER * sum(arena.size_bytes.value or 0 for arena in usual):
+        return usual
+    less = _arranged_below(inside, layouts, targets, FEWER)
+    before, after = (_peak_bytes(alive, arenas, outputs) for arenas in (usual, less))
+    return less if after < before * WORTH_FREEING else usual
+
+
+def _arranged_below(lives: Sequence[Life], layouts: dict[str, Layout], targets: Targets, part: int) -> list[Arena]:
+    """Arenas of buffers that are not above a part of the target's limit."""
+    inside = [life for life in lives if _belongs_in_arena(layouts[life.buffer], targets, part)]
+    devices = dict.fromkeys(layouts[life.buffer].device for life in inside)
+    return [_arranged([l for l in inside if layouts[l.buffer].device == d], layouts, d) for d in devices]
+
+
+def _belongs_in_arena(layout: Layout, targets: Targets, part: int) -> bool:
     limit, size = targets[layout.device.type].largest_in_arena, (layout.reach * layout.dtype.itemsize).value
-    return limit is None or size is None or size <= limit
+    return limit is None or size is None or size <= limit // part
+
+
+def _peak_bytes(lives: Sequence[Life], arenas: Sequence[Arena], outputs: set[str]) -> int:
+    """The most memory that a call needs, as far as sizes are known."""
+    inside = {name for arena in arenas for name, _, _ in arena.offsets}
+    changes: dict[int, int] = {}
+    for life in lives:
+        size = life.size_bytes.value
+        if size is not None and life.buffer not in inside:
+            changes[life.first] = changes.get(life.first, 0) + size
+            if life.buffer not in outputs:
+                changes[life.last + 1] = changes.get(life.last + 1, 0) - size
+    held = itertools.accumulate(change for _, change in sorted(changes.items()))
+    return max(held, default=0) + sum(arena.size_bytes.value or 0 for arena in arenas)
 
 
 def _arranged(lives: list[Life], layouts: dict[str, Layout], device: torch.device) -> Arena:

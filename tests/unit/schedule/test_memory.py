@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -114,3 +115,17 @@ def test_one_arena_serves_plans_that_never_run_at_once() -> None:
         _C.release_arenas()
         assert _most_allocated(lambda: function(large)) >= 256 * 256 * 4
         assert _most_allocated(lambda: function(small)) < 64 * 64 * 4
+
+
+def test_an_arena_is_smaller_where_it_would_be_held_beside_a_large_result() -> None:
+    """Four buffers live together before the result is made, of which one is left then."""
+
+    def program(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor]:
+        a, b = x @ x, x @ x.t()
+        return ((a @ b + (b @ a) @ (a @ x)) @ w,)
+
+    small = {device: replace(t, largest_in_arena=1 << 12) for device, t in TARGETS.items()}
+    for width, inside in ((32, True), (1024, False)):
+        plan = make_plan(lowered(program, [torch.randn(32, 32), torch.randn(32, width)]), small)
+        size = sum(arena.size_bytes.value or 0 for arena in plan.arenas)
+        assert (size > 1 << 12) is inside
