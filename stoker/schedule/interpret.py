@@ -19,7 +19,7 @@ from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopI
 from stoker.loop.interpret import number_on_grid, reduced_rows, scanned_rows
 from stoker.loop.op import ELEMENTWISE, outside_code
 from stoker.schedule.kernel import Kernel
-from stoker.schedule.product import PRODUCT, Factor, Made, Product, Windows
+from stoker.schedule.product import PRODUCT, Factor, Product, Prologue, Windows
 from stoker.shape.expr import Expr, symbol
 from stoker.shape.walk import evaluate
 
@@ -119,9 +119,9 @@ class _Run:
 def _multiplied(kernel: Kernel, product: Product, memory: Mapping[str, torch.Tensor]) -> torch.Tensor:
     """The product that a kernel computes, as a vector."""
 
-    def seen(operand: Factor | Made, rows: int, columns: int) -> torch.Tensor:
+    def seen(operand: Factor | Prologue, rows: int, columns: int) -> torch.Tensor:
         sizes = (product.batch, rows, columns)
-        if isinstance(operand, Made):
+        if isinstance(operand, Prologue):
             return _made(kernel, operand, memory).reshape(sizes).float()
         return memory[f"a{operand.argument}"].as_strided(sizes, operand.strides, operand.offset).float()
 
@@ -136,7 +136,7 @@ def _multiplied(kernel: Kernel, product: Product, memory: Mapping[str, torch.Ten
     return total.to(product.dtype).flatten()
 
 
-def _made(kernel: Kernel, operand: Made, memory: Mapping[str, torch.Tensor]) -> torch.Tensor:
+def _made(kernel: Kernel, operand: Prologue, memory: Mapping[str, torch.Tensor]) -> torch.Tensor:
     """An operand that a kernel computes."""
     run = _Run(replace(kernel, outer=operand.loops, product=None), [memory[f"a{n}"] for n in range(len(memory))], [])
     for number, i in operand.lines:

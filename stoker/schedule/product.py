@@ -51,7 +51,7 @@ class Windows:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class Prologue:
     """An operand that is computed where it is read, tile by tile, and never in memory: the lines of a kernel over the operand's rows and columns
     (`stoker.schedule.prologue`)."""
 
@@ -75,8 +75,8 @@ class Product:
     columns: int
     shared: int
     dtype: torch.dtype
-    left: Factor | Windows | Made
-    right: Factor | Made
+    left: Factor | Windows | Prologue
+    right: Factor | Prologue
     bias: Factor | None = None
     """Added before rounding: one number for each column."""
 
@@ -85,7 +85,7 @@ class Product:
         found: frozenset[int] = frozenset()
         for operand in (self.left, self.right, self.bias):
             if operand is not None:
-                found |= operand.arguments if isinstance(operand, Made) else {operand.argument}
+                found |= operand.arguments if isinstance(operand, Prologue) else {operand.argument}
         return found
 
     @property

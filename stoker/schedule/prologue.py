@@ -21,7 +21,7 @@ from stoker.loop.layout import Layout
 from stoker.schedule.epilogue import Candidate, Choose, Part, read_by, take, undisturbed
 from stoker.schedule.factor import LARGEST, multiplies, product_of
 from stoker.schedule.kernel import Kernel, Line, Phase
-from stoker.schedule.product import PRODUCT, Factor, Made, Product, Windows
+from stoker.schedule.product import PRODUCT, Factor, Product, Prologue, Windows
 from stoker.schedule.step import Library, Run, Step
 from stoker.shape.expr import constant, symbol
 from stoker.shape.walk import substitute
@@ -111,7 +111,7 @@ def _maker(
         return None
     lines = [i for phase in kernel.phases for _, i in phase.lines]
     others = [f for f in (product.left, product.right, product.bias) if f is not None and f is not operand]
-    taken = {a for f in others for a in (f.arguments if isinstance(f, Made) else {f.argument})}
+    taken = {a for f in others for a in (f.arguments if isinstance(f, Prologue) else {f.argument})}
     read = {int(i.buffer[1:]) for i in lines if isinstance(i, (Load, Store)) and i.buffer != PRODUCT}
     return makers[0] if operand.argument not in taken | read else None
 
@@ -151,7 +151,7 @@ def _with_operand(
         return first + n, replace(renamed(i, maker_run.buffers), arguments=tuple(first + a for a in i.arguments))
 
     body = tuple(line(n, i) for p in maker.phases for n, i in p.lines if i is not store)
-    made = Made(loops, body, first + store.arguments[0])
+    made = Prologue(loops, body, first + store.arguments[0])
     number = lambda old: buffers.index(run.buffers[old])  # noqa: E731
     phases = tuple(Phase(p.across, tuple((n, renamed(i, run.buffers)) for n, i in p.lines)) for p in kernel.phases)
     whole = replace(
@@ -187,11 +187,11 @@ def _loops(product: Product, side: Side) -> tuple[Dimension, ...]:
     return tuple(Dimension(symbol(f"{side}{n}"), constant(size)) for n, size in enumerate(sizes))
 
 
-def _renumbered(product: Product, side: Side, made: Made, number: Callable[[int], int]) -> Product:
+def _renumbered(product: Product, side: Side, made: Prologue, number: Callable[[int], int]) -> Product:
     """The product with an operand that is made; the others are arguments with other numbers."""
 
-    def moved(operand: Factor | Windows | Made) -> Factor | Windows | Made:
-        if not isinstance(operand, Made):
+    def moved(operand: Factor | Windows | Prologue) -> Factor | Windows | Prologue:
+        if not isinstance(operand, Prologue):
             return replace(operand, argument=number(operand.argument))
         lines = tuple(
             (n, replace(i, buffer=f"a{number(int(i.buffer[1:]))}") if isinstance(i, Load) else i)

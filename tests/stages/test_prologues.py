@@ -19,7 +19,7 @@ from stoker.runtime.cubin import Job, compile_all
 from stoker.schedule.epilogue import Candidate
 from stoker.schedule.interpret import run_kernel
 from stoker.schedule.plan import make_plan
-from stoker.schedule.product import Made
+from stoker.schedule.product import Prologue
 from stoker.schedule.step import Run
 from tests.stages.interpreted import Interpreted, compile_interpreted
 from tests.stages.test_products import compiled, given
@@ -56,9 +56,9 @@ class Taking(Interpreted):
         return True
 
     @property
-    def made(self) -> list[Made]:
+    def made(self) -> list[Prologue]:
         products = [c.kernel.product for c in self.asked]
-        return [side for p in products if p is not None for side in (p.left, p.right) if isinstance(side, Made)]
+        return [side for p in products if p is not None for side in (p.left, p.right) if isinstance(side, Prologue)]
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)

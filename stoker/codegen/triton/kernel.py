@@ -31,7 +31,7 @@ from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopI
 from stoker.loop.op import OUTSIDE
 from stoker.loop.philox import WORDS
 from stoker.schedule.kernel import Kernel, Line, Phase
-from stoker.schedule.product import PRODUCT, Made
+from stoker.schedule.product import PRODUCT, Prologue
 from stoker.shape.expr import Expr, Symbol, constant, symbol, text
 from stoker.shape.prove import Interval, bounds
 from stoker.shape.walk import free_symbols, substitute
@@ -178,7 +178,7 @@ class _Emitter:
                 out.line("r = r_first")
                 self.inner_point()
 
-    def operand(self, made: Made, side: str) -> str:
+    def operand(self, made: Prologue, side: str) -> str:
         """An operand of the product that is computed: its tile is one of a kernel of its own, with `shared` for one of its two loops."""
         assert self.kernel.product is not None
         *lead, down, across = made.loops

@@ -14,7 +14,7 @@ from stoker.codegen.triton.tiling import Tiling
 from stoker.codegen.triton.windows import sum_windows
 from stoker.codegen.writer import Writer
 from stoker.loop.instruction import Load, LoopInstruction
-from stoker.schedule.product import PRODUCT, Factor, Made, Product, Windows
+from stoker.schedule.product import PRODUCT, Factor, Product, Prologue, Windows
 from stoker.shape.expr import Expr
 
 TOGETHER = 8
@@ -26,7 +26,7 @@ def places_in_product(lines: Iterable[LoopInstruction]) -> set[Expr]:
     return {i.index for i in lines if isinstance(i, Load) and i.buffer == PRODUCT}
 
 
-Make = Callable[[Made, str], str]
+Make = Callable[[Prologue, str], str]
 """Writes the lines of an operand, "left" or "right", and says what it is called. Its rows and columns are `near_rows`, `near_columns`, and
 `shared` along the shared size."""
 
@@ -86,16 +86,18 @@ def _sum(out: Writer, product: Product, tiling: Tiling, make: Make) -> None:
     _sum_rows(out, left, right, product.shared, tiling.k_block, make)
 
 
-def _sum_rows(out: Writer, left: Factor | Made, right: Factor | Made, shared: int, step: int, make: Make) -> None:
+def _sum_rows(
+    out: Writer, left: Factor | Prologue, right: Factor | Prologue, shared: int, step: int, make: Make
+) -> None:
     whole = shared % step == 0
     with out.indented(f"for k_start in range(0, {shared}, {step}):"):
         if not whole:
             out.line(f"k_inside = k < {shared} - k_start")
-        if isinstance(left, Made) or isinstance(right, Made):
+        if isinstance(left, Prologue) or isinstance(right, Prologue):
             out.line("shared = k_start + k")
         masks = ("", "") if whole else (", k_inside[None, :], other=0", ", k_inside[:, None], other=0")
-        first = make(left, "left") if isinstance(left, Made) else f"tl.load(left{masks[0]})"
-        second = make(right, "right") if isinstance(right, Made) else f"tl.load(right{masks[1]})"
+        first = make(left, "left") if isinstance(left, Prologue) else f"tl.load(left{masks[0]})"
+        second = make(right, "right") if isinstance(right, Prologue) else f"tl.load(right{masks[1]})"
         out.line(f"total = tl.dot({first}, {second}, total)")
         if isinstance(left, Factor):
             out.line(f"left += {step * left.strides[2]}")
