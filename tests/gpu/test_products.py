@@ -143,3 +143,22 @@ def test_functions_are_measured() -> None:
     program = lambda x, w, b: F.gelu(F.linear(x, w, b), approximate="tanh")  # noqa: E731
     with torch.no_grad():
         torch.testing.assert_close(stoker.compile(program)(x, w, b), program(x, w, b), rtol=1e-2, atol=1e-1)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_result_with_odd_rows_is_made_in_its_own_memory(bias: bool) -> None:
+    """Parts of it are made aligned where later ones will be: little more memory is needed than the result's."""
+    torch.manual_seed(0)
+    x, w, b = (torch.randn(s, device="cuda", dtype=torch.float16) for s in ((2048, 256), (30522, 256), (30522,)))
+    program = lambda x, w, b: F.linear(x, w, b if bias else None)  # noqa: E731
+    compiled = stoker.compile(program, fullgraph=True)
+    with torch.no_grad():
+        compiled(x, w, b)
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        held = torch.cuda.memory_allocated()
+        found = compiled(x, w, b)
+        torch.cuda.synchronize()
+        needed = torch.cuda.max_memory_allocated() - held
+        assert_no_farther(found, program(x, w, b), program(x.double(), w.double(), b.double()))
+    assert needed < 1.05 * found.numel() * found.element_size()
