@@ -34,8 +34,8 @@ SINGLE = [(1, 16), (1, 31), (5, 24), (1, 7), (8, 40)]
 
 
 OWN_REASONS = {
-    "led": "`if is_global_attn:` in each layer's attention: a branch on what the mask holds. Sizes behind it are those of other pieces.",
-    "longformer": "`if is_global_attn:` in each layer's attention: a branch on what the mask holds. Sizes behind it are those of other pieces.",
+    "led": "`if is_global_attn:` in each layer's attention: a branch on what the mask holds. A warning names each length that is padded: its text is made of numbers.",
+    "longformer": "`if is_global_attn:` in each layer's attention: a branch on what the mask holds. A warning names each length that is padded: its text is made of numbers.",
     "m2m_100": "Training skips layers: `if dropout_probability < self.layerdrop:` asks a tensor that was drawn just then.",
     "recurrent_gemma": "`for t in range(hidden_states.shape[1]):` is a Python loop over time, whose body is a graph. Each layer keeps the state of its last call, of that call's batch.",
     "rwkv": "`for current_index in range(seq_length):` is a Python loop over time, whose body is a graph. Layers differ by their number, and the first step reads its state from a slice.",
