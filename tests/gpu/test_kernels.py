@@ -221,3 +221,36 @@ def test_gradients_of_values_that_are_chosen_several_times() -> None:
         torch.autograd.grad(way(x, w).square().sum(), (x, w)) for way in (program, stoker.compile(program))
     )
     torch.testing.assert_close(results, expected)
+
+
+@pytest.mark.parametrize("masked", ["all", "some", "none", "no mask"])
+@pytest.mark.parametrize(("batch", "heads", "shared"), [(1, 32, 8), (3, 4, 4), (1, 6, 1)])
+def test_attention_of_few_queries(batch: int, heads: int, shared: int, masked: str) -> None:
+    """Where the library would leave the device idle; a query that sees nothing has eager's value, too."""
+    torch.manual_seed(0)
+    q, k, v = (
+        torch.randn(batch, h, n, 64, device="cuda").half() for h, n in ((heads, 1), (shared, 700), (shared, 700))
+    )
+    seen = {"all": 0, "some": 300, "none": 700}.get(masked)
+    mask = None if seen is None else torch.arange(700, device="cuda")[None, None, None] < seen
+
+    def program(q: Any, k: Any, v: Any, mask: Any) -> Any:
+        return F.scaled_dot_product_attention(q * 1.5, k, v, mask, enable_gqa=True).transpose(1, 2) + 1
+
+    with torch.no_grad():
+        mine, eager = stoker.compile(program)(q, k, v, mask), program(q, k, v, mask)
+    assert (mine.shape, mine.stride()) == (eager.shape, eager.stride())
+    torch.testing.assert_close(mine, eager, rtol=4e-3, atol=4e-3)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(("columns", "shared"), [(2048, 2048), (1000, 300), (77, 8192), (5, 20000)])
+def test_products_of_one_row(columns: int, shared: int, dtype: torch.dtype, bias: bool) -> None:
+    torch.manual_seed(0)
+    x, w, b = (torch.randn(s, device="cuda").to(dtype) for s in ((1, shared), (columns, shared), (columns,)))
+    program = lambda x, w, b: F.silu(F.linear(x, w, b if bias else None))  # noqa: E731
+    with torch.no_grad():
+        mine, truth = stoker.compile(program)(x, w, b), program(x.double(), w.double(), b.double())
+    near = {torch.float32: 1e-4, torch.float16: 2e-3, torch.bfloat16: 1e-2}[dtype]
+    torch.testing.assert_close(mine.double(), truth, rtol=near, atol=near * shared**0.5)
