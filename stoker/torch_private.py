@@ -243,6 +243,11 @@ def _forget_source(key: str) -> None:
     linecache.cache.pop(key, None)
 
 
+PACKINGS: dict[Any, str] = {
+    getattr(torch._VF, f"_{name}"): name for name in ("pack_padded_sequence", "pad_packed_sequence")
+}
+"""What functions of torch.nn.utils.rnn call, and those. 2.11, 2.13."""
+
 ATTENTION_SWITCHES = {
     name.removeprefix("_set_sdp_use_"): (getattr(torch._C, f"_get_{name[13:]}_sdp_enabled"), getattr(torch._C, name))
     for name in dir(torch._C)

@@ -49,6 +49,8 @@ class _Call:
 
 def whole(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
     """What to call in place of `function(*args, **kwargs)`, with the same arguments and results."""
+    if isinstance(function, _BUILTIN) and (packing := torch_private.PACKINGS.get(function)) is not None:
+        raise DataDependent(f"torch.nn.utils.rnn.{packing}", "its lengths are the data of a tensor")
     kind = KINDS.get(function) if isinstance(function, _BUILTIN) else None
     if kind is not None and _is_packed(args):
         raise DataDependent(f"torch.{kind} of a packed sequence", "its lengths are the data of a tensor")
