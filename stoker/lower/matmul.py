@@ -32,8 +32,10 @@ FEW = 8
 """Aligned groups of columns below which a result that is returned is not made apart from the rest of its columns."""
 PIECE_ROWS = (128, 32)
 """Rows of a part of a result are a multiple of the first that fits: what a fast kernel makes at once, or makes without much waste."""
-LAST_ROWS = 32
-"""Rows that are made in memory of their own."""
+WHOLE_BYTES = 1 << 26
+"""A result up to this is made in one part, in memory of its own: parts of few rows are slow."""
+LAST_BYTES = 1 << 22
+"""The last part of a larger one, which has no later rows to lie in, may have this."""
 ROOM = 64
 """Elements that may be lost where a part begins, because its memory is aligned."""
 SHORTEST = 64
@@ -128,17 +130,18 @@ def _in_pieces(
         builder.write(made, _stored(_span(_span(whole, 0, start, count), 1, first, width)))
 
     start = 0
-    for count in _heights(rows, columns, aligned):
+    for count in _heights(rows, columns, aligned, out.dtype.itemsize):
         make(start, count, 0, aligned)
         start += count
     make(0, rows, aligned, columns - aligned)
     return whole
 
 
-def _heights(rows: int, columns: int, aligned: int) -> Iterator[int]:
+def _heights(rows: int, columns: int, aligned: int, item_bytes: int) -> Iterator[int]:
     """Rows of each part. Its aligned memory fits behind the part, where the parts after it will be (`stoker.schedule.lodge`): it has half of the
     rows that are left."""
-    while rows > LAST_ROWS:
+    last = rows if rows * aligned * item_bytes <= WHOLE_BYTES else max(1, LAST_BYTES // (aligned * item_bytes))
+    while rows > last:
         most = (rows * columns - ROOM) // (columns + aligned)
         step = next((step for step in PIECE_ROWS if most >= step), 1)
         yield most // step * step

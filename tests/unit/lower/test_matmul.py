@@ -36,7 +36,8 @@ def gradient(x: Any, w: Any, b: Any) -> Any:
 def test_padded(program: Any, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matmul, "LARGE", 100)
     monkeypatch.setattr(matmul, "PIECE_ROWS", (8, 4))
-    monkeypatch.setattr(matmul, "LAST_ROWS", 8)
+    monkeypatch.setattr(matmul, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(matmul, "LAST_BYTES", 8 * 16 * 2)
     monkeypatch.setattr(matmul, "FEW", 1)
     torch.manual_seed(0)
     inputs = [torch.randn(s).to(torch.bfloat16) for s in ((rows, 16), (21, 16), (21,))]
@@ -56,13 +57,15 @@ def test_padded(program: Any, rows: int, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("rows", [1, 63, 64, 65, 100, 128, 129, 1000, 4096])
 def test_parts_fit_behind_themselves(rows: int, columns: int) -> None:
     aligned = columns - columns % 8
-    parts = list(matmul._heights(rows, columns, aligned))
-    assert sum(parts) == rows and parts[-1] <= matmul.LAST_ROWS and all(parts)
+    parts = list(matmul._heights(rows, columns, aligned, 2))
+    assert sum(parts) == rows and all(parts)
+    most = matmul.WHOLE_BYTES if len(parts) == 1 else matmul.LAST_BYTES
+    assert parts[-1] * aligned * 2 <= most
     left = rows
     for count in parts[:-1]:
         left -= count
         assert left * columns - 64 >= count * aligned - (columns - aligned)
-    assert len(parts) <= 12
+    assert len(parts) <= (1 if rows * aligned * 2 <= matmul.WHOLE_BYTES else 12)
 
 
 @pytest.mark.parametrize("columns", [1, 5, 7])

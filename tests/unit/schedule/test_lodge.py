@@ -73,7 +73,8 @@ def planned(program: Callable[..., Any], inputs: list[torch.Tensor]) -> tuple[li
 def odd_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matmul, "LARGE", 100)
     monkeypatch.setattr(matmul, "PIECE_ROWS", (8, 4))
-    monkeypatch.setattr(matmul, "LAST_ROWS", 8)
+    monkeypatch.setattr(matmul, "WHOLE_BYTES", 0)
+    monkeypatch.setattr(matmul, "LAST_BYTES", 8 * 16 * 2)
     monkeypatch.setattr(matmul, "FEW", 1)
 
 
