@@ -221,7 +221,8 @@ def tables(files: list[str]) -> str:
         f"{name} {row['shares']['before']:.0%} and {row['shares']['after']:.0%} ({row['detours taken out']} operators gone)"
         for name, row in placed.items()
     ]
-    lines.append(f"In {sum('shares' in row for row in rows.values()) - len(placed)} others nothing was in the way.")
+    others = f"{sum('shares' in row for row in rows.values()) - len(placed)} {'others' if placed else 'of them'}"
+    lines.append(f"In {others} nothing was in the way.")
     return "\n".join(lines)
 
 

@@ -67,6 +67,7 @@ from stoker.strict import strict
 from stoker.took import timed
 
 Compiled = Callable[..., tuple[Any, ...]]
+DETOUR = "a detour over the processor"
 
 
 @dataclass(slots=True)
@@ -157,16 +158,24 @@ def _is_faster_as_one(product: Node, function: str) -> bool:
 def improve(module: GraphModule, *, by_value: bool = True) -> None:
     """The passes for every graph, in place; an event says what they did. A recording holds the values that kernels were launched with:
     what is recorded takes none."""
+    kept_out = 0 if by_value else _kept_out(module)
     held = simplify(module.graph)
     place(module.graph, LOWERINGS, LOOP_DTYPES if by_value else ())
     if count := precompute(module):
         held["it depends on no input"] = count
     _tell(module, held)
+    if not by_value:
+        _tell(module, {DETOUR: kept_out - _kept_out(module)})
+
+
+def _kept_out(module: GraphModule) -> int:
+    """Operators of a graph that cannot be recorded."""
+    return sum(obstacle(node) is not None for node in module.graph.nodes)
 
 
 def _tell(module: GraphModule, gone: Mapping[str, int]) -> None:
     """An event that says how many operators a pass has taken out of a graph, and why."""
-    if total := sum(gone.values()):
+    if (total := sum(gone.values())) > 0:
         words = ", ".join(f"{reason} ({count})" for reason, count in gone.items() if count)
         log.record(log.Event("improved", f"{total} operators are gone", _location(module), words, dict(gone)))
 
@@ -323,7 +332,7 @@ def _made_recordable(module: GraphModule) -> frozenset[Node]:
     """Take detours out of a graph, in place; the operators that stay out of recordings, each told with its reason."""
     settle_seeds(module.graph)
     improve(module, by_value=False)
-    _tell(module, {"a detour over the processor": straighten(module.graph)})
+    _tell(module, {DETOUR: straighten(module.graph)})
     found = {node: why for node in module.graph.nodes if (why := obstacle(node)) is not None}
     for node, why in found.items():
         log.record(log.Event("cudagraph", f"{node.target} is not recorded", _location(module), why))

@@ -322,3 +322,18 @@ def test_measuring_draws_none_of_the_program_s_numbers():
     with torch.no_grad():
         stoker.compile(layer, mode="max-autotune")(torch.ones(32, 64, device="cuda", dtype=torch.float16))
     assert torch.equal(torch.cuda.get_rng_state(), state)
+
+
+def test_numbers_that_the_processor_makes_of_numbers_are_constants():
+    """The graph is recorded whole, and an event says what would have kept it out."""
+
+    def program(x):
+        return x / torch.sqrt(torch.tensor(x.shape[-1], dtype=torch.float32) * 3)
+
+    fast = compiled(program)
+    with torch.no_grad():
+        for _ in range(5):
+            x = torch.randn(8, 64, device="cuda")
+            close(fast(x), program(x))
+    assert recorded() and not [e for e in log.events("cudagraph") if e.data is None]
+    assert [e for e in log.events("improved") if "detour" in (e.reason or "")]
