@@ -17,7 +17,7 @@ _NONE = 0
 
 def _reduced(tensors: tuple[FakeTensor, ...], reduction: int, dtype: torch.dtype) -> Meta:
     if reduction == _NONE:
-        return elementwise(tensors, dtype)
+        return elementwise(tensors, dtype, dtype)
     broadcast([t.meta.sizes for t in tensors])
     return meta_of(dtype, (), None, common_device(tensors))
 

@@ -92,7 +92,8 @@ def _register(names: str, count: int, convert: Type, refuses: Callable[[torch.dt
         dtype = result_dtype(operands)
         if refuses is not None and refuses(dtype):
             raise Decline
-        return elementwise(operands, convert(dtype), dtype)
+        made = convert(dtype)
+        return elementwise(operands, made, dtype if made is torch.bool else made)
 
     rule(*names.split())(function)
 
@@ -116,7 +117,13 @@ _register("deg2rad rad2deg", 1, float_dtype, lambda dtype: dtype.is_complex)
 _register("maximum minimum fmax fmin", 2, _unchanged, lambda dtype: dtype.is_complex)
 
 
-@rule("sub", "rsub")
+@rule("rsub")
+def subtract_from(x: Any, y: Any, *rest: Any, **others: Any) -> Meta:
+    """The other way round, in the iterator, too."""
+    return subtract(y, x)
+
+
+@rule("sub")
 def subtract(x: Any, y: Any, *rest: Any, **others: Any) -> Meta:
     """Of anything but truth values, even if the other is a number."""
     if any((o.meta.dtype if isinstance(o, FakeTensor) else number_dtype(o)) is torch.bool for o in (x, y)):
@@ -147,7 +154,8 @@ def power(x: FakeTensor, exponent: Any) -> Meta:
 def gradient(*args: Any, **kwargs: Any) -> Meta:
     """Gradients of activations: of the tensors given, whatever the numbers."""
     operands = tuple(a for a in (*args, *kwargs.values()) if isinstance(a, FakeTensor))
-    return elementwise(operands, result_dtype(operands))
+    dtype = result_dtype(operands)
+    return elementwise(operands, dtype, dtype)
 
 
 @rule("abs")
@@ -166,7 +174,8 @@ def angle(x: FakeTensor) -> Meta:
 def div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Meta:
     """True division is never integral; a rounding mode keeps the type."""
     dtype = result_dtype((x, y))
-    return elementwise((x, y), dtype if rounding_mode is not None else float_dtype(dtype))
+    dtype = dtype if rounding_mode is not None else float_dtype(dtype)
+    return elementwise((x, y), dtype, dtype)
 
 
 @rule("clamp")
@@ -175,7 +184,8 @@ def clamp(x: FakeTensor, min: Any = None, max: Any = None) -> Meta:
     if min is None and max is None:
         raise Decline
     bounds = tuple(b for b in (min, max) if isinstance(b, FakeTensor))
-    return elementwise((x, *bounds), _ordered(result_dtype((x, min, max))))
+    dtype = _ordered(result_dtype((x, min, max)))
+    return elementwise((x, *bounds), dtype, dtype)
 
 
 def _ordered(dtype: torch.dtype) -> torch.dtype:
@@ -189,7 +199,8 @@ def _ordered(dtype: torch.dtype) -> torch.dtype:
 def clamp_one(x: FakeTensor, bound: Any) -> Meta:
     """One bound."""
     operands = (x, bound) if isinstance(bound, FakeTensor) else (x,)
-    return elementwise(operands, _ordered(result_dtype((x, bound))))
+    dtype = _ordered(result_dtype((x, bound)))
+    return elementwise(operands, dtype, dtype)
 
 
 @rule("where.self")
@@ -203,7 +214,8 @@ def where(condition: FakeTensor, x: Any, y: Any) -> Meta:
 @rule("addcmul", "addcdiv")
 def addc(x: FakeTensor, a: FakeTensor, b: FakeTensor, *, value: Any = 1) -> Meta:
     """x + value * a * b, or a / b."""
-    return elementwise((x, a, b), result_dtype((x, a, b)))
+    dtype = result_dtype((x, a, b))
+    return elementwise((x, a, b), dtype, dtype)
 
 
 @rule("lerp")

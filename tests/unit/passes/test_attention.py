@@ -157,6 +157,7 @@ FLASH = "aten._scaled_dot_product_flash_attention_for_cpu"
 @pytest.mark.parametrize("block", [timm_block, language_block])
 def test_training(block: Callable[..., Any], tokens: int) -> None:
     """Long sequences are fused, with gradients; short ones are not."""
+    torch.manual_seed(0)
     inputs = [torch.randn(1, tokens, 16), torch.randn(48, 16) / 4, torch.randn(48)]
     stoker.reset()
     told = stoker.explain(block, inputs[0].requires_grad_(), *inputs[1:])
@@ -164,7 +165,8 @@ def test_training(block: Callable[..., Any], tokens: int) -> None:
     assert ("attention is one operator" in str(told)) == (tokens == 520)
     inputs[0] = inputs[0].detach()
     for mine, eager in zip(trained(stoker.compile(block), inputs), trained(block, inputs), strict=True):
-        torch.testing.assert_close(mine, eager, rtol=1e-4, atol=1e-4)
+        near = 1e-4 * max(1.0, float(eager.abs().max()))  # sums of hundreds of terms round by their largest
+        torch.testing.assert_close(mine, eager, rtol=1e-4, atol=near)
 
 
 def test_dropout_draws_what_eager_draws() -> None:
