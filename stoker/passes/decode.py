@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -98,13 +99,13 @@ def _exchange(graph: Graph, node: Node) -> None:
     graph.erase_node(node)
 
 
-def _laid_out(call: Any, rounded: Node, like: FakeTensor) -> Node:
+def _laid_out(call: Callable[..., Node], rounded: Node, like: FakeTensor) -> Node:
     """The result in four dimensions, with the strides that the library gives it: heads inside or outside of the queries."""
-    made: Node = call(aten.view.default, rounded, list(like.shape))
+    made = call(aten.view.default, rounded, list(like.shape))
     if like.meta.strides[2] == like.shape[3]:
         return made
     turned = call(aten.clone.default, call(aten.transpose.int, made, 1, 2), memory_format=torch.contiguous_format)
-    return call(aten.transpose.int, turned, 1, 2)  # type: ignore[no-any-return]
+    return call(aten.transpose.int, turned, 1, 2)
 
 
 def _dtype(node: Any) -> torch.dtype:

@@ -141,7 +141,8 @@ def _made(kernel: Kernel, operand: Prologue, memory: Mapping[str, torch.Tensor])
     run = _Run(replace(kernel, outer=operand.loops, product=None), [memory[f"a{n}"] for n in range(len(memory))], [])
     for number, i in operand.lines:
         run.values[number] = run.step(i, [run.values[a] for a in i.arguments])
-    return run.values[operand.value].expand(run.points, 1)  # type: ignore[no-any-return]
+    made: torch.Tensor = run.values[operand.value]
+    return made.expand(run.points, 1)
 
 
 def _convolved(product: Product, left: Windows, right: Factor, memory: Mapping[str, torch.Tensor]) -> torch.Tensor:
