@@ -75,8 +75,9 @@ def test_containers_across(x):
     return d, c, o, o.tag[0] is d
 
 
-@program("itertools across a break", BREAK)
+@program("itertools across a break", BREAK, steady=False)
 def test_itertools_across(x):
+    """The groups' lengths differ from round to round: what the first call has learnt of them serves the second."""
     chained, cycled = itertools.chain([1, 2], [3]), itertools.cycle("ab")
     grouped, sliced = itertools.groupby([1, 1, 2]), itertools.islice(itertools.count(5), 1, 6, 2)
     left, right = itertools.tee([7, 8])

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import gc
 import linecache
+import os
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +18,6 @@ from torch import nn
 
 import stoker
 from stoker import log
-from stoker.shape import expr
 
 
 def _inference() -> None:
@@ -101,9 +104,19 @@ def test_text_of_graphs_is_dropped_with_them() -> None:
     assert (len(linecache.cache), len(torch.fx.graph_module._loader.eval_cache)) == before
 
 
+COUNTED = """
+from stoker.shape import expr
+from test_dropped import _compile_and_drop
+_compile_and_drop(5)
+before = len(expr._INTERNED)
+_compile_and_drop(4)
+print(before, len(expr._INTERNED))
+"""
+
+
 def test_expressions_of_dropped_functions_are_those_of_the_next() -> None:
-    _compile_and_drop(5)
-    before = len(expr._INTERNED)
-    for _ in range(4):
-        _compile_and_drop(1)
-    assert len(expr._INTERNED) == before
+    """In a process of its own: symbols of what other tests have compiled would be taken first."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    told = subprocess.run([sys.executable, "-c", COUNTED], env=environment, capture_output=True, text=True, check=True)
+    before, after = map(int, told.stdout.split())
+    assert before == after
