@@ -3,8 +3,8 @@
 A product whose rows are no multiple of the target's alignment (a vocabulary of 30,522 words in half precision) runs through a slow
 kernel. Its weight is copied into rows enough to fill the last multiple, which costs little beside the product; the result has
 padded rows, of which readers see the part they want. What the program returns has its own rows: as many columns as are aligned are made piece
-by piece in aligned memory, which lies in parts of the result that are made later, and copied; the few others are a product apart. Operands
-that are written for the product get padded rows at once.
+by piece in aligned memory, which lies in parts of the result that are made later (that of a small result is its own), and copied; the few others
+are a product apart. Operands that are written for the product get padded rows at once.
 
 A product of one row takes as long as its weight is read, once: where the target asks for it, that is a loop, which whatever follows can be
 part of.

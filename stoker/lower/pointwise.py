@@ -31,7 +31,7 @@ neg abs sign floor ceil round trunc sqrt rsqrt reciprocal relu exp exp2 expm1 lo
 sinh cosh tanh asinh acosh atanh erf erfc lgamma sigmoid
 """
 _BINARY = """
-remainder.Tensor remainder.Scalar fmod.Tensor fmod.Scalar maximum.default minimum.default atan2.default div.Tensor div.Scalar
+remainder.Tensor remainder.Scalar fmod.Tensor fmod.Scalar maximum.default minimum.default atan2.default
 """
 _COMPARE = "eq ne lt le gt ge"
 _BITS = "bitwise_and bitwise_or bitwise_xor"
@@ -56,25 +56,9 @@ def _binary(name: str) -> Callable[..., Any]:
     def lowering(builder: Builder, out: Result, a: Operand, b: Operand) -> Tensor:
         if name in ("remainder", "fmod"):
             refuse_division_by_zero(out, b)
-        if name == "div":
-            return divide(builder, out, a, b)
         return elementwise(builder, out, [a, b], _operation(name), None, ELEMENTWISE[name].cost, out.dtype)
 
     return lowering
-
-
-def divide(builder: Builder, out: Result, a: Operand, b: Operand) -> Computed:
-    """A quotient, as eager's kernels for the device compute it."""
-    inverse = builder.target(out.device).inverts_numbers and _is_number(b, out)
-    function = (lambda x, y: ops.mul(x, ops.reciprocal(y))) if inverse else _operation("div")
-    return elementwise(builder, out, [a, b], function, cost=2 if inverse else ELEMENTWISE["div"].cost)
-
-
-def _is_number(operand: Operand, out: Result) -> bool:
-    """A number of the program, or one in the processor's memory that another device computes with."""
-    if isinstance(operand, (Stored, Computed)):
-        return not operand.sizes and operand.device.type == "cpu" and out.device.type != "cpu"
-    return True
 
 
 def _comparison(name: str) -> Callable[..., Any]:
@@ -136,6 +120,21 @@ def mul(builder: Builder, out: Result, a: Operand, b: Operand) -> Computed:
     if out.dtype is torch.bool:
         return elementwise(builder, out, [a, b], _operation("bitwise_and"))
     return elementwise(builder, out, [a, b], _operation("mul"))
+
+
+@lower("div.Tensor", "div.Scalar")
+def divide(builder: Builder, out: Result, a: Operand, b: Operand) -> Computed:
+    """A quotient, as eager's kernels for the device compute it."""
+    inverse = builder.target(out.device).inverts_numbers and _is_number(b, out)
+    function = (lambda x, y: ops.mul(x, ops.reciprocal(y))) if inverse else _operation("div")
+    return elementwise(builder, out, [a, b], function, cost=2 if inverse else ELEMENTWISE["div"].cost)
+
+
+def _is_number(operand: Operand, out: Result) -> bool:
+    """A number of the program, or one in the processor's memory that another device computes with."""
+    if isinstance(operand, (Stored, Computed)):
+        return not operand.sizes and operand.device.type == "cpu" and out.device.type != "cpu"
+    return True
 
 
 _ROUNDED = {"floor": "floor_divide", "trunc": "truncate_divide"}

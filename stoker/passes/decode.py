@@ -63,7 +63,9 @@ def _is_plain(node: Node) -> bool:
     if bias is None:
         return True
     fake, heads, shared = fake_of(bias), _size(node.args[0], 1), _size(node.args[1], 1)
-    return fake is not None and fake.dim() == 4 and (fake.shape[1] == 1 or heads == shared)
+    if fake is None or fake.dim() != 4 or not fake.dtype.is_floating_point:
+        return False
+    return bool(fake.shape[1] == 1 or heads == shared)
 
 
 def _size(node: Any, dimension: int) -> Any:
@@ -91,8 +93,8 @@ def _exchange(graph: Graph, node: Node) -> None:
         scores = call(aten.clamp.default, scores, torch.finfo(torch.float32).min)
         shares = call(aten.unsqueeze.default, call(aten._softmax.default, scores, -1, False), 5)
         sums = call(aten.sum.dim_IntList, call(aten.mul.Tensor, shares, values), [4])
-        rounded = call(aten._to_copy.default, sums, dtype=_dtype(query))
-        result = _laid_out(call, rounded, node.meta["val"][0])
+        like = node.meta["val"][0]
+        result = _laid_out(call, call(aten._to_copy.default, sums, dtype=like.dtype), like)
     for read in [user for user in node.users if user.target is operator.getitem]:
         read.replace_all_uses_with(result)
         graph.erase_node(read)
@@ -106,9 +108,3 @@ def _laid_out(call: Callable[..., Node], rounded: Node, like: FakeTensor) -> Nod
         return made
     turned = call(aten.clone.default, call(aten.transpose.int, made, 1, 2), memory_format=torch.contiguous_format)
     return call(aten.transpose.int, turned, 1, 2)
-
-
-def _dtype(node: Any) -> torch.dtype:
-    fake = node.meta["val"]
-    assert isinstance(fake, FakeTensor)
-    return fake.dtype

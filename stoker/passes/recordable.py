@@ -11,7 +11,7 @@ from stoker import torch_private
 from stoker.fake import FakeTensor
 from stoker.graph.walk import is_random
 from stoker.nest import leaves
-from stoker.passes.seeds import keeps_seeds
+from stoker.passes.seeds import keeps_seeds, share_dropped
 
 WAITS = (
     "linalg_*", "_linalg_*", "cholesky*", "lu_*", "ormqr*", "geqrf*", "lstsq*", "triangular_solve*",
@@ -45,6 +45,4 @@ def draws_numbers(node: Node) -> bool:
         return False
     if not isinstance(node.target, torch_private.OpOverload):
         return True
-    names = [argument.name for argument in torch_private.schema_of(node.target).arguments]
-    given = dict(zip(names, node.args)) | node.kwargs
-    return "dropout_p" not in names or bool(given.get("dropout_p", 0.0) != 0.0)
+    return bool(share_dropped(node) != 0)

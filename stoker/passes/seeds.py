@@ -7,6 +7,7 @@ is known (`settle_seeds`); where something is, the operators cannot be recorded 
 from __future__ import annotations
 
 import operator
+from typing import Any
 
 import torch
 from torch.fx import Graph, Node
@@ -34,7 +35,7 @@ def settle_seeds(graph: Graph) -> None:
         if node.target is not operator.getitem or not isinstance(node.args[0], Node):
             continue
         source, number = node.args
-        if number in SEEDS.get(source.target, ()) and not _drops(source):  # type: ignore[union-attr]  # fx types arguments loosely
+        if number in SEEDS.get(source.target, ()) and share_dropped(source) == 0:  # type: ignore[union-attr]  # fx types arguments loosely
             fake = fake_of(node)
             assert fake is not None
             node.target, node.args = aten.full.default, ([], 0)
@@ -43,10 +44,11 @@ def settle_seeds(graph: Graph) -> None:
 
 def keeps_seeds(node: Node) -> bool:
     """Is it an operator that drops numbers, and writes or reads where they begin?"""
-    return node.target in (*SEEDS, *_READERS) and _drops(node)
+    return node.target in (*SEEDS, *_READERS) and share_dropped(node) != 0
 
 
-def _drops(node: Node) -> bool:
+def share_dropped(node: Node) -> Any:
+    """What share of numbers an operator drops; None if it is none that could."""
     names = [argument.name for argument in torch_private.schema_of(node.target).arguments]  # type: ignore[arg-type]  # an operator
     given = dict(zip(names, node.args)) | node.kwargs
-    return bool(given.get("dropout_p", 0.0) != 0.0)
+    return given.get("dropout_p", 0.0) if "dropout_p" in names else None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import torch
 
+from stoker.capture.values.iterator import IteratorValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Era, Value
@@ -84,20 +85,11 @@ def loop_over(m: Machine, value: Value) -> Value | None:
     return RoundsIterator(Rows(value), type(iter(()))) if varies else None
 
 
-class RoundsIterator(Value):
+class RoundsIterator(IteratorValue):
     """Its iterator: what captured code knows of it is how CPython makes it."""
 
     def __init__(self, over: SizedRange | Rows, kind: type) -> None:
         self.over, self.kind = over, kind
-
-    def python_type(self) -> type:
-        return self.kind
-
-    def iterator(self, m: Machine) -> Value:
-        return self
-
-    def truth(self, m: Machine) -> bool:
-        return True
 
     def next(self, m: Machine) -> Value:
         stop_at_head(self.over.describe())
