@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -13,6 +12,8 @@ from typing import Any
 
 import pytest
 import torch
+
+from tests.sweep_tool import loaded
 
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "sweep_lowerings.py"
@@ -26,12 +27,7 @@ unbind_copy nn.functional.cross_entropy ormqr svd_lowrank nn.functional.fraction
 
 @pytest.fixture(scope="module")
 def tool() -> Any:
-    pytest.importorskip("expecttest")
-    spec = importlib.util.spec_from_file_location("sweep_lowerings", TOOL)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded("sweep_lowerings")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64", "bool", "bfloat16", "float16"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -12,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.sweep_tool import loaded
+
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "sweep_operators.py"
 SAMPLES = {"float32": 2, "float64": 1, "complex64": 1, "bfloat16": 1, "int64": 1, "bool": 1}
@@ -19,12 +20,7 @@ SAMPLES = {"float32": 2, "float64": 1, "complex64": 1, "bfloat16": 1, "int64": 1
 
 @pytest.fixture(scope="module")
 def tool() -> Any:
-    pytest.importorskip("expecttest")
-    spec = importlib.util.spec_from_file_location("sweep_operators", TOOL)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return loaded("sweep_operators")
 
 
 @pytest.mark.parametrize("dtype", SAMPLES)

@@ -19,6 +19,7 @@ from stoker.pipeline import decompositions
 from stoker.runtime.cubin import Job, compile_all
 from tests.stages import test_corpus as corpus
 from tests.stages.interpreted import Interpreted, compile_interpreted
+from tests.sweep_tool import loaded
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
 
@@ -50,7 +51,7 @@ def test_the_corpus(program: Callable[..., Any], tmp_path: Path, monkeypatch: py
 
 def test_operators(tmp_path: Path) -> None:
     """Five of eight operators, one sample each, forward and gradients: a bounded `tools/sweep_lowerings.py --generator triton`."""
-    tool = sweep()
+    tool = loaded("sweep_lowerings")
     names = [name for number, (name, _) in enumerate(tool.sweep.operators(torch.float32)) if number % 8 < 5]
     found = tmp_path / "rows"
     command = [sys.executable, str(TOOL), "--generator", "triton", "--dtype", "float32", "--samples", "1"]
@@ -66,12 +67,3 @@ def test_operators(tmp_path: Path) -> None:
     assert [name for name, verdict in verdicts.items() if verdict == "fail"] == []
     by_kernels = [name for name, verdict in verdicts.items() if verdict == "pass" and rows[name]["lowered"]]
     assert len(by_kernels) >= 300
-
-
-def sweep() -> Any:
-    pytest.importorskip("expecttest")
-    spec = importlib.util.spec_from_file_location("sweep_lowerings", TOOL)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
