@@ -1,9 +1,9 @@
 """Random programs against eager: tensor operators, views, writes, containers, objects, control flow, gradients, sizes, mutations.
 
-    PYTHONPATH=. python tools/fuzz.py --seconds 60 --out /tmp/found
+    PYTHONPATH=. python tools/fuzz.py --seconds 60 --out /tmp/found [--sizes 20]
 
 A program is a list of statements drawn from the table below, over variables of known kinds. It runs eagerly and compiled, several times
-with other sizes and other surroundings, and everything a user can see is compared: results, their types, strides and memory shared with
+with other sizes and other surroundings, or with --sizes at so many sizes and otherwise equal surroundings, and everything a user can see is compared: results, their types, strides and memory shared with
 inputs, what was written, printed and raised, gradients. A program that differs is made smaller, statement by statement, and written to a
 file that shows the difference when run.
 """
@@ -165,18 +165,39 @@ def draw(seed: int) -> Program:
     return Program(Writer(choice).block(known, choice.randint(2, 10), 0))
 
 
-def surroundings(seed: int, call: int, namespace: dict[str, Any]) -> tuple[Any, ...]:
-    """The arguments of one call: sizes, types and contents differ from call to call."""
-    choice = random.Random(seed * 31 + call // 2)
-    generator = torch.Generator().manual_seed(seed + call)
-    shape = (choice.randint(1, 4), choice.randint(1, 5))
-    dtype = choice.choice([torch.float32, torch.float32, torch.float64])
-    x = torch.randn(shape, generator=generator, dtype=dtype)
-    y = torch.randn(shape, generator=generator, dtype=dtype).requires_grad_(choice.random() < 0.4)
-    box = namespace["Box"]()
-    box.count = choice.randint(0, 2)
-    lists = [torch.randn(shape, generator=generator, dtype=dtype) for _ in range(choice.randint(1, 3))]
-    return x, y, choice.randint(0, 6), lists, {"a": x * 2, "b": lists[0]}, box, {}
+CALLS = 3
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How a program is run: under which settings, and with what from call to call."""
+
+    seed: int
+    settings: dict[str, Any]
+    sizes: int = 0
+    """At how many sizes, all else equal; 0: sizes, types and contents differ from call to call."""
+
+    def calls(self) -> int:
+        return self.sizes or CALLS
+
+    def shape(self, call: int, choice: random.Random) -> tuple[int, int]:
+        if not self.sizes:
+            return choice.randint(1, 4), choice.randint(1, 5)
+        drawn = random.Random(self.seed * 31 + call)
+        return drawn.randint(1, 24), drawn.choice([1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 33])
+
+    def surroundings(self, call: int, namespace: dict[str, Any]) -> tuple[Any, ...]:
+        """The arguments of one call."""
+        choice = random.Random(self.seed * 31 + (0 if self.sizes else call // 2))
+        generator = torch.Generator().manual_seed(self.seed + call)
+        shape = self.shape(call, choice)
+        dtype = choice.choice([torch.float32, torch.float32, torch.float64])
+        x = torch.randn(shape, generator=generator, dtype=dtype)
+        y = torch.randn(shape, generator=generator, dtype=dtype).requires_grad_(choice.random() < 0.4)
+        box = namespace["Box"]()
+        box.count = choice.randint(0, 2)
+        lists = [torch.randn(shape, generator=generator, dtype=dtype) for _ in range(choice.randint(1, 3))]
+        return x, y, choice.randint(0, 6), lists, {"a": x * 2, "b": lists[0]}, box, {}
 
 
 def seen(value: Any, inputs: list[torch.Tensor]) -> Any:
@@ -251,18 +272,15 @@ def same_gradient(a: Any, b: Any) -> bool:
     return same(a, b, 2e-2 if single else 1e-4)
 
 
-CALLS = 3
-
-
-def difference(program: Program, seed: int, settings: dict[str, Any]) -> str | None:
+def difference(program: Program, trial: Trial) -> str | None:
     """Where compiled code differs from eager; None if it does not."""
     namespace: dict[str, Any] = {}
-    exec(compile(PRELUDE + program.text(), f"<program {seed}>", "exec"), namespace)
+    exec(compile(PRELUDE + program.text(), f"<program {trial.seed}>", "exec"), namespace)
     stoker.reset()
-    compiled = stoker.compile(namespace["program"], **settings)
-    for call in range(CALLS):
-        expected = outcome(namespace["program"], surroundings(seed, call, namespace))
-        found = outcome(compiled, surroundings(seed, call, namespace))
+    compiled = stoker.compile(namespace["program"], **trial.settings)
+    for call in range(trial.calls()):
+        expected = outcome(namespace["program"], trial.surroundings(call, namespace))
+        found = outcome(compiled, trial.surroundings(call, namespace))
         # what was overwritten may be what eager kept for the gradient, and not what we kept
         refused = expected[1] is REFUSED
         if not same(expected[0], found[0]) or not (refused or same_gradient(expected[1], found[1])):
@@ -285,29 +303,31 @@ def _smaller_bodies(body: list[Any]) -> Iterator[list[Any]]:
             yield from ([*before, (statement[0], inner), *after] for inner in _smaller_bodies(statement[1]))
 
 
-def minimized(program: Program, seed: int, settings: dict[str, Any]) -> Program:
+def minimized(program: Program, trial: Trial) -> Program:
     for candidate in smaller(program):
         with contextlib.suppress(SyntaxError, NameError):
-            if difference(candidate, seed, settings) is not None:
-                return minimized(candidate, seed, settings)
+            if difference(candidate, trial) is not None:
+                return minimized(candidate, trial)
     return program
 
 
-def report(program: Program, seed: int, settings: dict[str, Any], folder: Path) -> Path:
-    small = minimized(program, seed, settings)
-    path = folder / f"program_{seed}.py"
-    words = textwrap.indent(str(difference(small, seed, settings)), "# ")
-    run = f"\n\nif __name__ == '__main__':\n    from tools import fuzz\n    print(fuzz.rerun(__file__, {seed}, {settings!r}))\n"
+def report(program: Program, trial: Trial, folder: Path) -> Path:
+    small = minimized(program, trial)
+    path = folder / f"program_{trial.seed}.py"
+    words = textwrap.indent(str(difference(small, trial)), "# ")
+    run = (
+        f"\n\nif __name__ == '__main__':\n    from tools import fuzz\n    print(fuzz.rerun(__file__, fuzz.{trial!r}))\n"
+    )
     path.write_text(f"{words}\n{PRELUDE}\n\n{small.text()}{run}")
     return path
 
 
-def rerun(path: str, seed: int, settings: dict[str, Any]) -> str | None:
+def rerun(path: str, trial: Trial) -> str | None:
     """Run a program from a file again."""
     source = Path(path).read_text()
     program = Program([])
     program.text = lambda: source[source.index("def program(") : source.index("\n\nif __name__")]  # type: ignore[method-assign]
-    return difference(program, seed, settings)
+    return difference(program, trial)
 
 
 PLAIN = PlainGenerator()
@@ -356,18 +376,21 @@ SETTINGS = [
 random.Random(0).shuffle(SETTINGS)
 
 
-def search(first: int, seconds: float, folder: Path, limit: int | None = None) -> tuple[int, list[Path]]:
+def search(
+    first: int, seconds: float, folder: Path, limit: int | None = None, sizes: int = 0
+) -> tuple[int, list[Path]]:
     """Try programs until the time is over: how many, and the files of those that differ."""
+    settings = [each for each in SETTINGS if not sizes or each["dynamic"] is not False]
     found: list[Path] = []
     start = time.monotonic()
     for tried, seed in enumerate(itertools.count(first)):
         if time.monotonic() - start > seconds or tried == limit:
             return tried, found
-        settings = SETTINGS[seed % len(SETTINGS)]
+        trial = Trial(seed, settings[seed % len(settings)], sizes)
         program = draw(seed)
-        if difference(program, seed, settings) is not None:
-            found.append(report(program, seed, settings, folder))
-            print(found[-1], settings, flush=True)
+        if difference(program, trial) is not None:
+            found.append(report(program, trial, folder))
+            print(found[-1], trial, flush=True)
     raise AssertionError("count() does not end")
 
 
@@ -375,10 +398,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sizes", type=int, default=0, help="run each program at so many sizes")
     parser.add_argument("--out", type=Path, default=Path("fuzz_found"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    tried, found = search(options.seed, options.seconds, options.out)
+    tried, found = search(options.seed, options.seconds, options.out, sizes=options.sizes)
     print(f"{tried} programs, {len(found)} differ")
     raise SystemExit(bool(found))
 

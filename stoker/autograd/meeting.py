@@ -1,7 +1,7 @@
 """Where elements of tensors meet in memory: within one tensor, or between two on the same memory.
 
-In:  metadata. Symbolic sizes count by their hints, and as some other numbers: which elements meet is a matter of the program, seldom of
-     a size. A size that only data tells counts as the largest it can be, and a place in memory that only data tells may be any.
+In:  metadata. Symbolic sizes count by their hints; that one tensor ends before the other begins is guarded, and for others they count as
+     some other numbers, too: which elements of interleaved tensors meet is a matter of the program, seldom of a size. A size that only data tells counts as the largest it can be, and a place in memory that only data tells may be any.
 Out: answers that err on the side of "yes".
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stoker.fake.meet import ends_before
 from stoker.fake.meta import Meta
 from stoker.shape.condition import holds, symbols_of
 from stoker.shape.expr import Symbol
@@ -30,7 +31,11 @@ def meets_itself(meta: Meta) -> bool:
 
 def meet(a: Meta, b: Meta) -> bool:
     """May an element of one be one of the other, and not the one at its own place? Both lie on the same memory."""
-    return a is not b and (_is_untold(b.offset - a.offset) or any(_meet(*pair) for pair in _examples(a, b)))
+    if a is b:
+        return False
+    if _is_untold(b.offset - a.offset) or _meet(_example(a, {}), _example(b, {})):
+        return True
+    return not (ends_before(a, b) or ends_before(b, a)) and any(_meet(*pair) for pair in _examples(a, b))
 
 
 def apart(a: Meta, b: Meta) -> bool:
@@ -64,9 +69,8 @@ SMALLEST = 2
 
 
 def _examples(a: Meta, b: Meta) -> Iterator[tuple[Example, Example]]:
-    """Both as they are in this call, and as they might be in others."""
+    """Both as they might be in other calls."""
     now = _example(a, {}), _example(b, {})
-    yield now
     env = next((v.node.env for v in (*_numbers(a), *_numbers(b)) if not isinstance(v, int)), None)
     if env is None:
         return

@@ -2,11 +2,14 @@
 
 In:  an operator that writes, and arguments with fake tensors.
 Out: eager's error where eager refuses it. Which operators refuse what, eager is asked, on memory that is shared alike. Sizes that
-     only data tells are some number then: where eager refuses that, it must be asked again when the data is there.
+     only data tells are some number then: where eager refuses that, it must be asked again when the data is there. That one argument
+     ends in memory before another begins, or begins where it does, is guarded: `x[:n] += x[-n:]` is three programs
+     (tests/differential/test_written_by_sizes.py).
 """
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -41,6 +44,9 @@ def write_meets(tensors: Sequence[FakeTensor], written: Sequence[int]) -> bool:
 def eager_refuses(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Run eager on zeros that lie in memory as the arguments do; its error, if it has one."""
     fakes = tensors_in([args, kwargs])
+    for a, b in itertools.combinations(fakes, 2):
+        if a.memory is b.memory and not (ends_before(a.meta, b.meta) or ends_before(b.meta, a.meta)):
+            _begin_together(a.meta, b.meta)
     memory = _memory(fakes)
     known = {id(fake): _stand_in(fake, memory) for fake in fakes}  # eager looks whether two are one object
     given_args, given_kwargs = map_leaves(lambda leaf: known.get(id(leaf), _plain(leaf)), [args, kwargs])
@@ -60,6 +66,20 @@ def eager_refuses(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
                     str(func), "it may write to memory that it reads, by a size that only data tells"
                 ) from error
             raise Refused(str(error)) from error
+
+
+def ends_before(a: Meta, b: Meta) -> bool:
+    """Is the last element of one before the first of the other? Both lie on the same memory. Where sizes decide that, they are guarded."""
+    numbers = *_numbers(a), *_numbers(b)
+    if a.dtype.itemsize != b.dtype.itemsize or any(map(_is_untold, numbers)):
+        return False
+    reach = sum((size - 1) * stride for size, stride in zip(a.sizes, a.strides))
+    return bool(b.offset - a.offset - reach > 0)
+
+
+def _begin_together(a: Meta, b: Meta) -> bool:
+    """Is the first element of one that of the other, too? Guarded likewise."""
+    return not any(map(_is_untold, (a.offset, b.offset))) and bool(a.offset == b.offset)
 
 
 Place = tuple[tuple[int, ...], tuple[int, ...], int]

@@ -16,6 +16,12 @@ def test_random_programs_agree_with_eager(part: int, tmp_path: Path) -> None:
     assert not found, "\n".join(path.read_text() for path in found)
 
 
+def test_random_programs_agree_with_eager_at_twenty_sizes(tmp_path: Path) -> None:
+    tried, found = fuzz.search(5000, seconds=30, folder=tmp_path, limit=16, sizes=20)
+    assert tried > 0
+    assert not found, "\n".join(path.read_text() for path in found)
+
+
 def test_a_difference_is_made_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A compiler that is wrong about one statement: what is written is little more than that statement."""
     original = fuzz.stoker.compile
