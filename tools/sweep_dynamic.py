@@ -34,13 +34,13 @@ SINGLE = [(1, 16), (1, 31), (5, 24), (1, 7), (8, 40)]
 
 
 OWN_REASONS = {
-    "led": "`if is_global_attn:` in each layer's attention: a branch on what the mask holds. A warning names each length that is padded: its text is made of numbers.",
-    "longformer": "`if is_global_attn:` in each layer's attention: a branch on what the mask holds. A warning names each length that is padded: its text is made of numbers.",
+    "led": "`if is_global_attn:` in each layer's attention: a branch on what the mask holds. A logger hears of each length that is padded.",
+    "longformer": "`if is_global_attn:` in each layer's attention: a branch on what the mask holds.",
     "m2m_100": "Training skips layers: `if dropout_probability < self.layerdrop:` asks a tensor that was drawn just then.",
-    "recurrent_gemma": "`for t in range(hidden_states.shape[1]):` is a Python loop over time, whose body is a graph. Each layer keeps the state of its last call, of that call's batch.",
-    "rwkv": "`for current_index in range(seq_length):` is a Python loop over time, whose body is a graph. Layers differ by their number, and the first step reads its state from a slice.",
+    "recurrent_gemma": "`for t in range(hidden_states.shape[1]):` is a Python loop over time, whose body is a graph: one for the first step, whose state requires no gradient, and one for the others. A length below the convolution's window is padded otherwise.",
+    "rwkv": "`for current_index in range(seq_length):` is a Python loop over time, whose body is a graph: one for the first step, whose state is a slice and requires no gradient, and one for the others.",
 }
-"""What in a program keeps it from being compiled twice at most."""
+"""What in a program keeps it from being one graph, or from being compiled twice at most."""
 
 
 def inputs_at(inputs: dict[str, Any], batch: int, length: int) -> dict[str, Any]:
@@ -50,10 +50,11 @@ def inputs_at(inputs: dict[str, Any], batch: int, length: int) -> dict[str, Any]
 
 
 def compilations() -> int:
-    """How often the graph was compiled that was compiled most often."""
+    """How often the graph was compiled that was compiled most often. A graph is of one function and, as layers share their code, of the
+    modules that it runs on."""
     from stoker import log
 
-    return max(Counter(e.data for e in log.events("captured")).values(), default=0)
+    return max(Counter(e.data for e in log.events("captured") if e.data is not None).values(), default=0)
 
 
 def judge(model: torch.nn.Module, inputs: dict[str, Any], train: bool) -> dict[str, Any]:
@@ -131,7 +132,8 @@ def render(data: dict[str, Any]) -> str:
         "",
         "Written by `python tools/sweep_dynamic.py`: text models of transformers, small, with random weights, compiled by the back end",
         f"`stoker` at {len(SIZES)} lengths and batches 2 to 8, then with batches of one among them. As wanted: equal to eager at each size,",
-        "at most 2 compilations of any graph, 3 with batches of one. *compilations*: before and after batches of one.",
+        "at most 2 compilations of any graph, 3 with batches of one. A graph is of one function and of the modules that it runs on: layers",
+        "share their code, and not their graphs. *compilations*: before and after batches of one.",
         "",
         f"Run at commit {', '.join(sorted({r['commit'] for r in run.values()}))}.",
         "",

@@ -9,8 +9,10 @@ from __future__ import annotations
 import enum
 import functools
 import inspect
+import logging
 import threading
 import types
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -29,9 +31,10 @@ from stoker.capture.values.function import BuiltinValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
 from stoker.capture.values.iterator import GeneratorValue
 from stoker.capture.values.module import ModuleValue
-from stoker.capture.values.sequence import TupleValue, is_plain_tuple
+from stoker.capture.values.sequence import SequenceValue, TupleValue, is_plain_tuple
 from stoker.capture.values.subclass import into_class, is_captured_class
 from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.text import settled
 from stoker.capture.values.value import Arguments, Exhausted, Keywords, Value
 from stoker.capture.warned import Warns
 from stoker.errors import Break, Raised, SkipFrame
@@ -44,6 +47,9 @@ GENERATOR = inspect.CO_GENERATOR
 ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 MAXIMUM_DEPTH = 200
 AFTER_YIELD_FROM = 2  # RESUME's argument
+LOGGING = tuple(getattr(logging.Logger, name) for name in ("debug", "info", "warning", "warn", "error", "critical"))
+KEEPS_TEXT = frozenset(map(id, (print, str, repr, format, isinstance, type, warnings.warn, *LOGGING)))
+"""Functions that are not entered, and do not look at the text that they are given."""
 
 
 class Calls:
@@ -71,7 +77,7 @@ class Calls:
                 handler = handlers.handler_for(real.__wrapped__)
             try:
                 if handler is not None:
-                    return handler(self.m, args, kwargs)
+                    return handler(self.m, *self.as_taken(real, args, kwargs))
                 if self.m.policy.is_graph_function(real):
                     return self.m.record.call(real, args, kwargs)
             except Warns:
@@ -173,6 +179,7 @@ class Calls:
             found = self.m.overrides.call(real, args, kwargs)
             if found is not None:
                 return found
+        args, kwargs = self.as_taken(real, args, kwargs)
         handler = handlers.handler_for(real)
         if handler is not None:
             return handler(self.m, args, kwargs)
@@ -198,6 +205,12 @@ class Calls:
             "move the call out of the compiled function, or register it with stoker.allow_in_graph if it is a tensor function",
         )
 
+    def as_taken(self, real: Any, args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
+        """Arguments as a function that is not entered takes them."""
+        if id(real) in KEEPS_TEXT:
+            return args, kwargs
+        return settled(self.m, args), dict(zip(kwargs, settled(self.m, list(kwargs.values()))))
+
     def descriptor(self, real: Any, args: Arguments, kwargs: Keywords) -> Value:
         """`list.append(xs, x)`: an unbound method of a built-in type."""
         if not args:
@@ -215,6 +228,9 @@ class Calls:
         self, receiver: Value, name: str, args: Arguments, kwargs: Keywords, descriptor: Any = None
     ) -> Value:
         """A method of a built-in type, on a value of that type or of a subclass."""
+        (receiver,) = settled(self.m, [receiver])
+        if not isinstance(receiver, SequenceValue):
+            args, kwargs = self.as_taken(descriptor, args, kwargs)
         if isinstance(receiver, TensorValue):
             if self.m.overrides.active:
                 found = self.m.overrides.method_call(receiver, name, args, kwargs)
@@ -244,7 +260,7 @@ class Calls:
         """`cls(...)`: a constructor the evaluator knows, or `__new__` and `__init__`."""
         handler = handlers.handler_for(cls)
         if handler is not None:
-            return handler(self.m, args, kwargs)
+            return handler(self.m, *self.as_taken(cls, args, kwargs))
         if issubclass(cls, enum.Enum):
             return self.m.wrap.object(
                 self.m.concrete.run(cls, *(self.m.concrete.constant(a, "an enum's value") for a in args))

@@ -20,6 +20,7 @@ from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.sets import SetValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.text import TextValue
 from stoker.capture.values.value import NotConstant, Value
 from stoker.errors import Break, Raised
 from stoker.shape import DataDependent
@@ -69,8 +70,8 @@ class Concrete:
         return found
 
     def constant(self, value: Value, what: str) -> Any:
-        """The known object behind a value; symbolic numbers are specialised under a guard."""
-        if isinstance(value, SymbolicValue):
+        """The known object behind a value; symbolic numbers, and text of them, are specialised under guards."""
+        if isinstance(value, (SymbolicValue, TextValue)):
             return value.specialize(self.m)
         if isinstance(value, TupleValue):
             value.elements(self.m)
@@ -107,7 +108,7 @@ class Concrete:
 
     def plain(self, value: Value, what: str) -> Any:
         """A real object that prints as the value prints."""
-        if isinstance(value, SymbolicValue):
+        if isinstance(value, (SymbolicValue, TextValue)):
             return value.specialize(self.m)
         match value:
             case DequeValue():

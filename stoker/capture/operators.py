@@ -25,7 +25,7 @@ from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.slices import SliceValue
 from stoker.capture.values.tensor import TensorValue
-from stoker.capture.values.text import percent, shown
+from stoker.capture.values.text import percent, settled, shown
 from stoker.capture.values.value import Exhausted, NotConstant, Value
 from stoker.capture.values.varying import VaryingFloat, as_symbols
 from stoker.errors import Raised
@@ -62,6 +62,8 @@ class Operators:
             if not asked or (asked == [right] and isinstance(right.stored(), Constant)):  # a tensor takes any number
                 return self.m.record.binary(text, left, right)
         left, right = as_symbols(text, left, right)
+        if plain != "+":
+            left, right = *settled(self.m, [left]), *([right] if plain == "%" else settled(self.m, [right]))
         folded = self.fold(BINARY[text], left, right)
         if folded is not None:
             return folded
@@ -130,6 +132,7 @@ class Operators:
 
     def compare(self, text: str, left: Value, right: Value) -> Value:
         """`left text right` for the six comparisons."""
+        left, right = settled(self.m, [left, right])
         if self.m.overrides.active and self.m.overrides.intercepts([left, right], {}):
             forward = (left, SPECIAL_COMPARE[text], right)
             backward = (right, SPECIAL_COMPARE[SWAPPED[text]], left)

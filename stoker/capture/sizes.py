@@ -64,10 +64,10 @@ class History:
         return seen is DYNAMIC
 
     def expect(self, known: History) -> None:
-        """Take over what another function knows to vary of what it hands to this one."""
+        """Take over what another function has seen, and knows to vary, of what it hands to this one."""
         for mine, theirs in ((self.shapes, known.shapes), (self.strides, known.strides)):
             for text, numbers in theirs.items():
-                seen = mine.get(text, numbers)
+                seen = mine.setdefault(text, numbers)
                 if DYNAMIC in numbers and len(seen) == len(numbers):
                     mine[text] = [DYNAMIC if b is DYNAMIC else a for a, b in zip(seen, numbers)]
         self.numbers |= known.numbers

@@ -175,7 +175,8 @@ class Frames:
         self.captured.append(found)
         for code, known in found.behind.items():
             self.histories.setdefault(code, History()).expect(known)
-        self.tell("captured", request, data=history.number)
+        graph = (history.number, *map(id, _modules(request.bound))) if found.graph is not None else None
+        self.tell("captured", request, data=graph)
         if found.reason is not None and found.reason.key not in self.told:
             self.told.add(found.reason.key)
             words = f"{found.reason.construct}: {found.reason.reason}"

@@ -164,7 +164,7 @@ PROGRAMS = [
 
 
 def most_compilations() -> int:
-    return max(Counter(e.data for e in log.events("captured")).values(), default=0)
+    return max(Counter(e.data for e in log.events("captured") if e.data is not None).values(), default=0)
 
 
 def leaves(found: Any) -> list[torch.Tensor]:
@@ -289,3 +289,21 @@ def test_the_reason_names_the_line():
     (event,) = [e for e in log.events("break") if "range(" in e.reason]
     assert event.data.line == "for t in range(x.shape[1]):"
     assert "changes from call to call" in event.reason
+
+
+def reads_another(key, value):
+    state = key[:, 0] * 0
+    for t in range(key.shape[1]):
+        state = state * 0.5 + value[:, t]
+    return state
+
+
+def test_the_body_takes_over_what_the_function_has_seen() -> None:
+    """Before the loop only one of two tensors is looked at; that both were others at the first call is known."""
+    log.clear()
+    compiled = stoker.compile(reads_another, backend="eager")
+    for length in LENGTHS:
+        x = torch.randn(3, length, 4)
+        torch.testing.assert_close(compiled(x, x + 1), reads_another(x, x + 1))
+    again = [event.reason for event in log.events("recompile")]
+    assert len(again) == 1, again

@@ -8,9 +8,11 @@ from __future__ import annotations
 import builtins
 import io
 import logging
+import re
 import sys
 import types
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,7 @@ from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinValue
 from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.text import TextValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break
 from stoker.guard.guard import Holds
@@ -125,11 +128,20 @@ class WarnedLine:
 
     def raises(self, category: type[Warning], text: str) -> bool:
         """Is such a warning raised, by the filters as they are?"""
+        return next(
+            (action == "error" for action, words in self.filters(category) if words is None or words.match(text)), False
+        )
+
+    def may_raise(self, category: type[Warning]) -> bool:
+        """Is such a warning raised, whatever its text?"""
+        return any(action == "error" for action, _ in self.filters(category))
+
+    def filters(self, category: type[Warning]) -> Iterator[tuple[str, re.Pattern[str] | None]]:
+        """What is done with such warnings, and with which texts, first rule first."""
         for action, message, family, module, line in warnings.filters:
-            fits = (message is None or message.match(text)) and issubclass(category, family)
-            if fits and (module is None or module.match(self.module)) and line in (0, self.line):
-                return action == "error"
-        return False
+            fits = issubclass(category, family) and line in (0, self.line)
+            if fits and (module is None or module.match(self.module)):
+                yield action, message
 
     def warn(self, text: str, category: type[Warning], surroundings: dict[str, Any]) -> None:
         registry = surroundings.setdefault("__warningregistry__", {})
@@ -139,19 +151,32 @@ class WarnedLine:
 @handles(warnings.warn)
 def warn(m: Machine, message: Value, category: Value = NONE, stacklevel: Value = ONE, source: Value = NONE) -> Value:
     """Told after the graph, of the line that eager tells it of. Where warnings are errors, eager raises them."""
-    told, level = (m.concrete.constant(v, "warnings.warn()") for v in (message, stacklevel))
+    level = m.concrete.constant(stacklevel, "warnings.warn()")
+    if not isinstance(message, TextValue):
+        message = Constant(m.concrete.constant(message, "warnings.warn()"))
     kind: Any = UserWarning if _is_none(category) else category.real if isinstance(category, ClassValue) else object
-    plain = isinstance(told, str) and isinstance(level, int) and issubclass(kind, Warning) and _is_none(source)
+    plain = message.python_type() is str and isinstance(level, int) and issubclass(kind, Warning) and _is_none(source)
     if not plain or id(m.wrap.globals(vars(warnings))) in m.effects.mutated:
         raise Break("warnings.warn()", "it is told more than a text, a class of warnings and how far up its line is")
     frame = _frame_above(m, level)
     module = m.concrete.constant(frame.globals.item(m, Constant("__name__")), "a module's name")
     place = WarnedLine(frame.code.co_filename, frame.line, module)
-    words = f"do not raise a {kind.__name__} at {place.filename}:{place.line}"
-    if m.guards.ask(Fixed(warnings, "warnings"), warnings, lambda _: place.raises(kind, told), words):
+    if _raises(m, place, kind, message):
         raise Break("warnings.warn()", "warnings like this one are raised as errors")
-    m.effects.defer(BuiltinValue(place.warn), [Constant(told), m.wrap.object(kind), frame.globals], {})
+    m.effects.defer(BuiltinValue(place.warn), [message, m.wrap.object(kind), frame.globals], {})
     return NONE
+
+
+def _raises(m: Machine, place: WarnedLine, kind: type[Warning], message: Value) -> bool:
+    """Is a warning an error? Of one whose text varies that is asked of all texts first."""
+    words = f"do not raise a {kind.__name__} at {place.filename}:{place.line}"
+    place_of_filters = Fixed(warnings, "warnings")
+    if isinstance(message, TextValue) and not m.guards.ask(
+        place_of_filters, warnings, lambda _: place.may_raise(kind), f"{words}, whatever it says"
+    ):
+        return False
+    told = m.concrete.constant(message, "warnings.warn()")
+    return m.guards.ask(place_of_filters, warnings, lambda _: place.raises(kind, told), words)
 
 
 def _is_none(value: Value) -> bool:

@@ -14,6 +14,7 @@ from stoker.capture.values.instance import ObjectValue
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.text import TextValue
 from stoker.capture.values.value import Arguments, Keywords, Value
 from stoker.errors import Break, StepBreak
 from stoker.fake.tensor import FakeTensor
@@ -111,7 +112,7 @@ class CachedFunction(ObjectValue):
             case TupleValue():
                 for part in found.items_list(m):
                     self.keep(m, part, what)
-            case Constant() | SymbolicValue():
+            case Constant() | SymbolicValue() | TextValue():
                 pass
             case _:
                 kind = found.python_type().__name__
@@ -165,7 +166,7 @@ def _is_made_here(value: Value) -> bool:
 def _is_symbolic(m: Machine, value: Value) -> bool:
     if isinstance(value, TupleValue):
         return any(_is_symbolic(m, part) for part in value.items_list(m))
-    return isinstance(value, SymbolicValue)
+    return isinstance(value, (SymbolicValue, TextValue))
 
 
 def _real_argument(m: Machine, value: Value, what: str) -> Any:
