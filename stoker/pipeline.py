@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
 
 from stoker import _C, log, torch_private
 from stoker.autograd import aot, aot_inside
@@ -52,12 +52,14 @@ from stoker.passes.heads import share_heads
 from stoker.passes.join import JOINED, join
 from stoker.passes.mask import settle_masks
 from stoker.passes.pack import PACKS, pack
+from stoker.passes.patches import multiply_patches
 from stoker.passes.place import place
 from stoker.passes.precompute import precompute
 from stoker.passes.recordable import draws_numbers, obstacle
 from stoker.passes.seeds import settle_seeds
 from stoker.passes.simplify import simplify
 from stoker.passes.strided import read_in_place
+from stoker.passes.window import attend_in_windows
 from stoker.runtime.build import NoCompiler
 from stoker.runtime.tune import choose_activation, choose_join, choose_linear, give_back
 from stoker.schedule.plan import Plan, make_plan
@@ -272,10 +274,8 @@ def _begun(
         backend.start()
     records = _is_recorded(graph_module, options)
     with timed("passes"):
-        if inference and "cuda" in backends:
-            _tell(graph_module, {"a copy before an attention kernel": read_in_place(graph_module.graph)})
-            spread = spread_queries(graph_module.graph, targets["cuda"].processors)
-            _tell(graph_module, {"attention of few queries is loops": spread})
+        if "cuda" in backends:
+            _tell(graph_module, _suit_gpu(graph_module.graph, targets["cuda"].processors, inference=inference))
         improve(graph_module, by_value=not records)
     with timed("lower"):
         program = lower_graph(graph_module, targets, inference=inference, wide=options.precision == "fused")
@@ -313,6 +313,16 @@ def _begun(
         return recorded(call, plan, _cuda_device(graph_module), _location(graph_module), on_defect, draws=draws)
 
     return finish
+
+
+def _suit_gpu(graph: Graph, processors: int, *, inference: bool) -> dict[str, int]:
+    """Other forms of operators, which a GPU computes faster, in place; how many of each."""
+    changed = {"patches side by side are rows of a product": multiply_patches(graph)}
+    if inference:
+        changed["a copy before an attention kernel"] = read_in_place(graph)
+        changed["attention of few queries is loops"] = spread_queries(graph, processors)
+        changed["attention in windows has a kernel of its own"] = attend_in_windows(graph)
+    return changed
 
 
 def _is_recorded(module: GraphModule, options: Options) -> bool:

@@ -98,6 +98,8 @@ class Target:
     """Types of images that convolutions want with channels fastest."""
     image_ranks: frozenset[int] = frozenset({4})
     """Dimensions of images, batch and channels among them, that they want so."""
+    orders_weights: bool = False
+    """Does the library bring weights of images into that order at each call, by a kernel of its own?"""
     adds_bias_apart: bool = False
     """Does the library add a convolution's bias after it, by a kernel of its own?"""
     drawing_threads: Callable[[], int] = lambda: 0

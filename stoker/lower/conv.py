@@ -2,7 +2,7 @@
 
 In an inference graph a tensor between two operators may have any strides. Convolution libraries work on channels-last memory
 without reordering it, so a convolution asks for its input in that order, and operators behind it keep the order. Where the library adds
-the bias by a kernel of its own, it is added by whoever reads the result.
+the bias by a kernel of its own, it is added by whoever reads the result; where it reorders weights by one, a faster one does.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def convolution(builder: Builder, out: Result, x: Tensor, weight: Tensor, bias: 
         raise LeftToLibrary("a convolution")
     image = _reordered(builder, x) if turned else x
     result = replace(out, strides=channels_last(out.sizes)) if turned else out
-    given = (image, weight, None if apart else bias, *rest)
+    kernel = _reordered(builder, weight) if turned and target.orders_weights and _has_order(weight) else weight
+    given = (image, kernel, None if apart else bias, *rest)
     made = (
         builder.call(find("convolution.default"), given, {}, result)
         if len(out.sizes) > 3 or not turned
@@ -64,6 +65,12 @@ def convolution(builder: Builder, out: Result, x: Tensor, weight: Tensor, bias: 
         return made
     channels = bias  # of a type that is not None inside the function
     return builder.compute(result, lambda at: _with_bias(made.at(at), channels.at(at[1:2]), out.dtype), [made, bias])
+
+
+def _has_order(weight: Tensor) -> bool:
+    """Does it make a difference whether channels are fastest in a weight of images?"""
+    _, channels, *window = weight.sizes
+    return len(window) == 2 and channels.value != 1 and any(s.value != 1 for s in window)
 
 
 def _is_image(target: Target, out: Result, x: Tensor) -> bool:

@@ -4,7 +4,7 @@ In:  a functional inference graph, and the names of the inputs that are weights.
 Out: the same graph, changed: a convolution of images reads its weight in the order that cuDNN's fast kernels want, from a copy that
      `stoker.passes.freeze` keeps; the images themselves are laid out so by `stoker.lower.conv`. How many weights.
 
-Without `freezing`, cuDNN's caller in ATen reorders weights at each call: writes through `.data` are seen by nobody, so nothing is kept.
+Without `freezing` weights are reordered at each call: writes through `.data` are seen by nobody, so nothing is kept.
 """
 
 from __future__ import annotations

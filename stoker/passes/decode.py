@@ -11,7 +11,6 @@ hold: each result is a sum over the same numbers as before, rounded once; a quer
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -19,12 +18,11 @@ import torch
 from torch.fx import Graph, Node
 
 from stoker.fake import FakeTensor
+from stoker.graph.attention import hand_over, is_plain, size
 from stoker.graph.facts import KEPT, fake_of
 from stoker.graph.insert import insert
 
 aten = torch.ops.aten
-KERNEL = aten._scaled_dot_product_cudnn_attention.default
-"""It takes query, key, value, bias, whether sums are wanted, a share to drop, and whether later keys are hidden; and a scale."""
 MOST_READERS = 16
 """Queries that read the same keys: each reads them again, though from a cache."""
 
@@ -33,7 +31,7 @@ def spread_queries(graph: Graph, processors: int) -> int:
     """Exchange the calls that would leave multiprocessors idle."""
     count = 0
     for node in list(graph.nodes):
-        if node.target is KERNEL and _is_small(node, processors) and _is_plain(node):
+        if is_plain(node) and _is_small(node, processors) and _bias_suits(node):
             _exchange(graph, node)
             count += 1
     return count
@@ -54,28 +52,21 @@ def _is_small(node: Node, processors: int) -> bool:
     return bool(length * (heads // shared) <= MOST_READERS)
 
 
-def _is_plain(node: Node) -> bool:
-    """Nothing is dropped or hidden but by a bias that all heads share, and nothing but the result is read."""
-    usual: list[Any] = [None, False, 0.0, False]
-    bias, _, dropped, causal = [*node.args[3:], *usual[len(node.args) - 3 :]][:4]
-    if dropped or causal or any(user.users and user.args[1] != 0 for user in node.users):
-        return False
+def _bias_suits(node: Node) -> bool:
+    """Is there none, or one that the heads that share keys share, too?"""
+    bias = node.args[3]
     if bias is None:
         return True
-    fake, heads, shared = fake_of(bias), _size(node.args[0], 1), _size(node.args[1], 1)
+    fake, heads, shared = fake_of(bias), size(node.args[0], 1), size(node.args[1], 1)
     if fake is None or fake.dim() != 4 or not fake.dtype.is_floating_point:
         return False
     return bool(fake.shape[1] == 1 or heads == shared)
 
 
-def _size(node: Any, dimension: int) -> Any:
-    return node.meta["val"].shape[dimension]
-
-
 def _exchange(graph: Graph, node: Node) -> None:
     query, key, value, bias = node.args[:4]
-    batch, heads, length, width = (_size(query, d) for d in range(4))
-    shared = _size(key, 1)
+    batch, heads, length, width = (size(query, d) for d in range(4))
+    shared = size(key, 1)
     scale = node.kwargs.get("scale")
     with graph.inserting_before(node):
         call = functools.partial(insert, graph, node.args[0])  # type: ignore[arg-type]  # fx types arguments loosely: it is a node
@@ -95,10 +86,7 @@ def _exchange(graph: Graph, node: Node) -> None:
         sums = call(aten.sum.dim_IntList, call(aten.mul.Tensor, shares, values), [4])
         like = node.meta["val"][0]
         result = _laid_out(call, call(aten._to_copy.default, sums, dtype=like.dtype), like)
-    for read in [user for user in node.users if user.target is operator.getitem]:
-        read.replace_all_uses_with(result)
-        graph.erase_node(read)
-    graph.erase_node(node)
+    hand_over(graph, node, result)
 
 
 def _laid_out(call: Callable[..., Node], rounded: Node, like: FakeTensor) -> Node:

@@ -254,3 +254,52 @@ def test_products_of_one_row(columns: int, shared: int, dtype: torch.dtype, bias
         mine, truth = stoker.compile(program)(x, w, b), program(x.double(), w.double(), b.double())
     near = {torch.float32: 1e-4, torch.float16: 2e-3, torch.bfloat16: 1e-2}[dtype]
     torch.testing.assert_close(mine.double(), truth, rtol=near, atol=near * shared**0.5)
+
+
+@pytest.mark.parametrize("hides", ["nothing", "keys", "rows"])
+@pytest.mark.parametrize("bias", [None, (6, 3), (1, 3), (6, 1)], ids=str)
+@pytest.mark.parametrize("dense", [False, True])
+def test_attention_in_windows(dense: bool, bias: tuple[int, int] | None, hides: str) -> None:
+    """Another kernel than eager's, with its values and strides; also of queries that see nothing."""
+    torch.manual_seed(0)
+    sizes = (6, 3, 49, 32) if dense else (6, 49, 3, 32)
+    q, k, v = (torch.randn(sizes, device="cuda").half() for _ in range(3))
+    added = None if bias is None else torch.randn(*bias, 49, 49, device="cuda").half()
+    if added is not None and hides != "nothing":
+        added[(..., 5) if hides == "keys" else (..., 5, slice(None))] = -torch.inf
+
+    def program(q: Any, k: Any, v: Any, added: Any) -> Any:
+        heads = (t if dense else t.transpose(1, 2) for t in (q * 2, k, v))
+        return F.scaled_dot_product_attention(*heads, added)
+
+    with torch.no_grad():
+        mine, eager = stoker.compile(program)(q, k, v, added), program(q, k, v, added)
+    assert (mine.shape, mine.stride()) == (eager.shape, eager.stride())
+    torch.testing.assert_close(mine, eager, rtol=4e-3, atol=4e-3)
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(
+    ("image", "weight", "stride"),
+    [
+        ((2, 3, 64, 64), (96, 3, 16, 16), 16),  # patches side by side
+        ((2, 3, 33, 30), (32, 3, 4, 4), 4),  # with a rest
+        ((2, 64, 14, 14), (72, 64, 3, 3), 1),  # weights that are brought into cuDNN's order
+        ((2, 24, 14, 14), (40, 24, 2, 2), 2),
+    ],
+)
+def test_convolutions(image: Any, weight: Any, stride: int, bias: bool, train: bool) -> None:
+    torch.manual_seed(0)
+    layer = torch.nn.Conv2d(weight[1], weight[0], weight[2:], stride, bias=bias).cuda().half()
+    x = torch.randn(image, device="cuda").half().requires_grad_(train)
+    program = lambda x: F.gelu(layer(x))  # noqa: E731
+    results = []
+    for way in (program, stoker.compile(program)):
+        with torch.set_grad_enabled(train):
+            result = way(x)
+        gradients = torch.autograd.grad(result.float().square().sum(), (x, *layer.parameters())) if train else ()
+        results.append((result, *gradients))
+    for mine, eager in zip(results[1], results[0]):
+        assert mine.stride() == eager.stride()
+        torch.testing.assert_close(mine, eager, rtol=1e-2, atol=1e-2 * float(eager.abs().max()))

@@ -55,6 +55,7 @@ def cuda_target(
         matmul_alignment_bytes=16,
         image_dtypes=frozenset({torch.float16, torch.bfloat16, torch.float32}),
         image_ranks=frozenset({3, 4}),
+        orders_weights=True,
         adds_bias_apart=True,
         drawing_threads=drawing_threads,
     )

@@ -127,7 +127,9 @@ def _pointwise(kernel: Kernel, points: int, processors: int) -> Tiling:
     lines = [i for p in kernel.phases for _, i in p.lines]
     crossed = crossing(kernel.outer, lines)
     if crossed is not None:
-        return Tiling(32, warps=4, y=crossed, y_block=32)
+        high = min(32, power_of_two(crossed.size.value or 32))
+        wide = min(1024 // high, max(power_of_two(kernel.outer[-1].size.value or 1024), 32))
+        return Tiling(wide, warps=4, y=crossed, y_block=high)
     block = 1024
     while block > 128 and points < block * processors * 2:
         block //= 2
@@ -144,7 +146,11 @@ def _persistent(kernel: Kernel, points: int, processors: int) -> Tiling:
         x = max(x, min(SIDE_BY_SIDE, LONGEST_ROW // row))
     while x > 1 and points < x * processors * 4:
         x //= 2
-    return Tiling(min(x, power_of_two(points)), row, warps=_warps(x * row))
+    return Tiling(
+        min(x, power_of_two(points)),
+        row,
+        warps=_warps(x * row, light=points >= processors and not _writes_rows(kernel)),
+    )
 
 
 def _crossed_by_rows(kernel: Kernel) -> bool:
@@ -162,9 +168,15 @@ def _looped(kernel: Kernel, points: int, processors: int) -> Tiling:
     return Tiling(1, 4096 if points < processors * 8 else 2048, persistent=False, warps=8)
 
 
-def _warps(elements: int) -> int:
-    """About eight elements a lane, sixteen in large tiles."""
-    return max(1, min(16, power_of_two(elements // 256), power_of_two(max(elements // 512, 4))))
+def _writes_rows(kernel: Kernel) -> bool:
+    """Does it write along its inner loops, or only what they sum up to?"""
+    return any(isinstance(i, Store) and p.across for p in kernel.phases for _, i in p.lines)
+
+
+def _warps(elements: int, *, light: bool = False) -> int:
+    """About eight elements a lane, sixteen in large tiles; of many tiles that write none, twice as many: fewer warps wait for each other."""
+    large = 1024 if light else 512
+    return max(1, min(16, power_of_two(elements // 256), power_of_two(max(elements // large, 4))))
 
 
 def _columns(kernel: Kernel) -> bool:
@@ -207,8 +219,8 @@ def pieces(outer: Dimensions, inner: Dimensions, body: Sequence[LoopInstruction]
     return max(1, min(wanted // programs, row // shortest))
 
 
-SMALLEST_SIDE = 16
-"""Loops that run less often than this are no axis of their own."""
+SMALLEST_SIDE, SMALLEST_HEIGHT = 16, 8
+"""Loops that run less often than this are no axis of their own: the last one, and the one that is walked along elsewhere."""
 
 
 def crossing(outer: Dimensions, lines: list[LoopInstruction]) -> Dimension | None:
@@ -218,7 +230,10 @@ def crossing(outer: Dimensions, lines: list[LoopInstruction]) -> Dimension | Non
     *others, last = outer
     votes = {loop: sum(_crosses(i, loop, last) for i in lines) for loop in others}
     most = max(votes, key=votes.__getitem__)
-    small = any(d.size.value is not None and d.size.value < SMALLEST_SIDE for d in (most, last))
+    small = any(
+        d.size.value is not None and d.size.value < limit
+        for d, limit in ((most, SMALLEST_HEIGHT), (last, SMALLEST_SIDE))
+    )
     return None if small or not votes[most] else most
 
 
