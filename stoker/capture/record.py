@@ -62,6 +62,7 @@ class GraphRecorder:
         self.retained: list[TensorValue] = []  # tensors in the middle of the program whose gradient is kept
         self.tensor_of_fake: dict[int, tuple[torch.Tensor, Value]] = {}
         self.object_nodes: dict[int, Node] = {}
+        self.rehearsed: list[type] = []  # autograd functions whose backward is evaluated on the side, outermost first
 
     def hold(self, fake: torch.Tensor, value: Value) -> None:
         """Results that are this very fake tensor are this value."""
@@ -197,14 +198,12 @@ class GraphRecorder:
         match value:
             case TensorValue():
                 return value.node
-            case ClassValue():
-                return DTYPE_OF.get(value.real, value.real)
+            case ClassValue(real=real) if real in DTYPE_OF:
+                return DTYPE_OF[real]
             case VaryingFloat():
                 return self.to_node(value.symbolic())
             case Constant():
                 return python_number(value.value)
-            case BuiltinValue():
-                return value.constant()
             case SymbolicValue():
                 return self.m.sizes.node_for(self.m, value.symbol)
             case TupleValue():
@@ -226,7 +225,7 @@ class GraphRecorder:
         return None
 
     def object_input(self, value: Value, real: Any, source: Any) -> Node:
-        """An opaque object (a generator, a process group) goes into the graph as an input."""
+        """An opaque object (a generator, a process group, a class) goes into the graph as an input."""
         known = self.object_nodes.get(id(value))
         if known is None:
             known = self.object_nodes[id(value)] = self.input(source, real, real)

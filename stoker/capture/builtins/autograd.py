@@ -20,7 +20,7 @@ from stoker.capture.values.instance import InstanceValue
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
-from stoker.errors import Break
+from stoker.errors import Break, Raised
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -65,7 +65,7 @@ def rehearse(m: Machine, cls: ClassValue, args: list[Value]) -> None:
         outputs = forward.call(m, [ctx, *clones], {})
     if any(_needs_grad(a) for a in args) and torch.is_grad_enabled():
         results = outputs.items_list(m) if isinstance(outputs, TupleValue) else [outputs]
-        _backward_of(m, cls).call(m, [ctx, *(r if isinstance(r, TensorValue) else Constant(None) for r in results)], {})
+        _rehearse_backward(m, cls, ctx, [m.wrap.force(r) for r in results])
     if (set(m.effects.mutated), len(m.effects.deferred)) != effects:
         raise Break(
             f"autograd function `{cls.real.__qualname__}`",
@@ -74,6 +74,28 @@ def rehearse(m: Machine, cls: ClassValue, args: list[Value]) -> None:
         )
     for node in reversed(needing([n for n in m.record.graph.nodes if n not in known and n.op != "placeholder"])):
         m.record.graph.erase_node(node)
+
+
+def _rehearse_backward(m: Machine, cls: ClassValue, ctx: InstanceValue, results: list[Value]) -> None:
+    """Evaluate backward, with results in place of their gradients. A backward that applies its own function, or one that
+    leads back to it, as those that can be differentiated many times do, is evaluated once."""
+    if cls.real in m.record.rehearsed or not any(isinstance(r, TensorValue) for r in results):
+        return
+    without = [m.wrap.force(v) for v in ctx.attribute(m, "non_differentiable").items_list(m)]
+    if ctx.attribute(m, "materializes_grads").truth(m):
+        without = []  # they are given zeros
+    given = [r if isinstance(r, TensorValue) and r not in without else Constant(None) for r in results]
+    m.record.rehearsed.append(cls.real)
+    try:
+        _backward_of(m, cls).call(m, [ctx, *given], {})
+    except Raised as error:
+        raise Break(
+            f"autograd function `{cls.real.__qualname__}`",
+            "its backward raises, which autograd does when it reaches it",
+            "let it return gradients for what its forward returns here",
+        ) from error
+    finally:
+        m.record.rehearsed.pop()
 
 
 def _backward_of(m: Machine, cls: ClassValue) -> Value:

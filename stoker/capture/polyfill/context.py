@@ -8,6 +8,8 @@ from typing import Any
 class Context:
     saved_tensors: tuple = ()
     needs_input_grad: tuple = ()
+    non_differentiable: tuple = ()
+    materializes_grads: bool = True
 
     def save_for_backward(self, *tensors: Any) -> None:
         self.saved_tensors = tensors
@@ -19,7 +21,7 @@ class Context:
         pass
 
     def mark_non_differentiable(self, *tensors: Any) -> None:
-        pass
+        self.non_differentiable = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
-        pass
+        self.materializes_grads = value
