@@ -87,6 +87,7 @@ class Recording(Protocol):
     watched: dict[Any, int]
     kept: list[Any]
     tensor_of_fake: dict[int, tuple[torch.Tensor, Value]]
+    rehearsed: list[type]
 
     def hold(self, fake: torch.Tensor, value: Value) -> None: ...
     def input(self, source: Source, real: Any, fake: Any) -> Node: ...

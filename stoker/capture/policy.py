@@ -21,6 +21,7 @@ from stoker.marks import ALLOWED_IN_GRAPH
 TORCH = str(Path(torch.__file__).parent)
 STOKER = str(Path(__file__).parent.parent)
 NUMPY = str(Path(numpy.__file__).parent)
+OWN_CODE = "Stoker's own code is not compiled"
 GENERATED = "<eval_with_key>"
 """The file name of code that torch.fx generates."""
 POLYFILL = f"{STOKER}/capture/polyfill"
@@ -41,7 +42,7 @@ ENTERED = frozenset(
 
 # Frames of these files are run by CPython: there is nothing for a graph in them, or they must not be entered.
 SKIPPED_FILES: tuple[tuple[str, str], ...] = (
-    (STOKER, "Stoker's own code is not compiled"),
+    (STOKER, OWN_CODE),
     (f"{TORCH}/_dynamo", "PyTorch's own compiler is not compiled"),
     (f"{TORCH}/_inductor", "PyTorch's own compiler is not compiled"),
     (f"{TORCH}/_functorch", "transforms of torch.func run as they are"),
@@ -67,8 +68,33 @@ ROOT_ALLOWED = (
     STANDARD_LIBRARY + "/dist-packages",
 )
 
-# What these call from Python is not captured either: modules being imported, another compiler at work.
-ALONE = ("<frozen importlib", f"{TORCH}/_dynamo", f"{TORCH}/_inductor")
+# Packages of Stoker's that compile, or run what is compiled. Graphs are also made while a program runs: a backward for the
+# gradients that came, a gradient of a gradient. The others call users' functions: `twin`, `stance`, `capture/polyfill`.
+COMPILING = (
+    "autograd",
+    "cudagraph",
+    "codegen",
+    "decompose",
+    "fake",
+    "graph",
+    "guard",
+    "loop",
+    "lower",
+    "passes",
+    "pipeline.py",
+    "runtime",
+    "schedule",
+    "shape",
+)
+# What these call from Python is not captured either: modules being imported, a compiler at work.
+ALONE = (
+    "<frozen importlib",
+    f"{TORCH}/_dynamo",
+    f"{TORCH}/_inductor",
+    *(f"{STOKER}/{package}" for package in COMPILING),
+)
+GENERATED_METHODS = "<string>"
+"""The file name of methods that dataclasses and the like write."""
 
 
 class Policy:
@@ -137,9 +163,11 @@ class Policy:
             return None
         return next((reason for prefix, reason in SKIPPED_FILES if filename.startswith(prefix)), None)
 
-    def refuse_root(self, code: types.CodeType) -> str | None:
-        """Why a frame called from CPython is not captured; None if it is."""
+    def refuse_root(self, code: types.CodeType, function: types.FunctionType) -> str | None:
+        """Why a frame called from CPython is not captured; None if it is. Generated methods belong to their class's module."""
         filename = code.co_filename
+        if filename == GENERATED_METHODS:
+            filename = function.__globals__.get("__file__") or filename
         refused = self.refuse_file(filename)
         if refused is not None or filename.startswith(ROOT_ALLOWED):
             return refused

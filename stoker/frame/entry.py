@@ -29,7 +29,7 @@ from stoker import _C
 from stoker.capture.capture import Captured, capture
 from stoker.capture.evaluator import Request
 from stoker.capture.place import MODULE_CALLS
-from stoker.capture.policy import STOKER, Policy
+from stoker.capture.policy import OWN_CODE, Policy
 from stoker.capture.sizes import History
 from stoker.errors import (
     DEFAULT_FIX,
@@ -116,9 +116,9 @@ class Frames:
     def on_miss(self, code: types.CodeType, function: Any, bound: list[Any], failures: list[tuple[Any, int]]) -> Any:
         with collecting(self.happened):
             request = Request(code, function, bound)
-            refusal = self.policy.refuse_root(code)
+            refusal = self.policy.refuse_root(code, function)
             if refusal is not None:
-                if not code.co_filename.startswith(STOKER):
+                if refusal != OWN_CODE:
                     self.tell("skip", request, refusal)
                 return _C.SKIP_DEEP if self.policy.refuses_callees(code) else _C.SKIP
             surroundings = self.policy.refuse_now()
