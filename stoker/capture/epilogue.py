@@ -36,12 +36,13 @@ from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import cell_contents, cell_of, empty_cell
 from stoker.capture.values.instance import ExceptionValue, PreviousException
 from stoker.capture.values.iterator import GeneratorValue
-from stoker.capture.values.rounds import RoundsIterator, Rows
+from stoker.capture.values.rounds import elements_of, goes_over_rounds
 from stoker.capture.values.running import RunningIterator, is_iterator_by_rounds
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Lazy, Null, Value
+from stoker.capture.while_loops import counters, left_open
 from stoker.errors import SkipFrame
 from stoker.guard.source import Local
 
@@ -119,6 +120,8 @@ def leave_by_break(e: Emitter, m: Evaluator, instruction: Instruction) -> None:
         e.load(exception)
         e.code += enter_handler()
     for operand in operands:
+        if instruction.name in CONDITIONAL:
+            left_open(m, operand)
         e.load(operand)
     if instruction.name in READS_LOCAL and instruction.value not in frame.locals:
         _unbind(state, instruction.value)
@@ -356,13 +359,16 @@ def _hand_on_what_varies(s: _Break, code: types.CodeType, continuation: Continua
     s.m.sizes.hand_on(code, {place: part for text, value in values.items() for place, part in _sized(text, value)})
     if s.instruction.name == "FOR_ITER" and len(continuation.shape) > len(s.below):
         _hand_on_the_element(s, code, f"intermediate value {len(continuation.shape) - 1}")
+    if s.instruction.name in CONDITIONAL:
+        counted = counters(s.frame.program, s.instruction, s.frame.locals)
+        s.m.sizes.behind[code].numbers |= {name: DYNAMIC for name in counted if name in values}
 
 
 def _hand_on_the_element(s: _Break, code: types.CodeType, text: str) -> None:
     (iterator,) = s.operands
-    if isinstance(iterator, RoundsIterator) and isinstance(iterator.over, Rows):
-        fake = iterator.over.tensor.fake
-        s.m.sizes.hand_on(code, {text: (fake.shape[1:], fake.stride()[1:])})
+    if goes_over_rounds(iterator):
+        parts = elements_of(iterator, text)
+        s.m.sizes.hand_on(code, {place: DYNAMIC if part is None else part for place, part in parts})
     elif is_iterator_by_rounds(iterator):
         s.m.sizes.behind[code].numbers[text] = DYNAMIC
 

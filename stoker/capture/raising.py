@@ -34,8 +34,8 @@ _LONGEST = 200
 """How many instructions of a side are looked at."""
 _LARGE = 1 << 20
 """A size that is no case of its own."""
-_LEAVES = frozenset({"RETURN_VALUE", "RETURN_CONST", "RETURN_GENERATOR", "YIELD_VALUE", "RERAISE", "SEND"})
-_JUMPS = frozenset({"JUMP", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"})
+LEAVES = frozenset({"RETURN_VALUE", "RETURN_CONST", "RETURN_GENERATOR", "YIELD_VALUE", "RERAISE", "SEND"})
+JUMPS = frozenset({"JUMP", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"})
 
 
 def truth_where_not_raised(m: Machine, f: Frame, jump: Instruction, value: Value, jumps_if: bool) -> bool | None:
@@ -126,12 +126,12 @@ def leads_to_raise(program: DecodedCode, start: int) -> bool:
             continue
         seen.add(position)
         instruction = program.instructions[position]
-        if instruction.name in _LEAVES or len(seen) > _LONGEST:
+        if instruction.name in LEAVES or len(seen) > _LONGEST:
             return False
         if instruction.name == "RAISE_VARARGS":
             continue
         if isinstance(instruction.value, Instruction):
             pending.append(program.index[id(instruction.value)])
-        if instruction.name not in _JUMPS:
+        if instruction.name not in JUMPS:
             pending.append(position + 1)
     return True

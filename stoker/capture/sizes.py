@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -21,8 +21,9 @@ from stoker.guard.guard import Equals, Guard, Holds
 from stoker.guard.program import SizeRelations
 from stoker.guard.source import Size, Source, Stride
 from stoker.shape import Eq, Expr, Ge, ShapeEnv, Symbol, constant, free_symbols, program
-from stoker.shape.condition import condition_text, written
+from stoker.shape.condition import condition_text, symbols_of, written
 from stoker.shape.expr import FloorDiv, Max, Min, Mod
+from stoker.shape.prove import Proof
 from stoker.shape.recipe import SYMBOL, TO_INTEGER, Recipe, integer_of_truth
 from stoker.shape.symnode import BoolNode, expr_of, symfloat, symint
 
@@ -148,11 +149,19 @@ class Sizes:
         """Was an int seen to be another, or does only data tell it? Where loops are unrolled whatever it costs, that is no matter."""
         if self.unrolls or not isinstance(symbol, torch.SymInt):
             return False
-        if not symbol.node.has_hint():
-            return True
-        return any(
-            self.history.has_varied(*self.env.origins[s]) for s in free_symbols(self.env.simplify(expr_of(symbol)))
-        )
+        return not symbol.node.has_hint() or self._have_varied(free_symbols(self.env.simplify(expr_of(symbol))))
+
+    def _have_varied(self, symbols: Iterable[Symbol]) -> bool:
+        return any(self.history.has_varied(*self.env.origins[s]) for s in symbols)
+
+    def decides_otherwise(self, symbol: Any) -> bool:
+        """May a condition, or whether an int is 0, be otherwise in another call, because a size was seen to be another?"""
+        if isinstance(symbol, torch.SymFloat) or self.unrolls or not symbol.node.has_hint():
+            return False
+        asked = symbol if isinstance(symbol, torch.SymBool) else symbol != 0
+        if not isinstance(asked, torch.SymBool) or self.env.prove(asked.node.expr) is not Proof.UNKNOWN:
+            return False
+        return self._have_varied(symbols_of(self.env.simplify_condition(asked.node.expr)))
 
     def was_elsewhere(self, source: Source, position: int) -> bool:
         """Has a number that can be no symbol been seen to be many?"""
@@ -242,9 +251,13 @@ class Sizes:
 
     def condition_node(self, m: Machine, symbol: Any) -> Any:
         """The graph's value of a condition that only data tells; others are decided."""
-        condition = symbol.node.expr
-        if condition not in self._conditions and not symbol.node.is_unknown():
+        if symbol.node.expr not in self._conditions and not symbol.node.is_unknown():
             return symbol.node.guard_bool("", 0)
+        return self.compute(m, symbol)
+
+    def compute(self, m: Machine, symbol: torch.SymBool) -> Any:
+        """The graph's value of a condition, which no guard decides."""
+        condition = symbol.node.expr
         if condition not in self._conditions:
             node = written(
                 condition, lambda e: self.expression_node(m, e), lambda function, a, b: _emit(m, function, (a, b))

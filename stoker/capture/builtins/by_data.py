@@ -12,6 +12,7 @@ from stoker.capture.handlers import handles, tensor_special
 from stoker.capture.polyfill import floats, indexing
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.mapping import DictValue
+from stoker.capture.values.rounds import rows_of
 from stoker.capture.values.sequence import ListValue, SequenceValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
@@ -139,12 +140,16 @@ def narrow(m: Machine, input: Value, dim: Value, start: Value, length: Value) ->
 
 
 @handles(torch.split)
-@tensor_special("split")
 def split(m: Machine, tensor: Value, split_size_or_sections: Value, dim: Value = ZERO) -> Value:
     sizes = split_size_or_sections
     if isinstance(sizes, SequenceValue) and any(is_untold(size) for size in sizes.elements(m)):
         return split_with_sizes(m, tensor, sizes, dim)
-    return m.record.call(torch.split, [tensor, sizes, dim], {})
+    return rows_of(m, tensor, dim, sizes) or m.record.call(torch.split, [tensor, sizes, dim], {})
+
+
+@tensor_special("split")
+def split_method(m: Machine, tensor: Value, split_size: Value, dim: Value = ZERO) -> Value:
+    return split(m, tensor, split_size, dim)
 
 
 @handles(torch.split_with_sizes)

@@ -19,6 +19,7 @@ from stoker.capture.values.iterator import (
     ZipIterator,
 )
 from stoker.capture.values.mapping import DictValue, DictView
+from stoker.capture.values.rounds import RoundsIterator, Rows, SizedRange, iterate
 from stoker.capture.values.sequence import ListValue, SequenceIterator, SequenceValue
 from stoker.capture.values.value import Exhausted, Value
 
@@ -43,12 +44,12 @@ def next_(m: Machine, iterator: Value, *default: Value) -> Value:
 
 @handles(zip)
 def zip_(m: Machine, *parts: Value, strict: Value = Constant(False)) -> Value:  # noqa: B008
-    return ZipIterator([m.operators.iterate(part) for part in parts], strict.truth(m))
+    return ZipIterator([iterate(m, part) for part in parts], strict.truth(m))
 
 
 @handles(enumerate)
 def enumerate_(m: Machine, part: Value, start: Value = Constant(0)) -> Value:  # noqa: B008
-    return EnumerateIterator(m.operators.iterate(part), start)
+    return EnumerateIterator(iterate(m, part), start)
 
 
 @handles(map)
@@ -66,6 +67,8 @@ def reversed_(m: Machine, value: Value) -> Value:
     found = (
         m.attributes.special_method(value, "__reversed__") if not isinstance(value, (SequenceValue, Constant)) else None
     )
+    if isinstance(value, (SizedRange, Rows)):
+        return RoundsIterator.backwards(value)
     storage = value.stored()
     if isinstance(storage, SequenceValue):
         return SequenceIterator(storage, -1)

@@ -19,6 +19,7 @@ from stoker.capture.policy import TORCH
 from stoker.capture.polyfill import statistics
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.module import ModuleValue
+from stoker.capture.values.rounds import rows_of
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
@@ -353,6 +354,12 @@ def length(m: Machine, value: TensorValue) -> Value:
 @tensor_special("__iter__")
 def iterate(m: Machine, value: TensorValue) -> Value:
     return value.iterator(m)
+
+
+@handles(torch.unbind)
+@tensor_special("unbind")
+def unbind(m: Machine, input: Value, dim: Value = Constant(0)) -> Value:  # noqa: A002, B008
+    return rows_of(m, input, dim) or m.record.call(torch.unbind, [input, dim], {})
 
 
 @tensor_special("__getitem__")

@@ -9,8 +9,9 @@ from stoker.bytecode.versions import LOOP_END
 from stoker.capture.frame import Frame
 from stoker.capture.raising import truth_where_not_raised
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.rounds import loop_over
+from stoker.capture.values.rounds import iterate
 from stoker.capture.values.value import Exhausted, Lazy, Value
+from stoker.capture.while_loops import stop_before_next_round
 from stoker.errors import Break
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ JUMP_FORWARD = JUMP_BACKWARD = JUMP_BACKWARD_NO_INTERRUPT = JUMP
 def _truth(m: Machine, f: Frame, i: Instruction, jumps_if: bool) -> bool:
     """The truth of what is on the stack; where only data tells it and one side only raises, that of the other."""
     value = f.stack[-1]
+    stop_before_next_round(m, f, i, value)
     try:
         return value.truth(m)
     except Break:
@@ -78,8 +80,7 @@ def JUMP_IF_FALSE_OR_POP(m: Machine, f: Frame, i: Instruction) -> None:
 
 
 def GET_ITER(m: Machine, f: Frame, i: Instruction) -> None:
-    value = f.pop()
-    f.push(loop_over(m, value) or m.operators.iterate(value))
+    f.push(iterate(m, f.pop()))
 
 
 def FOR_ITER(m: Machine, f: Frame, i: Instruction) -> None:

@@ -27,7 +27,7 @@ from stoker.capture.values.iterator import (
     RepeatIterator,
     ZipIterator,
 )
-from stoker.capture.values.rounds import RoundsIterator, is_left_by_rounds, stop_at_head
+from stoker.capture.values.rounds import goes_over_rounds, is_left_by_rounds, stop_at_head
 from stoker.capture.values.sequence import SequenceIterator, SequenceValue
 from stoker.capture.values.value import Lazy, Value
 from stoker.errors import Break, StepBreak
@@ -128,7 +128,7 @@ def is_iterator_by_rounds(value: Value) -> bool:
     """Is it the iterator of a loop that CPython advances? One from outside is, if it was somewhere else at another call."""
     known = value.forced if type(value) is Lazy and value.forced is not None else value
     if not isinstance(known, RunningIterator) or is_left_by_rounds(known.place) or is_kept_by_a_break(known.place):
-        return isinstance(known, RoundsIterator) or is_left_by_rounds(known.source)
+        return goes_over_rounds(known) or is_left_by_rounds(known.source)
     return known.model is None and known.kind in MODELS
 
 
