@@ -189,12 +189,20 @@ class Execution {
   }
 
   // Kernels read memory as it is; a lazily negated or conjugated tensor is not what its memory says, and one of zeros has none.
+  // What they read instead is laid out alike, also where elements share a place or places between them belong to nobody.
   static at::Tensor resolved(const at::Tensor& tensor) {
-    if (C10_UNLIKELY(tensor._is_zerotensor())) {
-      at::Tensor zeros = at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options());
-      return zeros.zero_();
-    }
-    return C10_UNLIKELY(tensor.is_neg() || tensor.is_conj()) ? tensor.resolve_neg().resolve_conj() : tensor;
+    const bool zero = tensor._is_zerotensor();
+    if (C10_LIKELY(!zero && !tensor.is_neg() && !tensor.is_conj())) return tensor;
+    int64_t span = tensor.numel() ? 1 : 0;
+    for (int64_t dimension = 0; span && dimension < tensor.dim(); ++dimension)
+      span += (tensor.size(dimension) - 1) * tensor.stride(dimension);
+    if (zero) return at::zeros({span}, tensor.options()).as_strided(tensor.sizes(), tensor.strides());
+    const at::Tensor negated = tensor.is_neg() ? at::_neg_view(tensor) : tensor;
+    const at::Tensor plain = negated.is_conj() ? at::_conj(negated) : negated;
+    at::Tensor made = plain.as_strided({span}, {1});
+    if (tensor.is_conj()) made = at::conj_physical(made);
+    if (tensor.is_neg()) made = at::neg(made);
+    return made.as_strided(tensor.sizes(), tensor.strides(), 0);
   }
 
   // False where a number has no 64-bit value.

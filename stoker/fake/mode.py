@@ -96,6 +96,7 @@ class FakeMode(torch_private.TorchDispatchMode):
             tensor.storage_offset() if storage_offset is None else storage_offset,
         )
         fake = make_fake(meta, self._memory(tensor), tensor.requires_grad)
+        fake.memory.lazy |= tensor.is_conj() or tensor.is_neg()
         if tensor.requires_grad and not torch_private.is_leaf_so_far(tensor):
             fake = self._not_a_leaf(fake)
         if isinstance(tensor, torch.nn.Parameter):

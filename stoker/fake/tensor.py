@@ -32,7 +32,7 @@ CONTENTS = itertools.count()
 class FakeStorage:
     """The memory that fake tensors share: views of one another hold the same FakeStorage."""
 
-    __slots__ = ("__weakref__", "bounds", "constant", "content", "followed", "mode", "written")
+    __slots__ = ("__weakref__", "bounds", "constant", "content", "followed", "lazy", "mode", "written")
 
     def __init__(self, mode: FakeMode, constant: torch.Tensor | None = None) -> None:
         self.mode = mode
@@ -46,6 +46,8 @@ class FakeStorage:
         """Has an operator written to it, or given a tensor on it other sizes?"""
         self.followed = False
         """Has one done so where gradients are on, so that autograd may refuse it?"""
+        self.lazy = False
+        """Is there a view of it whose elements are conjugated or negated when they are read?"""
 
     def forget(self) -> None:
         """It is written, through whichever alias: what was known of the content is so no longer."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 import torch
 
+from stoker.capture.builtins.conjugate import known_bits
 from stoker.capture.handlers import TENSOR_METHODS, handles, pure, tensor_special
 from stoker.capture.values.array import DTYPES, ArrayValue
 from stoker.capture.values.constant import Constant
@@ -32,6 +33,7 @@ def to_array(m: Machine, value: TensorValue) -> Value:
         value.unsupported("numpy()")
     if fake.requires_grad:
         raise Break("Tensor.numpy()", f"{value.describe()} needs a gradient: eager raises an error")
+    known_bits(value)
     found = ArrayValue(value)
     found.given = True
     return found

@@ -20,7 +20,7 @@ from stoker.fake.meta import (
     surely_empty,
 )
 from stoker.fake.promote import REAL_OF, complex_of
-from stoker.fake.rule import Decline, ViewOf, rule
+from stoker.fake.rule import IMPURE, Decline, ViewOf, rule
 from stoker.fake.tensor import FakeTensor
 from stoker.shape.symnode import size_of
 
@@ -410,3 +410,10 @@ def view_as_complex(x: FakeTensor) -> ViewOf:
 def lazy(x: FakeTensor) -> ViewOf:
     """Views whose elements are conjugated or negated when read: of no consequence to metadata."""
     return ViewOf(x.meta, x)
+
+
+@rule("_conj", "_neg_view", table=IMPURE)
+def becomes_lazy(mode: Any, func: Any, x: torch.Tensor) -> Any:
+    """Which tensors on this memory are such views is not followed, only that some are."""
+    mode.as_fake(x).memory.lazy = True
+    return NotImplemented
