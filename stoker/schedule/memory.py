@@ -36,6 +36,12 @@ _WRITING = {
 }
 """Operators that can write their result into given memory."""
 
+_COPIES_STORAGE = frozenset(
+    packet.default
+    for packet in (aten.select_scatter, aten.slice_scatter, aten.diagonal_scatter, aten.as_strided_scatter)
+)
+"""Operators that copy all of the memory behind their first operand, whatever else lies there."""
+
 
 @dataclass(frozen=True, slots=True)
 class Arena:
@@ -85,7 +91,7 @@ def place(
     outputs = outputs - {result for result, below in changed.over if below in outside}
     lives = _lives(steps, shared)
     own = {r for s in steps if isinstance(s, Library) for r in s.results if r is not None}
-    apart = outside | outputs | own | lives.sharing
+    apart = outside | outputs | own | lives.sharing | _copied_whole(steps)
     alive = [Life(n, f, lives.last[n], _bytes(layouts[n], targets)) for n, f in lives.first.items() if n not in outside]
     arenas = _arenas(alive, layouts, targets, apart, outputs)
     inside = {name for arena in arenas for name, _, _ in arena.offsets}
@@ -130,6 +136,12 @@ def _shared(steps: Sequence[Step]) -> dict[str, set[str]]:
             names |= {b for n in names for b in shared.get(n, ())}
             shared |= {r: names | {r} for r in step.results if r is not None}
     return shared
+
+
+def _copied_whole(steps: Sequence[Step]) -> set[str]:
+    """Buffers that need memory of their own, because a library call copies all that they lie in."""
+    calls = [s for s in steps if isinstance(s, Library) and s.operator in _COPIES_STORAGE]
+    return {tensor.buffer for call in calls for tensor in tensors_in(call.arguments[:1])}
 
 
 def _given_memory(step: Step, layouts: dict[str, Layout], shared: dict[str, set[str]]) -> Step:

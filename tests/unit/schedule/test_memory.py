@@ -129,3 +129,46 @@ def test_an_arena_is_smaller_where_it_would_be_held_beside_a_large_result() -> N
         plan = make_plan(lowered(program, [torch.randn(32, 32), torch.randn(32, width)]), small)
         size = sum(arena.size_bytes.value or 0 for arena in plan.arenas)
         assert (size > 1 << 12) is inside
+
+
+WRITTEN_PARTS = {
+    "select": lambda x, i: x[i],
+    "slice": lambda x, i: x[i:] if isinstance(i, int) else x,
+    "diagonal": lambda x, i: x.diagonal(i),
+    "strided": lambda x, i: x.as_strided((2, 2), (1, 3), i),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN_PARTS)
+def test_a_gradient_holds_no_memory_but_its_own(name: str) -> None:
+    """Operators that write into a part of a copy copy all that a tensor lies in."""
+
+    def loss(x: torch.Tensor, y: torch.Tensor, i: int) -> torch.Tensor:
+        return (WRITTEN_PARTS[name](x * y, i).exp() * 2).sum()
+
+    compiled = stoker.compile(loss, dynamic=True)
+    for size, i in ((6, 1), (5, 2), (7, 0), (9, 3)):
+        found = []
+        for function in (compiled, loss):
+            torch.manual_seed(0)
+            x, y = (torch.randn(size, size, requires_grad=True) for _ in range(2))
+            function(x, y, i).backward()
+            found.append([x.grad, y.grad])
+        torch.testing.assert_close(*found)
+        for gradient in found[0]:
+            assert gradient.untyped_storage().nbytes() == gradient.numel() * gradient.itemsize
+
+
+def test_rows_chosen_in_turn_have_gradients_of_their_own_size() -> None:
+    def chain(rows: torch.Tensor) -> torch.Tensor:
+        state = rows[0] * 2
+        for i in range(1, rows.shape[0]):
+            state = state.sin() * rows[i]
+        return state.sum()
+
+    compiled = stoker.compile(chain)
+    for length in (4, 6, 3):
+        rows = torch.randn(length, 2, 4, requires_grad=True)
+        compiled(rows).backward()
+        assert rows.grad is not None
+        assert (rows.grad.storage_offset(), rows.grad.untyped_storage().nbytes()) == (0, length * 32)
