@@ -12,7 +12,7 @@ lies in, but for the guest's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,12 +20,11 @@ import torch
 from stoker.loop.index import ranges_of
 from stoker.loop.instruction import Load, Store
 from stoker.loop.layout import Layout, is_dense
-from stoker.loop.node import tensors_in
 from stoker.loop.target import Targets
 from stoker.loop.view import Stored
 from stoker.schedule.kernel import Kernel
 from stoker.schedule.overwrite import Lives
-from stoker.schedule.step import Batch, Library, Run, Step
+from stoker.schedule.step import Library, Run, Step, uses
 from stoker.shape.expr import constant
 from stoker.shape.prove import bounds
 
@@ -48,22 +47,25 @@ def lodgings(
 ) -> dict[str, Lodging]:
     """Where guests find room. Each lies as far behind as it can; what is alive together lies in different hosts."""
     found: dict[str, Lodging] = {}
-    rooms = {name: list(_touched(name, steps, kernels, layouts[name])) for name in hosts if _is_plain(layouts[name])}
+    rooms = [name for name in hosts if _is_plain(layouts[name])]
+    users = _users(steps) if guests and rooms else {}
     for guest in guests:
         layout = layouts[guest]
         if not _is_plain(layout):
             continue
         step = targets[layout.device.type].alignment_bytes // layout.dtype.itemsize
-        for host, touched in rooms.items():
-            reach = [layouts[name].reach.value or 0 for name in (host, guest)]
-            place = (reach[0] - reach[1]) // step * step
-            used = max((end for position, end in touched if position <= lives.last[guest]), default=0)
-            due = (
-                lives.first[host] <= lives.last[guest]
-            )  # a host is not made earlier than the guest's last reader would make it
-            alike = (layouts[host].dtype, layouts[host].device) == (layout.dtype, layout.device)
-            beside = [g for g, lodging in found.items() if lodging.host == host and _together(lives, g, guest)]
-            if due and alike and place >= used and not beside:
+        for host in rooms:
+            whole, needed = (layouts[name].reach.value or 0 for name in (host, guest))
+            place = (whole - needed) // step * step
+            # A host is not made earlier than the guest's last reader would make it.
+            if place < 0 or lives.first[host] > lives.last[guest]:
+                continue
+            if (layouts[host].dtype, layouts[host].device) != (layout.dtype, layout.device):
+                continue
+            if any(lodging.host == host and _together(lives, g, guest) for g, lodging in found.items()):
+                continue
+            before = [steps[position] for position in users[host] if position <= lives.last[guest]]
+            if all(_end(step, host, kernels, whole) <= place for step in before):
                 found[guest] = Lodging(host, place)
                 break
     return found
@@ -87,24 +89,21 @@ def _together(lives: Lives, a: str, b: str) -> bool:
     return lives.first[a] <= lives.last[b] and lives.first[b] <= lives.last[a]
 
 
-def _touched(name: str, steps: Sequence[Step], kernels: Sequence[Kernel], layout: Layout) -> Iterator[tuple[int, int]]:
-    """Positions of the steps that use a buffer, and how far into it they reach."""
-    whole = layout.reach.value or 0
+def _users(steps: Sequence[Step]) -> dict[str, list[int]]:
+    """Positions of the steps that use each buffer."""
+    users: dict[str, list[int]] = {}
     for position, step in enumerate(steps):
-        match step:
-            case Run() if name in step.buffers:
-                yield position, _end(kernels[step.kernel], step.buffers.index(name), step, name, whole)
-            case Library():
-                used = {t.buffer for t in tensors_in((step.arguments, [v for _, v in step.keywords]))}
-                if name in used or name in step.results:
-                    yield position, whole
-            case Batch() if any(name in row.buffers for row in step.rows):
-                yield position, whole
+        for name in dict.fromkeys(uses(step)):
+            users.setdefault(name, []).append(position)
+    return users
 
 
-def _end(kernel: Kernel, number: int, run: Run, name: str, whole: int) -> int:
-    """How far into an argument a kernel reaches."""
-    if run.buffers.count(name) > 1 or (kernel.product is not None and number in kernel.product.arguments):
+def _end(step: Step, name: str, kernels: Sequence[Kernel], whole: int) -> int:
+    """How far into a buffer a step that uses it reaches."""
+    if not isinstance(step, Run) or step.buffers.count(name) > 1:
+        return whole
+    kernel, number = kernels[step.kernel], step.buffers.index(name)
+    if kernel.product is not None and number in kernel.product.arguments:
         return whole
     ranges = ranges_of((*kernel.outer, *kernel.inner))
     indices = [

@@ -27,7 +27,7 @@ from stoker.loop.view import Stored
 from stoker.schedule.kernel import Kernel
 from stoker.schedule.lodge import Lodging, lodgings, moved_in
 from stoker.schedule.overwrite import Lives, overwrite
-from stoker.schedule.step import Allocate, Free, Library, Run, Step
+from stoker.schedule.step import Allocate, Free, Library, Step, uses
 from stoker.shape.expr import Expr, constant
 
 aten = torch.ops.aten
@@ -85,7 +85,8 @@ def place(
     """Decide where each buffer lives. `owned` are inputs that nobody needs after the call: they are freed when they die. `homes` are
     inputs that results may be written over."""
     shared = _shared(steps)
-    steps = [_given_memory(s, layouts, shared) for s in steps]
+    bases = {b for found in shared.values() for b in found}
+    steps = [_given_memory(s, layouts, bases) for s in steps]
     changed = overwrite(steps, kernels, layouts, _lives(steps, shared), outside, outputs, homes)
     steps, kernels = changed.steps, changed.kernels
     outputs = outputs - {result for result, below in changed.over if below in outside}
@@ -96,8 +97,8 @@ def place(
     arenas = _arenas(alive, layouts, targets, apart, outputs)
     inside = {name for arena in arenas for name, _, _ in arena.offsets}
     staying = (outside - owned) | outputs | inside
-    guests = [name for name in lives.first if name not in apart | inside]
-    hosts = sorted(n for n in outputs & lives.first.keys() if n not in outside | own | lives.sharing)
+    guests = [name for name in lives.first if name not in apart and name not in inside]
+    hosts = sorted((outputs & lives.first.keys()) - outside - own - lives.sharing)
     rooms = lodgings(steps, kernels, layouts, lives, guests, hosts, targets)
     made = _with_allocations(steps, lives, layouts, outside | own | inside, staying, rooms)
     made += [Allocate(n, layouts[n]) for n in sorted(outputs) if n not in lives.first and n not in outside]
@@ -109,22 +110,11 @@ def _lives(steps: Sequence[Step], shared: dict[str, set[str]]) -> Lives:
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     for position, step in enumerate(steps):
-        for name in _uses(step):
+        for name in uses(step):
             first.setdefault(name, position)
             for base in shared.get(name, {name}):
                 last[base] = position
     return Lives(first, last, {b for bases in shared.values() for b in bases})
-
-
-def _uses(step: Step) -> list[str]:
-    """The buffers a step reads and writes."""
-    match step:
-        case Run():
-            return list(step.buffers)
-        case Library():
-            read = [t.buffer for t in tensors_in((step.arguments, [v for _, v in step.keywords]))]
-            return read + [r for r in step.results if r is not None]
-    return []
 
 
 def _shared(steps: Sequence[Step]) -> dict[str, set[str]]:
@@ -144,12 +134,12 @@ def _copied_whole(steps: Sequence[Step]) -> set[str]:
     return {tensor.buffer for call in calls for tensor in tensors_in(call.arguments[:1])}
 
 
-def _given_memory(step: Step, layouts: dict[str, Layout], shared: dict[str, set[str]]) -> Step:
-    """A library call that writes into memory of the plan, where the operator can."""
+def _given_memory(step: Step, layouts: dict[str, Layout], bases: set[str]) -> Step:
+    """A library call that writes into memory of the plan, where the operator can, and its result is not one of the bases of others."""
     if not isinstance(step, Library) or step.operator not in _WRITING or step.several:
         return step
     (name,) = step.results
-    if name is None or any(name in bases for bases in shared.values()):
+    if name is None or name in bases:
         return step
     layout = layouts[name]
     if not is_dense(layout.sizes, layout.strides) and not _has_rows(layout):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stoker.loop.layout import Layout
+from stoker.loop.node import tensors_in
 from stoker.loop.text import argument_text, layout_text
 from stoker.shape.expr import Symbol
 
@@ -69,6 +70,19 @@ class Free:
 
 
 Step = Allocate | Run | Batch | Library | Free
+
+
+def uses(step: Step) -> list[str]:
+    """The buffers a step reads and writes."""
+    match step:
+        case Run():
+            return list(step.buffers)
+        case Library():
+            read = [t.buffer for t in tensors_in((step.arguments, [v for _, v in step.keywords]))]
+            return read + [r for r in step.results if r is not None]
+        case Batch():
+            return [name for row in step.rows for name in row.buffers]
+    return []
 
 
 def step_text(step: Step) -> str:
