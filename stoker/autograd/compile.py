@@ -117,9 +117,10 @@ def _compile(
             call = inference_call(joint, forward, again, inputs_require_grad=entered)
             return _anchored(_allowed(call, joint, again), joint, again), written
         parts = split(joint, how.choose)
-        if any(joint.inputs[move.index] in parts.kept for move in joint.moves):
+        kept = frozenset(parts.kept)
+        if any(joint.inputs[move.index] in kept for move in joint.moves):
             raise CannotTrace("an input is given other sizes in place, and kept for the gradient")
-        if any(joint.inputs[w.index] in parts.kept and w.index not in joint.saved for w in joint.writes):
+        if any(joint.inputs[w.index] in kept and w.index not in joint.saved for w in joint.writes):
             raise CannotTrace("an input is written, and a copy of what it held is kept for the gradient")
         for part in (parts.forward, parts.backward):
             part.meta.update(graph_module.meta)

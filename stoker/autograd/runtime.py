@@ -96,6 +96,7 @@ def training_call(
     """
     joint, parts = training.joint, training.parts
     ordinals = {position: ordinal for ordinal, position in enumerate(parts.tangents)}
+    indices = {node: index for index, node in enumerate(joint.inputs)}
     call: Callable[..., Any] = _C.TrainingCall(
         forward=forward,
         backward=(backward, bool(getattr(backward, "_boxed_call", False)), tuple(range(len(parts.kept)))),
@@ -104,7 +105,7 @@ def training_call(
         random_state=functools.partial(random_state, training.random_devices) if training.random_devices else None,
         results=len(joint.results),
         partial=partial,
-        kept=tuple(joint.inputs.index(n) if n.op == "placeholder" else -1 for n in parts.kept),
+        kept=tuple(indices[n] if n.op == "placeholder" else -1 for n in parts.kept),
         readers=_readers(training),
         histories=joint.histories,
         tangents=tuple((p, bool(joint.tangents[p].users), _layout(joint.tangents[p])) for p in parts.tangents),  # type: ignore[union-attr, arg-type]  # of the tangents that are used
@@ -138,7 +139,7 @@ def _memories(training: Training) -> str:
     """A letter for each input: what the node remembers of it (`Memory` in csrc/training_plan.h)."""
     joint = training.joint
     matter = ancestors(g for g in joint.gradients if g is not None)
-    written = {joint.inputs[w.index] for w in joint.writes}
+    written, kept = {joint.inputs[w.index] for w in joint.writes}, frozenset(training.parts.kept)
     letters = []
     for node in joint.inputs:
         if not isinstance(node.meta["val"], torch.Tensor):
@@ -148,7 +149,7 @@ def _memories(training: Training) -> str:
         elif node in written:
             letters.append("w")
         else:
-            letters.append("k" if node in training.parts.kept else "h")
+            letters.append("k" if node in kept else "h")
     return "".join(letters)
 
 

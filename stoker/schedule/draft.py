@@ -24,15 +24,18 @@ from stoker.loop.index import (
     refine,
     simplify,
 )
-from stoker.loop.instruction import Load, Store
+from stoker.loop.instruction import Load, Scan, Store
 from stoker.loop.node import Loops
 from stoker.shape.expr import Expr, Symbol, constant, symbol
 from stoker.shape.walk import free_symbols, substitute
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+Access = tuple[str, Expr]
+
+
+@dataclass(frozen=True, eq=False)
 class Member:
-    """A node inside a draft: its loop symbols as expressions of the draft's."""
+    """A node inside a draft: its loop symbols as expressions of the draft's. Drafts that are joined share it, and what was found out of it."""
 
     position: int
     """Where the node stands in the program."""
@@ -45,12 +48,25 @@ class Member:
         """An index of the node in the draft's loops."""
         return substitute(expr, self.place)
 
+    @cached_property
+    def loads(self) -> frozenset[Access]:
+        return frozenset((i.buffer, self.index(i.index)) for i in self.node.body if isinstance(i, Load))
+
+    @cached_property
+    def stores(self) -> frozenset[Access]:
+        return frozenset((i.buffer, self.index(i.index)) for i in self.node.body if isinstance(i, Store))
+
+    @cached_property
+    def scans(self) -> bool:
+        return any(isinstance(i, Scan) for i in self.node.body)
+
+    @cached_property
+    def scatters(self) -> bool:
+        return any(isinstance(i, Store) and bool(i.combine) for i in self.node.body)
+
     @property
     def reduces(self) -> bool:
         return bool(self.node.inner)
-
-
-Access = tuple[str, Expr]
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,13 +83,11 @@ class Draft:
 
     @cached_property
     def loads(self) -> frozenset[Access]:
-        return frozenset((i.buffer, m.index(i.index)) for m in self.members for i in m.node.body if isinstance(i, Load))
+        return frozenset().union(*(m.loads for m in self.members))
 
     @cached_property
     def stores(self) -> frozenset[Access]:
-        return frozenset(
-            (i.buffer, m.index(i.index)) for m in self.members for i in m.node.body if isinstance(i, Store)
-        )
+        return frozenset().union(*(m.stores for m in self.members))
 
     @cached_property
     def reads(self) -> frozenset[str]:

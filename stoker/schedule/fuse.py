@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-from stoker.loop.instruction import Scan, Store
 from stoker.loop.target import Target
 from stoker.schedule.draft import Draft, align, align_by_places, joined
 
@@ -60,8 +59,8 @@ def _in_order(first: Draft, second: Draft) -> bool:
 
 
 def _scans(draft: Draft) -> bool:
-    return any(isinstance(i, Scan) for m in draft.members for i in m.node.body)
+    return any(m.scans for m in draft.members)
 
 
 def _scatters(draft: Draft) -> bool:
-    return any(isinstance(i, Store) and bool(i.combine) for m in draft.members for i in m.node.body)
+    return any(m.scatters for m in draft.members)

@@ -60,6 +60,7 @@ def overwrite(
     """Write results over what dies, and over their homes, wherever that is safe."""
     fixed = outside | outputs | lives.sharing
     made_alone, made_together = _made_by_library(steps)
+    fixed |= made_together
     able = [overwritable(kernel) for kernel in kernels]
     shared: dict[int, set[int]] = {}
     over: dict[str, str] = {}
@@ -80,7 +81,7 @@ def overwrite(
         taken: set[str] = set()
         for source, target in able[step.kernel]:
             x, y = step.buffers[source], step.buffers[target]
-            if x in taken or y in over or x in fixed | made_together or y in lives.sharing:
+            if x in taken or y in over or x in fixed or y in lives.sharing:
                 continue
             if lives.last[x] != position or lives.first[y] != position or not _alike(layouts[x], layouts[y]):
                 continue

@@ -10,7 +10,7 @@ Requirements, held by tests/unit/schedule/test_precede.py:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import or_
 
@@ -48,14 +48,14 @@ class Precedence:
         before = (self._before[a] | self._before.pop(b)) & others
         after = (self._after[a] | self._after.pop(b)) & others
         self._before[a], self._after[a] = before, after
-        for other in _members(one_after & others):
-            self._before[other] |= before | 1 << a
-        for other in _members(one_before & others):
-            self._after[other] |= after | 1 << a
+        _spread(self._before, one_after & others, before | 1 << a)
+        _spread(self._after, one_before & others, after | 1 << a)
 
 
-def _members(bits: int) -> Iterator[int]:
-    while bits:
-        low = bits & -bits
-        yield low.bit_length() - 1
-        bits ^= low
+def _spread(relation: dict[int, int], members: int, more: int) -> None:
+    """Add to what is related to each member."""
+    text = f"{members:b}"
+    last, place = len(text) - 1, text.find("1")
+    while place >= 0:
+        relation[last - place] |= more
+        place = text.find("1", place + 1)
