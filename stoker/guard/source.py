@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable, KeysView
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from types import CellType, FunctionType
 from typing import Any, ClassVar
 
@@ -190,7 +191,7 @@ class DictItem(Source):
     key: Any
     accessor = "DICT_ITEM"
 
-    @property
+    @cached_property
     def text(self) -> str:
         if isinstance(self.base, InstanceDict):
             return f"{self.base.base.text}.{self.key}"

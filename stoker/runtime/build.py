@@ -39,6 +39,12 @@ FLAGS = (
 """Kernels have their vectors written out: looking for more among statements, and weighing hundreds of induction variables, was a third
 of g++'s time for the kernels of densenet121, which read up to 24 tensors each. g++ 12 and 13 thread jumps between conditions on one number, turn them into vectors, and read sums that were never set:
 tests/stages/test_isa.py."""
+ONLY_GCC = (
+    "-fno-loop-interchange", "-fno-loop-unroll-and-jam", "-fno-version-loops-for-strides", "-fno-split-paths", "-fno-split-loops",
+    "-fno-gcse-after-reload", "-fno-ipa-cp-clone", "-fno-tree-loop-distribution",
+)  # fmt: skip
+"""Passes of -O3 that find nothing to do in kernels, whose loops come in the order they are to run in, and cost a tenth of g++'s time. Other
+compilers refuse names that they do not know."""
 
 
 class BuildFailed(RuntimeError):
@@ -98,6 +104,11 @@ def _machine() -> str:
     return asked.stdout + features
 
 
+def flags() -> tuple[str, ...]:
+    """What the compiler is called with."""
+    return FLAGS if "clang" in _machine() else (*FLAGS, *ONLY_GCC)
+
+
 def _give_up(reason: str) -> NoReturn:
     """This compiler is of no use to this process."""
     _broken[_compiler()] = reason
@@ -126,7 +137,7 @@ _loaded: dict[str, ctypes.CDLL] = {}
 
 def load(source: str) -> ctypes.CDLL:
     """The library of a source."""
-    key = hashlib.sha256("\0".join((source, *FLAGS, _machine())).encode()).hexdigest()[:32]
+    key = hashlib.sha256("\0".join((source, *flags(), _machine())).encode()).hexdigest()[:32]
     if key not in _loaded:
         _loaded[key] = _library(source, key)
     return _loaded[key]
@@ -186,7 +197,7 @@ def _build(source: str, library: Path) -> None:
     text.write_text(source)
     with tempfile.TemporaryDirectory(dir=library.parent, ignore_cleanup_errors=True) as directory:
         made = Path(directory) / library.name
-        command = [compiler(), *FLAGS, "-o", str(made), str(text)]
+        command = [compiler(), *flags(), "-o", str(made), str(text)]
         run = _run(command, SECONDS_FOR_ONE)
         if run.returncode or not made.is_file():
             _look_into(Path(directory), run)
@@ -202,7 +213,7 @@ def _look_into(directory: Path, failed: subprocess.CompletedProcess[str]) -> Non
     least = directory / "least.cpp"
     least.write_text('extern "C" int least() { return 0; }\n')
     made = directory / "least.so"
-    tried = _run([compiler(), *FLAGS, "-o", str(made), str(least)], SECONDS_FOR_ONE)
+    tried = _run([compiler(), *flags(), "-o", str(made), str(least)], SECONDS_FOR_ONE)
     if tried.returncode or not made.is_file():
         words = failed.stderr.strip().splitlines() or [f"it ended with code {failed.returncode}"]
         _give_up(f"cannot compile anything: {words[-1][:200]}")

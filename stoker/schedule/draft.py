@@ -29,7 +29,6 @@ from stoker.loop.node import Loops
 from stoker.shape.expr import Expr, Symbol, constant, symbol
 from stoker.shape.walk import free_symbols, substitute
 
-
 Access = tuple[str, Expr]
 
 

@@ -45,3 +45,10 @@ def test_index_out_of_range() -> None:
     torch.testing.assert_close(call(x, torch.tensor([0, -1]))[0], x[[0, 3]] * 2)
     with pytest.raises(IndexError):
         call(x, torch.tensor([0, 4]))
+
+
+@pytest.mark.parametrize(("version", "known"), [("g++ (Debian 12.2.0)", True), ("Debian clang version 16.0.6", False)])
+def test_names_of_passes_are_told_to_gcc_alone(monkeypatch: pytest.MonkeyPatch, version: str, known: bool) -> None:
+    monkeypatch.setattr(build, "_machine", lambda: version)
+    assert set(build.FLAGS) <= set(build.flags())
+    assert (set(build.ONLY_GCC) <= set(build.flags())) is known
