@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import Graph, GraphModule
 
 from stoker import log, torch_private
 from stoker.cache import cache_directory, private_directory
@@ -34,6 +34,16 @@ def tell(what: str, graph_module: GraphModule, error: Exception, options: Any = 
     where = "no report could be written" if path is None else f"the report is {path}"
     event = log.Event("defect", what, location, f"{words}; {where}", {"report": path, "error": error})
     log.record(event, level=logging.WARNING, once=(what, location, words))
+
+
+def contradicted(error: Exception, captured: object) -> None:
+    """A compiled graph raised this, and the program as captured, run in its place, raised nothing."""
+    if isinstance(error, torch.OutOfMemoryError):
+        return
+    if strict():
+        raise error
+    module = getattr(captured, "graph_module", None)
+    tell("a compiled graph failed where the program does not", module or GraphModule({}, Graph()), error)
 
 
 def survive(

@@ -20,7 +20,8 @@ from stoker import _C, torch_private
 from stoker.autograd.double_backward import Training, differentiate_again, random_state
 from stoker.autograd.joint import Joint
 from stoker.autograd.outcome import ConstantResult, Given, GraphResult, MadeLeaf, Outcome, Rebuilt, Write
-from stoker.graph.undo import has_written, mark_untouched
+from stoker.defect import contradicted
+from stoker.graph.undo import can_run_again, has_written, mark_untouched
 from stoker.graph.walk import ancestors, descendants
 
 Compiled = Callable[..., Sequence[Any]]
@@ -31,8 +32,8 @@ def inference_call(
 ) -> Callable[..., tuple[Any, ...]]:
     """A call without an autograd node. Its results require no gradient, though its inputs may.
 
-    What raises before anything is written is marked (`UNTOUCHED` in csrc/dispatch.h): the frame then runs in CPython. What raises later is
-    the call's error.
+    What raises before anything is written leads to the program as captured. Raises that too, its error is marked (`UNTOUCHED` in
+    csrc/dispatch.h), and the frame runs in CPython; if it does not, ours was a defect, which is told. What raises later is the call's error.
     """
     if inputs_require_grad:
         forward = _without_gradients(forward)
@@ -45,9 +46,20 @@ def inference_call(
         try:
             results = forward(*inputs)
         except Exception as error:
-            mark_untouched(error)
-            raise
+            if not can_run_again(error):
+                raise
+            return as_captured(error, inputs)
         return finish(inputs, results)
+
+    def as_captured(error: Exception, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        try:
+            results = tuple(captured(*inputs))
+        except Exception as own:
+            if not joint.writes:
+                mark_untouched(own)
+            raise own from None
+        contradicted(error, captured)
+        return results
 
     return call
 

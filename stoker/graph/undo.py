@@ -32,8 +32,13 @@ SPAN = "span"
 def mark_untouched(error: Exception) -> None:
     """Say that the program can be run again. Not of an error that an earlier call left (`LATE` in csrc/dispatch.h), nor of one of a plan
     that has written to an input."""
-    if not hasattr(error, "_stoker_late") and not has_written(error):
+    if can_run_again(error):
         error._stoker_untouched = True  # type: ignore[attr-defined]  # a mark of ours
+
+
+def can_run_again(error: Exception) -> bool:
+    """Is it an error of this call, and was nothing written?"""
+    return not hasattr(error, "_stoker_late") and not has_written(error)
 
 
 def mark_written(error: Exception) -> None:

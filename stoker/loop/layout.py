@@ -55,6 +55,10 @@ def contiguous(sizes: Sequence[Expr]) -> Sizes:
     return tuple(reversed(strides))
 
 
+LARGEST_GAP = 16
+"""Elements that any row may be longer than what is in it."""
+
+
 def is_dense(sizes: Sequence[Expr], strides: Sequence[Expr]) -> bool:
     """Do the elements fill a block, each once, in some order of dimensions?"""
     left = {i for i, size in enumerate(sizes) if size.value != 1}
@@ -66,3 +70,11 @@ def is_dense(sizes: Sequence[Expr], strides: Sequence[Expr]) -> bool:
         left.remove(fitting)
         expected = expected * sizes[fitting]
     return True
+
+
+def has_longer_rows(sizes: Sequence[Expr], strides: Sequence[Expr]) -> bool:
+    """Do they fill a block but for a small gap behind each row? So does a slice of rows that begin at aligned places."""
+    if len(sizes) < 2 or strides[-1].value != 1 or sizes[-1].value is None or strides[-2].value is None:
+        return False
+    gap = strides[-2].value - sizes[-1].value
+    return 0 < gap <= max(sizes[-1].value, LARGEST_GAP) and is_dense((*sizes[:-1], strides[-2]), strides)

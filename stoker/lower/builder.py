@@ -18,7 +18,7 @@ from stoker.loop.body import LoopValue, Recorder
 from stoker.loop.handler import ops, using
 from stoker.loop.index import Dimension, Dimensions, ranges_of, simplify
 from stoker.loop.instruction import Indirect, with_expressions
-from stoker.loop.layout import Layout, Sizes, contiguous, is_dense
+from stoker.loop.layout import Layout, Sizes, contiguous, has_longer_rows, is_dense
 from stoker.loop.node import Extern, Loops, Program
 from stoker.loop.target import Target, Targets
 from stoker.loop.view import Computed, Index, Stored, Tensor, cost_of, reads_of
@@ -75,14 +75,15 @@ class Builder:
             out.dtype, out.device, out.sizes, out.strides, element, reads_of(*inputs), total, self.usage.origin
         )
 
-    def store(self, tensor: Tensor) -> Stored:
-        """The tensor in memory, written by loops unless it is there already."""
+    def store(self, tensor: Tensor, *, gaps: bool = False) -> Stored:
+        """The tensor in memory, written by loops unless it is there already; `gaps` between its rows are kept if it has them."""
         if isinstance(tensor, Stored):
             return tensor
         known = self._stored.get(id(tensor))
         if known is not None:
             return known[1]
-        strides = tensor.strides if is_dense(tensor.sizes, tensor.strides) else contiguous(tensor.sizes)
+        kept = is_dense(tensor.sizes, tensor.strides) or (gaps and has_longer_rows(tensor.sizes, tensor.strides))
+        strides = tensor.strides if kept else contiguous(tensor.sizes)
         stored = self.new_buffer(Layout(tensor.dtype, tensor.device, tensor.sizes, strides))
         self.write(tensor, stored)
         self._stored[id(tensor)] = (tensor, stored)
@@ -251,7 +252,8 @@ class Builder:
         return self.new_buffer(Layout(result.dtype, result.device, result.sizes, result.strides))
 
     def _in_memory(self, value: Any) -> Any:
-        return map_leaves(lambda leaf: self.store(leaf) if isinstance(leaf, Computed) else leaf, value)
+        """Libraries see where rows begin: some take none but aligned ones."""
+        return map_leaves(lambda leaf: self.store(leaf, gaps=True) if isinstance(leaf, Computed) else leaf, value)
 
 
 def _is_ordered(node: Loops | Extern) -> bool:

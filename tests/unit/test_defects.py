@@ -163,3 +163,39 @@ def test_entries_are_sealed(tmp_path: Path) -> None:
     content[2] ^= 1
     entry.write_bytes(content)
     assert not cache.is_whole(entry) and not entry.exists()
+
+
+def _fails_when_it_runs(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def fail(*inputs: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr("stoker.pipeline.executor", lambda *given: fail)
+
+
+def test_a_graph_that_fails_where_the_program_does_not(lax: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    _fails_when_it_runs(monkeypatch, RuntimeError("injected"))
+    torch.testing.assert_close(_infer(stoker.compile), _infer(lambda f: f))
+    (event,) = log.events("defect")
+    assert "injected" in event.reason and "RuntimeError" in event.data["report"].read_text()
+
+
+def test_strictly_such_a_graph_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STOKER_STRICT", "1")
+    _fails_when_it_runs(monkeypatch, RuntimeError("injected"))
+    with pytest.raises(RuntimeError, match="injected"):
+        _infer(stoker.compile)
+
+
+def test_a_graph_without_memory_is_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STOKER_STRICT", "1")
+    log.clear()
+    _fails_when_it_runs(monkeypatch, torch.OutOfMemoryError("injected"))
+    torch.testing.assert_close(_infer(stoker.compile), _infer(lambda f: f))
+    assert not log.events("defect")
+
+
+def test_an_error_of_the_program_s_own_is_no_defect(lax: None) -> None:
+    table = torch.ones(3, 2)
+    with pytest.raises(IndexError):
+        stoker.compile(lambda i: table[i] + 1)(torch.tensor([5]))
+    assert not log.events("defect")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
+from stoker.loop.layout import has_longer_rows
 from stoker.pipeline import compile_captured
+from stoker.shape.expr import constant
 
 
 def test_convolutions_keep_channels_last() -> None:
@@ -40,3 +42,15 @@ def test_zeros_without_memory_get_some() -> None:
         (result,) = compile_captured(torch.fx.symbolic_trace(lambda x: (torch.sgn(x),)), [x])(x)
         (gradient,) = torch.autograd.grad(result, x, torch.ones_like(result))
         assert gradient.tolist() == [0] * 5
+
+
+def test_rows_with_gaps() -> None:
+    def holds(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+        return has_longer_rows([constant(s) for s in sizes], [constant(s) for s in strides])
+
+    assert holds((6, 3, 49, 49), (9408, 3136, 64, 1))
+    assert holds((5, 7), (16, 1))
+    assert not holds((5, 8), (8, 1)), "dense"
+    assert not holds((5, 8), (100, 1)), "most of it is a gap"
+    assert not holds((6, 5, 8), (50, 16, 1)), "a gap elsewhere"
+    assert not holds((5, 8), (16, 2)) and not holds((8,), (1,)) and not holds((5, 8), (0, 1))
