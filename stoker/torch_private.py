@@ -337,8 +337,22 @@ mode_queries = (
     torch._C._get_privateuse1_backend_name,
     torch._C._get_default_device,
     torch._C._autograd._profiler_enabled,
+    torch._C._get_deterministic_algorithms,
+    torch._C._get_deterministic_algorithms_warn_only,
+    torch._C._get_deterministic_fill_uninitialized_memory,
+    torch._C._get_cublas_allow_tf32,
+    torch._C._get_cudnn_allow_tf32,
+    torch._C._get_cudnn_benchmark,
+    torch._C._get_cudnn_deterministic,
+    torch._C._get_cudnn_enabled,
+    torch._C._get_mkldnn_enabled,
+    torch._C._get_cpu_capability,
+    torch._C._get_flash_sdp_enabled,
+    torch._C._get_math_sdp_enabled,
+    torch._C._get_mem_efficient_sdp_enabled,
+    torch._C._get_cudnn_sdp_enabled,
 )
-"""Read-only questions about torch's modes. 2.11, 2.13."""
+"""Read-only questions about torch's modes and settings. 2.11, 2.13."""
 
 
 def long_tail_decompositions() -> Any:

@@ -7,6 +7,7 @@ Out: a reason to refuse, or None. Nothing here looks at arguments.
 from __future__ import annotations
 
 import functools
+import inspect
 import sysconfig
 import types
 from pathlib import Path
@@ -150,13 +151,14 @@ class Policy:
         return real.__code__.co_filename.startswith((f"{TORCH}/optim/", f"{TORCH}/_refs", f"{TORCH}/_prims_common"))
 
     def beneath(self, real: types.FunctionType) -> types.FunctionType | None:
-        """The method of a module that torch's own compiler, at work in the same process, has put one of its own in front of. It counts
-        modules there, for itself."""
+        """The function of torch's that torch's own compiler, at work in the same process, has put one of its own in front of: it
+        counts modules there, for itself, and withholds parts of optimizers from itself."""
         if not real.__code__.co_filename.startswith(f"{TORCH}/_dynamo"):
             return None
         found = [cell.cell_contents for cell in real.__closure__ or ()]
-        methods = [f for f in found if isinstance(f, types.FunctionType) and f.__qualname__.startswith("Module.")]
-        return methods[0] if len(methods) == 1 else None
+        functions = [f for f in found if isinstance(f, types.FunctionType)]
+        own = [f for f in functions if f.__qualname__.startswith("Module.") or self.enters_withheld(inspect.unwrap(f))]
+        return own[0] if len(own) == 1 else None
 
     def refuse_file(self, filename: str) -> str | None:
         if filename.startswith(ENTERED_FILES):

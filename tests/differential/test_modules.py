@@ -406,3 +406,30 @@ def test_methods_of_modules_that_another_compiler_put_its_own_before(monkeypatch
     x = torch.randn(2, 4)
     assert torch.equal(stoker.compile(program, backend="eager", fullgraph=True)(x), program(x))
     assert sum(isinstance(m, torch.nn.ModuleList) for m in names["counted"]) == 1  # eager's
+
+
+def test_parts_of_optimizers_that_another_compiler_withholds_from_itself(monkeypatch):
+    """torch's compiler, once used in the process, marks them for itself."""
+    source = "def disabled(fn):\n    def _fn(*args, **kwargs):\n        return fn(*args, **kwargs)\n"
+    source += "    _fn.__wrapped__, _fn._torchdynamo_disable = fn, True\n    return _fn"
+    names = {}
+    exec(compile(source, f"{torch.__path__[0]}/_dynamo/anything.py", "exec"), names)
+    for cls in (torch.optim.SGD, torch.optim.Adam):
+        monkeypatch.setattr(cls, "_init_group", names["disabled"](cls._init_group))
+    found = []
+    for compile_ in (lambda f: f, lambda f: stoker.compile(f, fullgraph=True)):
+        torch.manual_seed(0)
+        layer = torch.nn.Linear(3, 2)
+        optimizers = [torch.optim.SGD([layer.weight], 0.1, momentum=0.9), torch.optim.Adam([layer.bias], 0.1)]
+
+        def step(x, layer=layer, optimizers=optimizers):
+            loss = layer(x).square().sum()
+            loss.backward()
+            for optimizer in optimizers:
+                optimizer.step()
+                optimizer.zero_grad()
+            return loss.detach()
+
+        run = compile_(step)
+        found.append([[run(torch.ones(4, 3)) for _ in range(4)], layer.weight.detach(), layer.bias.detach()])
+    torch.testing.assert_close(*found)

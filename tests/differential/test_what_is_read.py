@@ -369,3 +369,33 @@ def test_objects_are_not_compared(opaque: Any) -> None:
     rows.pop()
     found = stoker.compile(program, backend="eager")(X, opaque)
     assert torch.equal(found[0], expected[0]) and str(found[1:]) == str(expected[1:])
+
+
+SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
+    "deterministic": (torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    "filled memory": (
+        lambda: torch.utils.deterministic.fill_uninitialized_memory,
+        lambda on: setattr(torch.utils.deterministic, "fill_uninitialized_memory", on),
+    ),
+    "tf32": (
+        lambda: torch.backends.cuda.matmul.allow_tf32,
+        lambda on: setattr(torch.backends.cuda.matmul, "allow_tf32", on),
+    ),
+    "flash": (torch.backends.cuda.flash_sdp_enabled, torch.backends.cuda.enable_flash_sdp),
+    "efficient": (torch.backends.cuda.mem_efficient_sdp_enabled, torch.backends.cuda.enable_mem_efficient_sdp),
+    "mkldnn": (lambda: torch.backends.mkldnn.enabled, lambda on: torch.backends.mkldnn.set_flags(on) and None),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings_of_the_process(name: str) -> None:
+    """Read in one graph, and read again."""
+    read, write = SETTINGS[name]
+    compiled = stoker.compile(lambda x: x + 1 if read() else x - 1, backend="eager", fullgraph=True)
+    was = read()
+    try:
+        for on in (True, False, True):
+            write(on)
+            assert torch.equal(compiled(X), X + 1 if on else X - 1)
+    finally:
+        write(was)

@@ -101,8 +101,6 @@ QUERIES = (
     torch.get_autocast_cpu_dtype,
     torch.is_autocast_cpu_enabled,
     torch.is_autocast_cache_enabled,
-    torch.are_deterministic_algorithms_enabled,
-    torch.is_deterministic_algorithms_warn_only_enabled,
     torch.backends.mkldnn.is_available,
     torch.amp.is_autocast_available,
     torch.amp.autocast_mode.is_autocast_available,
@@ -124,6 +122,7 @@ ASKED = (
     torch.cuda.device_count,
     torch.get_float32_matmul_precision,
     torch.is_warn_always_enabled,
+    torch.is_anomaly_enabled,
 )
 
 
