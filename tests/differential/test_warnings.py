@@ -107,9 +107,19 @@ def _of_spreads_and_means(x):
     return spread.nan_to_num(1.0) + mean + torch.std_mean(x[:, :1], 1)[1]
 
 
+def _of_copies(x):
+    y = torch.tensor(x * 2)
+    return y + x.new_tensor(y.int()) + torch.tensor(x.t(), dtype=torch.float64).float()
+
+
+def _of_a_copy_in_a_module(x):
+    return nn.Parameter(torch.tensor(x)) * torch.tensor(x, requires_grad=True)
+
+
 PROGRAMS = [
     _of_a_softmax, _of_losses, _of_an_older_argument, _of_a_mean, _of_a_resize, _of_a_dropout, _of_a_module, _its_own,
     _of_callers, _of_whoever_calls, _in_a_loop, _heard_inside, _as_an_object, _caught, _of_a_spread, _of_spreads_and_means,
+    _of_copies, _of_a_copy_in_a_module,
 ]  # fmt: skip
 
 
@@ -139,7 +149,7 @@ def test_as_in_eager(program: Callable[..., Any], actions: list[str], backend: s
     assert _heard(stoker.compile(program, backend=backend), actions) == _heard(program, actions)
 
 
-@pytest.mark.parametrize("program", [_of_a_softmax, _of_losses, _of_a_mean, _its_own, _in_a_loop])
+@pytest.mark.parametrize("program", [_of_a_softmax, _of_losses, _of_a_mean, _its_own, _in_a_loop, _of_copies])
 def test_one_graph(program: Callable[..., Any]) -> None:
     with warnings.catch_warnings(action="ignore"):
         stoker.compile(program, fullgraph=True)(torch.ones(3, 3))
@@ -167,3 +177,15 @@ def test_spreads_that_fit_are_one_graph() -> None:
     for size in (2, 3, 7):
         compiled(torch.randn(size, 3))
     assert len(stoker.events("recompile")) == before
+
+
+def test_a_copy_is_laid_out_as_in_eager() -> None:
+    def copies(x: torch.Tensor) -> Any:
+        return torch.tensor(x.t()), x.new_tensor(x[:, ::2]), torch.tensor(x, dtype=torch.int32), torch.tensor(x[0, 0])
+
+    with warnings.catch_warnings(action="ignore"):
+        x = torch.arange(12.0).reshape(3, 4).requires_grad_()
+        for mine, theirs in zip(stoker.compile(copies, fullgraph=True)(x), copies(x)):
+            assert (mine.stride(), mine.requires_grad, mine.is_leaf) == (theirs.stride(), theirs.requires_grad, True)
+            assert torch.equal(mine, theirs)
+            assert mine.dtype is theirs.dtype

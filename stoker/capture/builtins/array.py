@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 NONE = Constant(None)
+TRUE = Constant(True)
 CPU = Constant(torch.device("cpu"))
 
 
@@ -72,6 +75,8 @@ def as_tensor(m: Machine, data: Value, dtype: Value = NONE, device: Value = NONE
 
 @handles(torch.tensor)
 def tensor(m: Machine, data: Value, **kwargs: Value) -> Value:
+    if isinstance(data, TensorValue) and {*kwargs} <= COPYING_OPTIONS:
+        return _copy_constructed(m, data, kwargs, "torch.tensor")
     if not isinstance(data, ArrayValue):
         made = tensor_of_sizes(m, data, kwargs)
         return made if made is not None else m.record.call(torch.tensor, [data], kwargs)
@@ -80,10 +85,35 @@ def tensor(m: Machine, data: Value, **kwargs: Value) -> Value:
     return m.record.method(data.tensor, "clone", [], {})
 
 
+COPYING_OPTIONS = frozenset({"dtype", "device", "requires_grad"})
+
+
+def _copy_constructed(m: Machine, data: TensorValue, options: dict[str, Value], name: str) -> Value:
+    """A tensor made of a tensor: torch warns of it, at each call."""
+    m.wrap.object(warnings.warn).call(m, [Constant(_copying_words(name)), m.wrap.object(UserWarning)], {})
+    given = {k: v for k, v in options.items() if k != "requires_grad" and not m.operators.identical(v, NONE)}
+    detached = m.record.method(data, "detach", [], {})
+    made = m.record.method(detached, "to", [], {**given, "copy": TRUE})
+    needs = options.get("requires_grad")
+    return made if needs is None or not needs.truth(m) else made.method(m, "requires_grad_", [], {})
+
+
+@functools.cache
+def _copying_words(name: str) -> str:
+    """What torch says then."""
+    number = torch.zeros(())
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        torch.tensor(number) if name == "torch.tensor" else number.new_tensor(number)
+    return str(said[0].message)
+
+
 def new_tensor(m: Machine, receiver: Any, *args: Value, **kwargs: Value) -> Value:
     """`torch.tensor` whose dtype and device are those of another tensor where none are given."""
     given = {name: v for name, v in kwargs.items() if not (isinstance(v, Constant) and v.value is None)}
     like = {"dtype": Constant(receiver.fake.dtype), "device": Constant(receiver.fake.device)}
+    if len(args) == 1 and isinstance(args[0], TensorValue) and {*given} <= COPYING_OPTIONS:
+        return _copy_constructed(m, args[0], like | given, "tensor.new_tensor")
     made = tensor_of_sizes(m, args[0], like | given) if len(args) == 1 else None
     return made if made is not None else m.record.method(receiver, "new_tensor", list(args), kwargs)
 
