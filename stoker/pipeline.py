@@ -23,7 +23,7 @@ from stoker.autograd.begun import Begun, finished
 from stoker.codegen.aten import through_aten
 from stoker.codegen.backend import Backend, Building, Built, Site, begin
 from stoker.codegen.executor import executor
-from stoker.codegen.generators import NoGenerator, generators
+from stoker.codegen.generators import NoGenerator, NoKernels, generators
 from stoker.codegen.host import host_program
 from stoker.codegen.numbers import TooLarge
 from stoker.cudagraph.plans import recorded
@@ -231,7 +231,7 @@ def begin_graph(
     return Begun(finish)
 
 
-NOT_COMPILED = (CannotLower, NeedsData, NoCompiler, NoGenerator, TooLarge)
+NOT_COMPILED = (CannotLower, NeedsData, NoCompiler, NoGenerator, NoKernels, TooLarge)
 """Why a graph runs operator by operator."""
 
 

@@ -15,6 +15,10 @@ class NoGenerator(RuntimeError):
     """Kernels cannot be made for a device; the words say why."""
 
 
+class NoKernels(RuntimeError):
+    """A device has no kernels, and needs none."""
+
+
 def generators(devices: Iterable[str]) -> Mapping[str, Backend]:
     """The code generators for some types of devices. The processor is always among them: numbers and masks live there."""
     return {device: generator(device) for device in dict.fromkeys(("cpu", *devices))}
@@ -34,6 +38,8 @@ def generator(device: str) -> Backend:
             from stoker.codegen.triton.backend import TritonBackend
 
             return TritonBackend(*_capability())
+        case "meta":
+            raise NoKernels("tensors on the meta device hold nothing")
     raise NoGenerator(f"no code generator makes kernels for {device}")
 
 

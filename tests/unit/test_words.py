@@ -170,3 +170,18 @@ def test_one_line_a_function_reaches_the_terminal(caplog: pytest.LogCaptureFixtu
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == len({line.split(":")[1] for line in lines}) and 1 <= len(lines) <= 3
     assert not any("torch/" in line.split("Last guard")[0] or "\n" in line for line in lines)
+
+
+@pytest.mark.parametrize("needs_gradient", [False, True])
+def test_nothing_is_said_of_tensors_that_hold_nothing(needs_gradient: bool, caplog: pytest.LogCaptureFixture) -> None:
+    def program(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (x @ w).relu() + torch.ones(1, device="meta")
+
+    with caplog.at_level(logging.WARNING):
+        x, w = torch.ones(2, 3, device="meta"), torch.ones(3, 4, device="meta", requires_grad=needs_gradient)
+        found = stoker.compile(program, fullgraph=True)(x, w)
+        if needs_gradient:
+            found.sum().backward()
+            assert w.grad is not None and w.grad.shape == (3, 4)
+    assert (found.device.type, found.shape, found.requires_grad) == ("meta", (2, 4), needs_gradient)
+    assert not caplog.records
