@@ -17,7 +17,7 @@ from stoker.graph.walk import draws, keeps_state
 from stoker.loop.body import LoopValue, Recorder
 from stoker.loop.handler import ops, using
 from stoker.loop.index import Dimension, Dimensions, ranges_of, simplify
-from stoker.loop.instruction import Indirect, with_expressions
+from stoker.loop.instruction import Indirect, index_expressions, with_expressions
 from stoker.loop.layout import Layout, Sizes, contiguous, has_longer_rows, is_dense
 from stoker.loop.node import Extern, Loops, Program
 from stoker.loop.target import Target, Targets
@@ -26,6 +26,7 @@ from stoker.lower.pieces import IN_PIECES, Cut, cut, inside
 from stoker.lower.registry import Result, Usage
 from stoker.nest import map_leaves
 from stoker.shape.expr import constant, symbol
+from stoker.shape.walk import free_symbols
 
 
 def loop_dimensions(prefix: str, sizes: Sequence[Any]) -> Dimensions:
@@ -46,6 +47,7 @@ class Builder:
         """The operator being lowered, and what is known of its use."""
         self.padded: dict[Tensor, Stored] = {}
         """Operands of products that were written again with padded rows."""
+        self._once: dict[int, tuple[Computed, Stored]] = {}
         self._stored: dict[int, tuple[Computed, Stored]] = {}
         self._drawn: tuple[int, Stored] | None = None
         """The node that asked for words of a generator last, and these."""
@@ -88,6 +90,25 @@ class Builder:
         self.write(tensor, stored)
         self._stored[id(tensor)] = (tensor, stored)
         return stored
+
+    def store_once(self, tensor: Tensor) -> Stored:
+        """The tensor in memory, of which dimensions along which it does not vary hold one element, with a stride of 0."""
+        if isinstance(tensor, Stored):
+            return tensor
+        known = self._stored.get(id(tensor)) or self._once.get(id(tensor))
+        if known is not None:
+            return known[1]
+        loops = loop_dimensions("i", tensor.sizes)
+        with using(Recorder(self.wide)) as recorder:
+            tensor.at(_loop_index(loops))
+        seen = {s for i in recorder.instructions for e in index_expressions(i) for s in free_symbols(e)}
+        varies = [loop.symbol in seen for loop in loops]
+        sizes = tuple(size if v else constant(1) for size, v in zip(tensor.sizes, varies))
+        stored = self.store(tensor if all(varies) else replace(tensor, sizes=sizes), gaps=True)
+        strides = tuple(stride if v else constant(0) for stride, v in zip(stored.strides, varies))
+        shared = replace(stored, sizes=tensor.sizes, strides=strides)
+        self._once[id(tensor)] = (tensor, shared)
+        return shared
 
     def write(self, tensor: Tensor, target: Stored, combine: str | None = None) -> None:
         """Loops that write a tensor's elements to a place in memory, or combine them with what an earlier node wrote there."""

@@ -52,7 +52,7 @@ from stoker.lower import (  # noqa: F401  (they fill the table)
     window,
 )
 from stoker.lower.builder import Builder
-from stoker.lower.extern import EXACT
+from stoker.lower.extern import BIAS, BIASED, EXACT
 from stoker.lower.registry import CALLS, LOWERINGS, LeftToLibrary, Result, Usage, find
 from stoker.lower.whole import computed_whole
 from stoker.passes.place import COPIES, is_number
@@ -212,6 +212,8 @@ class _Lowering:
             raise CannotLower(f"{target} is not an ATen operator")
         if node.target in EXACT or node.target in OPERATORS:
             arguments = [self._laid_out(a, n) for a, n in zip(arguments, node.args)]
+        if node.target in BIASED and builder.free_layout and isinstance(arguments[BIAS], Computed):
+            arguments[BIAS] = builder.store_once(arguments[BIAS])
         shares = any(r.alias_info is not None for r in torch_private.schema_of(target).returns)
         return builder.call(target, arguments, keywords, out, aliases=shares)
 

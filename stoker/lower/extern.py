@@ -28,6 +28,11 @@ EXACT = frozenset(
 ) | {find("_scaled_mm.default")}
 """Operators that are given eager's own strides, in inference too: their kernels refuse others when they run."""
 
+BIAS = 3
+"""The position of what is added to scores, among the arguments of attention."""
+BIASED = frozenset(find(f"_scaled_dot_product_{kind}_attention.default") for kind in ("efficient", "cudnn")) - {None}
+"""Kernels that read a bias which all of a batch, or all heads, share, once."""
+
 UNKNOWN = "it has no lowering"
 
 _REASONS: dict[str, str] = {
