@@ -7,6 +7,7 @@
 #include <ATen/Context.h>
 #include <ATen/cuda/PhiloxCudaState.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <torch/library.h>
 
 #include <dlfcn.h>

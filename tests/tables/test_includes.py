@@ -18,7 +18,7 @@ def test_operators_are_included(source: Path) -> None:
     text = source.read_text()
     called = {name for name in re.findall(r"\bat::(\w+)\(", text) if (HEADERS / f"{name}.h").exists()}
     included = set(re.findall(r"#include <ATen/ops/(\w+)\.h>", text))
-    assert called == included
+    assert called <= included
 
 
 def test_some_are_called() -> None:
