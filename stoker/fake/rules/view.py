@@ -338,7 +338,13 @@ def split(x: FakeTensor, split_size: Size, dim: int = 0) -> list[ViewOf]:
     if split_size == 0 or split_size >= size:
         return [slice_(x, dim, 0, size)]
     count = int((size + split_size - 1) // split_size)
-    return [slice_(x, dim, i * split_size, torch.sym_min((i + 1) * split_size, size)) for i in range(count)]
+    lengths = [*[split_size] * (count - 1), size - split_size * (count - 1)]
+    places = [m.offset + i * split_size * m.strides[dim] for i in range(count)]
+    return [view_of(x, _with_size(m, dim, n), m.strides, place) for n, place in zip(lengths, places)]
+
+
+def _with_size(m: Meta, dim: int, size: Size) -> tuple[Size, ...]:
+    return (*m.sizes[:dim], size, *m.sizes[dim + 1 :])
 
 
 @rule("split_with_sizes", "unsafe_split_with_sizes")
