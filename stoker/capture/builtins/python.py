@@ -13,7 +13,7 @@ import numpy
 import torch
 
 from stoker.capture.builtins.definition import made_by_type
-from stoker.capture.handlers import handles, on_object, pure, special
+from stoker.capture.handlers import handles, on_object, pure, special, tensor_special
 from stoker.capture.python_operators import BINARY, COMPARE, SPECIAL_BINARY, SPECIAL_COMPARE, UNARY
 from stoker.capture.static import MISSING
 from stoker.capture.values.array import ArrayValue
@@ -97,6 +97,21 @@ def hasattr_(m: Machine, value: Value, name: Value) -> Value:
 def setattr_(m: Machine, value: Value, name: Value, new: Value) -> Value:
     value.set_attribute(m, attribute_name(m, name), new)
     return NONE
+
+
+@tensor_special("__setattr__")
+def tensor_setattr(m: Machine, value: Value, name: Value, new: Value) -> Value:
+    return setattr_(m, value, name, new)
+
+
+@tensor_special("__delattr__")
+def tensor_delattr(m: Machine, value: Value, name: Value) -> Value:
+    return delattr_(m, value, name)
+
+
+@tensor_special("__getattribute__")
+def tensor_getattribute(m: Machine, value: Value, name: Value) -> Value:
+    return value.attribute(m, attribute_name(m, name))
 
 
 @handles(delattr)

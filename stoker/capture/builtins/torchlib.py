@@ -298,7 +298,7 @@ def reads_data(m: Machine, value: TensorValue, *args: Value, **kwargs: Value) ->
     )
 
 
-@tensor_special("item", "__index__")
+@tensor_special("item")
 def item(m: Machine, value: TensorValue) -> Value:
     """The number in a tensor, which only running the program tells."""
     if value.fake.dtype.is_complex:
@@ -307,6 +307,15 @@ def item(m: Machine, value: TensorValue) -> Value:
         number = m.record.method(m.record.method(value, "long", [], {}), "item", [], {})
         return m.operators.compare("==", number, Constant(1))
     return m.record.method(value, "item", [], {})
+
+
+@tensor_special("__index__")
+def as_index(m: Machine, value: TensorValue) -> Value:
+    dtype = value.fake.dtype
+    if dtype.is_floating_point or dtype.is_complex or value.fake.numel() != 1:
+        words = "only integer tensors of a single element can be converted to an index"
+        m.exceptions.raise_(TypeError, words)
+    return to_int(m, value)
 
 
 LONGEST_LIST = 32
