@@ -15,6 +15,12 @@ import stoker
 FLOATS = [0.2, 0.35, 0.5, 0.61, 0.74]
 Tensor = torch.Tensor
 
+
+def _remembered(norm: Callable[..., Tensor], x: Tensor, momentum: float) -> tuple[Tensor, ...]:
+    mean, var = torch.zeros(4), torch.ones(4)
+    return norm(x, mean, var, momentum=momentum), mean, var
+
+
 PROGRAMS: dict[str, Callable[[Tensor, Tensor, float], Any]] = {
     "isclose": lambda x, y, a: (torch.isclose(x, y, rtol=a), x.isclose(y, a, 0.1), torch.isclose(x.long(), y.long(), a)),
     "isclose, nan": lambda x, y, a: torch.isclose(x / 0, y / 0, atol=a, equal_nan=True),
@@ -34,6 +40,10 @@ PROGRAMS: dict[str, Callable[[Tensor, Tensor, float], Any]] = {
     "poisson_nll_loss": lambda x, y, a: (F.poisson_nll_loss(x.abs(), y.abs(), log_input=False, eps=a), F.poisson_nll_loss(x, y.abs() * 3, full=True, eps=a)),
     "instance_norm": lambda x, y, a: (F.instance_norm(x[None], eps=a), F.instance_norm(y[None], weight=x[:, 0], bias=y[:, 1], eps=a)),
     "rrelu": lambda x, y, a: F.rrelu(x, a / 2, a),
+    "instance_norm that remembers": lambda x, y, a: _remembered(F.instance_norm, torch.stack([x, y]), a),
+    "batch_norm that remembers": lambda x, y, a: _remembered(lambda *args, **kwargs: F.batch_norm(*args, training=True, **kwargs), torch.stack([x, y]), a),
+    "bernoulli": lambda x, y, a: (torch.bernoulli(x.detach(), a) * y, torch.bernoulli(torch.empty(3, 4), p=a / 2)),
+    "nan_to_num": lambda x, y, a: (torch.nan_to_num(x.detach().log(), nan=a), torch.where(y > 0, y, torch.inf).nan_to_num(a, a + 1, -a), torch.nan_to_num(torch.where(x > 0, x, torch.nan), a)),
     "feature dropout": lambda x, y, a: (F.dropout2d(x[None, :, :, None].expand(2, -1, -1, 2), a), F.dropout3d(y[None, :, :, None, None], a)),
     "alpha dropout": lambda x, y, a: (F.alpha_dropout(x, a, True), F.feature_alpha_dropout(y[None, :, :, None], a, True)),
     "no dropout": lambda x, y, a: F.dropout2d(x[None, None], a, training=False) + F.alpha_dropout(y, a)[None, None],
@@ -94,6 +104,7 @@ def test_two_compilations(name: str, backend: str) -> None:
         lambda x, a: torch.quantile(x, a + 3),
         lambda x, a: F.dropout2d(x[None, None], a),
         lambda x, a: F.triplet_margin_loss(x, x, x, margin=a),
+        lambda x, a: torch.bernoulli(x, a),
     ],
 )
 def test_what_eager_refuses(program: Callable[..., Any]) -> None:

@@ -115,7 +115,8 @@ FUNCTIONS: dict[Any, tuple[Any, Any]] = {
     F.dropout2d: (floats.feature_dropout, lambda args, kwargs: bool(args) and _dims(args[0]) in (3, 4)),
     F.dropout3d: (floats.feature_dropout, lambda args, kwargs: bool(args) and _dims(args[0]) in (4, 5)),
     F.rrelu: (floats.rrelu, lambda args, kwargs: len(args) < 4 and _is_false(kwargs.get("training"))),
-    F.instance_norm: (floats.instance_norm, _of_its_input_alone),
+    torch.bernoulli: (floats.bernoulli, lambda args, kwargs: "out" not in kwargs and _are_none(kwargs, "generator")),
+    torch.nan_to_num: (floats.nan_to_num, lambda args, kwargs: "out" not in kwargs and of_floats(args, kwargs)),
     torch.normal: (floats.normal, _draws_like_a_tensor),
     torch.isclose: (floats.isclose, _always),
     torch.quantile: (floats.quantile, _without_out),
@@ -185,6 +186,13 @@ def pow_method(m: Machine, receiver: Any, exponent: Value) -> Value:
     return m.record.method(receiver, "pow", [exponent], {})
 
 
+@tensor_special("nan_to_num")
+def nan_to_num_method(m: Machine, receiver: Any, *args: Value, **kwargs: Value) -> Value:
+    if any(varies(value) for value in (*args, *kwargs.values())):
+        return m.wrap.object(torch.nan_to_num).call(m, [receiver, *args], kwargs)
+    return m.record.method(receiver, "nan_to_num", list(args), kwargs)
+
+
 @tensor_special("norm")
 def norm_method(m: Machine, receiver: Any, *args: Value, **kwargs: Value) -> Value:
     if any(varies(value) for value in (*args, *kwargs.values())):
@@ -192,17 +200,30 @@ def norm_method(m: Machine, receiver: Any, *args: Value, **kwargs: Value) -> Val
     return m.record.method(receiver, "norm", list(args), kwargs)
 
 
+NORM = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
+"""What `batch_norm` and `instance_norm` take; the latter calls `training` by another name."""
+
+
+def _varies_in(name: str, args: Sequence[Value], kwargs: dict[str, Value]) -> bool:
+    return varies((dict(zip(NORM, args)) | kwargs).get(name))
+
+
 @handles(F.batch_norm)
 def batch_norm(m: Machine, *args: Value, **kwargs: Value) -> Value:
-    given = (
-        dict(zip(("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps"), args))
-        | kwargs
-    )
-    if "eps" in given and varies(given["eps"]):
+    if _varies_in("eps", args, kwargs):
         return m.wrap.object(floats.batch_norm).call(m, list(args), kwargs)
-    if "momentum" in given and varies(given["momentum"]):
+    if _varies_in("momentum", args, kwargs):
         return m.wrap.object(floats.batch_norm_that_remembers).call(m, list(args), kwargs)
     return m.record.call(F.batch_norm, list(args), kwargs)
+
+
+@handles(F.instance_norm)
+def instance_norm(m: Machine, *args: Value, **kwargs: Value) -> Value:
+    if _varies_in("eps", args, kwargs) and _of_its_input_alone(list(args), kwargs):
+        return m.wrap.object(floats.instance_norm).call(m, list(args), kwargs)
+    if _varies_in("momentum", args, kwargs):
+        return m.wrap.object(floats.instance_norm_that_remembers).call(m, list(args), kwargs)
+    return m.record.call(F.instance_norm, list(args), kwargs)
 
 
 for _function, (_written, _fits) in FUNCTIONS.items():

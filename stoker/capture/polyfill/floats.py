@@ -53,9 +53,26 @@ def batch_norm_that_remembers(
         return F.batch_norm(input, running_mean, running_var, weight, bias, training, 0.0, eps)
     mean, var = torch.zeros_like(running_mean), torch.zeros_like(running_var)
     result = F.batch_norm(input, mean, var, weight, bias, True, 1.0, eps)
+    _remember(running_mean, mean, momentum)
+    _remember(running_var, var, momentum)
+    return result
+
+
+def _remember(running, now, momentum):
     with torch.no_grad():
-        running_mean.data.copy_(mean.double() * momentum + running_mean.double() * (1 - momentum))
-        running_var.data.copy_(var.double() * momentum + running_var.double() * (1 - momentum))
+        running.data.copy_(now.double() * momentum + running.double() * (1 - momentum))
+
+
+def instance_norm_that_remembers(
+    input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5
+):
+    """Of a momentum that varies, as above: what is remembered is the mean over a batch."""
+    if not use_input_stats or running_mean is None:
+        return F.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, 0.0, eps)
+    mean, var = torch.zeros_like(running_mean), torch.zeros_like(running_var)
+    result = F.instance_norm(input, mean, var, weight, bias, True, 1.0, eps)
+    _remember(running_mean, mean, momentum)
+    _remember(running_var, var, momentum)
     return result
 
 
@@ -160,6 +177,17 @@ def normal_(input, mean=0.0, std=1.0, *, generator=None):
 
 def bernoulli_(input, p=0.5, *, generator=None):
     return input.copy_(torch.ops.stoker.bernoulli(input.detach(), p))
+
+
+def bernoulli(input, p, *, generator=None):
+    return bernoulli_(torch.empty_like(input), p)
+
+
+def nan_to_num(input, nan=0.0, posinf=None, neginf=None):
+    limits = torch.finfo(input.dtype)
+    posinf, neginf = limits.max if posinf is None else posinf, limits.min if neginf is None else neginf
+    found = torch.where(input == math.inf, posinf, torch.where(input == -math.inf, neginf, input))
+    return torch.where(input.isnan(), 0.0 if nan is None else nan, found)
 
 
 def exponential_(input, lambd=1.0, *, generator=None):
