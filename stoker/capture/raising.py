@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _LONGEST = 200
 """How many instructions of a side are looked at."""
+_FEW = 2
 _LARGE = 1 << 20
 """A size that is no case of its own."""
 LEAVES = frozenset({"RETURN_VALUE", "RETURN_CONST", "RETURN_GENERATOR", "YIELD_VALUE", "RERAISE", "SEND"})
@@ -67,9 +68,8 @@ def assume(m: Machine, condition: Value) -> None:
 
 
 def assumes_sizes_fit(m: Machine, asked: DataDependent) -> bool:
-    """An operator asks about sizes of which only data tells: whether two are the same, where eager would refuse others, but for 1; or
-    whether one is 0 or 1, which are cases of their own, or beyond a limit of a million. Go on as with most sizes; False if it asked
-    something else."""
+    """An operator asks about sizes of which only data tells: whether two are the same, where eager would refuse others, but for 1; or how
+    one stands to a number. Go on as with most sizes; False if it asked something else."""
     condition, env = asked.condition, asked.env
     if not isinstance(condition, Comparison) or env is None or _writes_history(m):
         return False
@@ -78,25 +78,27 @@ def assumes_sizes_fit(m: Machine, asked: DataDependent) -> bool:
     equality = condition.relation is not Relation.LE
     if equality and (asked.needed or _are_two_sizes(condition.expr)):
         expected = Eq(condition.expr, 0)
-    elif _is_one_size(env, condition.expr) or _is_a_limit(env, condition.expr):
-        large = dict.fromkeys(free_symbols(condition.expr), _LARGE)
-        expected = condition if holds(condition, large) else Not(condition)
+    elif (usual := _usual(env, condition.expr)) is not None:
+        expected = condition if holds(condition, dict.fromkeys(free_symbols(condition.expr), usual)) else Not(condition)
     else:
         return False
     assume(m, SymbolicValue(torch.SymBool(BoolNode(env, expected))))
     return True
 
 
-def _is_one_size(env: ShapeEnv, difference: Expr) -> bool:
-    """Is it the difference of a size, or of how many elements there are, and 0 or 1?"""
+def _usual(env: ShapeEnv, difference: Expr) -> int | None:
+    """What a size, or a number that an operator takes, is taken for where it is compared with a number; None if it is compared with others.
+
+    Most are no 0 or 1, which are cases of their own, and not negative, and below a limit of a million. Of a size with a bound the largest is
+    taken: it holds a window, or as many elements as are asked for. A number that may be anything, as how many are asked for, is few."""
     one_sign = len({coefficient > 0 for _, coefficient in difference.terms}) == 1
     told = [symbol for symbol in free_symbols(difference) if symbol not in env.hints]
-    return one_sign and abs(difference.offset) <= 1 and bool(told) and all(env.ranges[s].low >= 0 for s in told)
-
-
-def _is_a_limit(env: ShapeEnv, difference: Expr) -> bool:
-    """Is it the difference of a size and a number that few sizes reach, from which on eager refuses, or computes otherwise?"""
-    return _is_one_size(env, difference - difference.offset) and abs(difference.offset) > _LARGE
+    if not one_sign or not told:
+        return None
+    most = min(env.ranges[symbol].high for symbol in told)
+    if abs(difference.offset) <= 1 or abs(difference.offset) > _LARGE:
+        return int(min(most, _LARGE)) if most > 1 else None
+    return int(most) if most < _LARGE else _FEW
 
 
 def _are_two_sizes(difference: Expr) -> bool:

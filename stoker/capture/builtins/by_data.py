@@ -52,8 +52,15 @@ def number(m: Machine, value: Value) -> Value:
     return m.calls.builtin_method(value, "item", [], {}) if isinstance(value, TensorValue) else value
 
 
+def _is_positive(m: Machine, value: Value) -> bool:
+    return m.operators.compare(">", value, ZERO).truth(m)
+
+
 @handles(torch.nn.functional.one_hot)
 def one_hot(m: Machine, input: Value, num_classes: Value = Constant(-1)) -> Value:  # noqa: B008
+    whole = isinstance(input, TensorValue) and input.fake.dtype is torch.int64
+    if whole and (is_untold(num_classes) or isinstance(num_classes, SymbolicValue) and _is_positive(m, num_classes)):
+        return m.wrap.object(indexing.one_hot_of).call(m, [input, number(m, num_classes)], {})
     known = num_classes.value if isinstance(num_classes, Constant) else None
     if not isinstance(known, int) or not isinstance(input, TensorValue) or input.fake.dtype is not torch.int64:
         return m.record.call(torch.nn.functional.one_hot, [input, num_classes], {})
@@ -106,6 +113,14 @@ def arange(m: Machine, *bounds: Value, **options: Value) -> Value:
         return m.record.call(torch.arange, list(bounds), options)
     start, end, step = {1: (ZERO, *numbers, ONE), 2: (*numbers, ONE), 3: tuple(numbers)}[len(numbers)]
     return m.wrap.object(indexing.arange).call(m, [start, end, step, _named(options)], {})
+
+
+@handles(torch.linspace)
+def linspace(m: Machine, start: Value, end: Value, steps: Value, **options: Value) -> Value:
+    numbers = all(isinstance(bound, (Constant, SymbolicValue)) for bound in (start, end))
+    if not is_untold(steps) or not numbers or not _makes_floats(options):
+        return m.record.call(torch.linspace, [start, end, steps], options)
+    return m.wrap.object(indexing.linspace).call(m, [start, end, number(m, steps), _named(options)], {})
 
 
 def _named(options: dict[str, Value]) -> DictValue:

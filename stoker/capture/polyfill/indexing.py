@@ -141,3 +141,10 @@ def each_scaled(operation, tensors, firsts, seconds, scalars):
 def scaled_size(input, scales):
     """What interpolation by scale factors makes of the sizes behind the first two."""
     return [int(size * scale) for size, scale in zip(input.shape[2:], scales)]
+
+
+def linspace(start, end, steps, options):
+    """From both ends to the middle, as eager does it; of one step the start is left."""
+    places = torch.arange(steps, **{"dtype": torch.get_default_dtype(), **options})
+    step = (end - start) / torch.sym_max(steps - 1, 1)
+    return torch.where(places < torch.sym_max(steps // 2, 1), start + step * places, end - step * (steps - 1 - places))

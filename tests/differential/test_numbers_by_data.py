@@ -1,0 +1,88 @@
+"""Numbers that only data tells as arguments of operators: one graph, and eager's results and errors for other numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import stoker
+from stoker import log
+
+torch.manual_seed(3)
+V, X, IMAGE = torch.randn(12), torch.randn(12, 6), torch.randn(2, 3, 12, 12)
+
+PROGRAMS: dict[str, Callable[[int], Any]] = {
+    "topk": lambda n: (V.topk(n), X.topk(n, dim=0, largest=False)),
+    "kthvalue": lambda n: V.kthvalue(n),
+    "fft": lambda n: (torch.fft.rfft(V, n=n), torch.fft.fft(V[:n])),
+    "interpolate": lambda n: (F.interpolate(IMAGE, size=(n, 4)), F.interpolate(IMAGE, size=n, mode="bilinear")),
+    "linspace": lambda n: (torch.linspace(-1, 2.5, n), torch.linspace(0.25, 3, steps=n, dtype=torch.float64)),
+    "bucketize": lambda n: torch.bucketize(V, torch.linspace(-1, 1, n)),
+    "pad": lambda n: (F.pad(V, (0, n)), F.pad(X, (n, 1), value=2.0)),
+    "repeat_interleave": lambda n: V.repeat_interleave(n),
+    "step": lambda n: V[::n] * 2,
+    "conv": lambda n: (F.conv1d(V[None, None, :n], torch.ones(1, 1, 3)), F.conv2d(IMAGE[:, :, :n], torch.ones(2, 3, 3, 3))),
+    "pool": lambda n: (F.max_pool2d(IMAGE[:, :, :n], 2), F.avg_pool1d(V[None, :n], 3)),
+    "windows": lambda n: V[:n].unfold(0, 3, 1),
+    "one_hot": lambda n: F.one_hot(torch.tensor([[1, 2], [2, 0]]), n),
+    "multinomial": lambda n: torch.multinomial(V.softmax(0), n),
+    "diff": lambda n: V[:n].diff(),
+    "pinv": lambda n: torch.linalg.pinv(X[:n]),
+    "matrix_exp": lambda n: torch.matrix_exp(torch.eye(n)),
+    "lu": lambda n: torch.linalg.lu_factor(torch.eye(n) * 2)[0],
+    "mask": lambda n: torch.triu(torch.full((n, n), -math.inf), 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("backend", ["eager", "stoker"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_one_graph(name: str, backend: str) -> None:
+    program = PROGRAMS[name]
+    log.clear()
+    compiled = stoker.compile(lambda n: program(n.item()), backend=backend)
+    for n in (5, 7, 4, 9, 6):
+        torch.manual_seed(n)
+        expected = program(n)
+        torch.manual_seed(n)
+        torch.testing.assert_close(compiled(torch.tensor(n)), expected, rtol=1e-4, atol=1e-5)
+    assert not log.events("break")
+    assert len(log.events("captured")) == 1
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_unusual_numbers(name: str) -> None:
+    """None, one, as many as there are, more, and less than none: what a graph has not assumed, CPython does."""
+    program = PROGRAMS[name]
+    compiled = stoker.compile(lambda n: program(n.item()), backend="eager")
+    for n in (5, 0, 1, 2, 12, 13, 30, -1, -3, 6):
+        torch.manual_seed(n)
+        try:
+            expected = program(n)
+        except (RuntimeError, ValueError, IndexError) as error:
+            expected = type(error), str(error)
+        torch.manual_seed(n)
+        try:
+            found = compiled(torch.tensor(n))
+        except (RuntimeError, ValueError, IndexError) as error:
+            found = type(error), str(error)
+        if isinstance(expected, tuple) and isinstance(expected[0], type):
+            assert found == expected, n
+        else:
+            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5, equal_nan=True)
+
+
+def test_classes_by_a_size() -> None:
+    def program(t, x):
+        return F.one_hot(t, x.shape[1]) @ x.t().long()
+
+    log.clear()
+    compiled = stoker.compile(program, backend="eager", fullgraph=True)
+    for classes in (5, 7, 4, 9, 6):
+        t, x = torch.tensor([0, 3, 2]), torch.ones(2, classes)
+        assert torch.equal(compiled(t, x), program(t, x))
+    assert len(log.events("captured")) == 2
