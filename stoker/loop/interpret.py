@@ -197,6 +197,11 @@ class Grid:
         return reduced_rows(kind, self.rows(value), dtype).reshape([*outer, *[1] * len(self.node.inner)])
 
 
+def _divisor(number: Any) -> Any:
+    """A size of 0 divides places that nobody reads."""
+    return torch.where(number == 0, 1, number) if isinstance(number, torch.Tensor) else number or 1
+
+
 def number_on_grid(expr: Expr, values: Mapping[Any, Any]) -> Any:
     """An index expression where symbols are numbers, or tensors of numbers."""
     known = dict(values)
@@ -213,9 +218,9 @@ def number_on_grid(expr: Expr, values: Mapping[Any, Any]) -> Any:
     for atom in atoms(expr):
         match atom:
             case FloorDiv(numerator=a, denominator=b):
-                known[atom] = total(a) // total(b)
+                known[atom] = total(a) // _divisor(total(b))
             case Mod(numerator=a, denominator=b):
-                known[atom] = total(a) % total(b)
+                known[atom] = total(a) % _divisor(total(b))
             case Extreme():
                 choose = torch.maximum if isinstance(atom, Max) else torch.minimum
                 parts = [torch.as_tensor(total(a)) for a in atom.arguments]
