@@ -107,7 +107,7 @@ class GraphRecorder:
 
     def run_fake(self, kind: str, target: Any, args: list[Any], kwargs: dict[str, Any]) -> Any:
         try:
-            with self.fake_mode:
+            with self.fake_mode.capturing():
                 if kind == "call_method":
                     return getattr(args[0], target)(*args[1:], **kwargs)
                 return (whole(target, args, kwargs) or telling(target))(*args, **kwargs)

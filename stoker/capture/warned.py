@@ -48,6 +48,13 @@ class TellingMode(FakeMode):
             )
         return super().__torch_dispatch__(func, types, args, kwargs)
 
+    def written_late(self) -> None:
+        if not self.is_capturing:
+            return
+        raise Break(
+            "a write to a tensor of inference mode", "eager refuses it outside of that mode", "write to a clone of it"
+        )
+
 
 SPREADS = frozenset(getattr(torch.ops.aten, name).correction for name in ("var", "std", "var_mean", "std_mean"))
 

@@ -6,8 +6,9 @@ Out: fake tensors; a memo of what operators did to symbolic metadata; a shape en
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -32,6 +33,8 @@ class FakeMode(torch_private.TorchDispatchMode):
         """Sizes that only data tells are the same only within one scope: what holds of them in a branch need not hold outside."""
         self.told_by_data = 0
         """How many sizes and numbers operators were given that only data tells."""
+        self.is_capturing = False
+        """Does the program itself run, not a captured one?"""
         self.drawn = 0
         """How many operators drew random numbers."""
         self._matmuls: list[SymbolicMatmul | None] = []
@@ -95,8 +98,10 @@ class FakeMode(torch_private.TorchDispatchMode):
             tensor.device,
             tensor.storage_offset() if storage_offset is None else storage_offset,
         )
-        fake = make_fake(meta, self._memory(tensor), tensor.requires_grad)
-        fake.memory.lazy |= tensor.is_conj() or tensor.is_neg()
+        memory = self._memory(tensor)
+        memory.lazy |= tensor.is_conj() or tensor.is_neg()
+        memory.inference = tensor.is_inference()
+        fake = make_fake(meta, memory, tensor.requires_grad)
         if tensor.requires_grad and not torch_private.is_leaf_so_far(tensor):
             fake = self._not_a_leaf(fake)
         if isinstance(tensor, torch.nn.Parameter):
@@ -109,6 +114,19 @@ class FakeMode(torch_private.TorchDispatchMode):
         users from swapping it."""
         self._fakes.clear()
         self._memories.clear()
+
+    @contextlib.contextmanager
+    def capturing(self) -> Iterator[None]:
+        """The mode, for the program itself: a captured one is traced in surroundings that need not be its own."""
+        self.is_capturing, before = True, self.is_capturing
+        try:
+            with self:
+                yield
+        finally:
+            self.is_capturing = before
+
+    def written_late(self) -> None:
+        """Memory of inference mode is written outside of it."""
 
     def as_fake(self, tensor: torch.Tensor) -> FakeTensor:
         """A tensor met inside the program: itself if fake, else its fake, with its content kept if it is one number."""

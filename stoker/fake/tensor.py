@@ -32,7 +32,7 @@ CONTENTS = itertools.count()
 class FakeStorage:
     """The memory that fake tensors share: views of one another hold the same FakeStorage."""
 
-    __slots__ = ("__weakref__", "bounds", "constant", "content", "followed", "lazy", "mode", "written")
+    __slots__ = ("__weakref__", "bounds", "constant", "content", "followed", "inference", "lazy", "mode", "written")
 
     def __init__(self, mode: FakeMode, constant: torch.Tensor | None = None) -> None:
         self.mode = mode
@@ -48,6 +48,8 @@ class FakeStorage:
         """Has one done so where gradients are on, so that autograd may refuse it?"""
         self.lazy = False
         """Is there a view of it whose elements are conjugated or negated when they are read?"""
+        self.inference = torch.is_inference_mode_enabled()
+        """Is it of tensors made in inference mode? Eager writes to them there alone."""
 
     def forget(self) -> None:
         """It is written, through whichever alias: what was known of the content is so no longer."""
@@ -57,6 +59,8 @@ class FakeStorage:
 
     def change(self) -> None:
         """It is written, or a tensor on it is given other sizes."""
+        if self.inference and not torch.is_inference_mode_enabled():
+            self.mode.written_late()
         self.written = True
         self.followed |= torch.is_grad_enabled()
 
@@ -127,6 +131,9 @@ def _mode_among(values: Any) -> FakeMode | None:
 
 def make_fake(meta: Meta, memory: FakeStorage, requires_grad: bool = False) -> FakeTensor:
     """A fake tensor with this metadata, in this memory."""
+    if not memory.inference and torch.is_inference_mode_enabled():
+        with torch.inference_mode(False):  # a view of a tensor that was made outside is none of that mode
+            return make_fake(meta, memory, requires_grad)
     fake: FakeTensor
     if meta.symbolic:
         fake = _make(
