@@ -13,7 +13,10 @@
 //   6. Where only some results got a gradient, a backward for those alone runs (stoker/autograd/partial.py). Without retain_graph,
 //      what they share with others is used up, and the others' own history is not.
 //   7. Two gradients are one tensor, or do not overlap: leaves that take them for their own must not add to each other's.
-//   8. A node is dropped by whichever thread drops it last: it takes the GIL wherever it holds a Python object.
+//   8. Of several results each has a node of its own in front, so that hooks of those without a gradient are not called, and who looks
+//      at the gradient of one (a hook, retain_grad, torch.autograd.grad) sees what comes through others that are computed from it, too
+//      (tests/differential/autograd/test_beneath.py).
+//   9. A node is dropped by whichever thread drops it last: it takes the GIL wherever it holds a Python object.
 
 #define AT_PER_OPERATOR_HEADERS
 
@@ -22,12 +25,15 @@
 #include "vmap.h"
 
 #include <ATen/MemoryOverlap.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/saved_variable.h>
 
 #include <algorithm>
+#include <numeric>
 #include <type_traits>
 #include <utility>
 
@@ -93,6 +99,17 @@ struct Remembered {
   Ref object;
 };
 
+// Gradients of inputs that results' own nodes have found, for the graph's node to hand on in the same backward.
+struct Aside {
+  int task = -1;
+  Arrived results;
+  variable_list gradients;
+};
+
+void add_to(at::Tensor& sum, const at::Tensor& more) {
+  if (more.defined()) sum = sum.defined() ? at::add(sum, more) : more;
+}
+
 constexpr const char* OVERWRITTEN =
     "one of the variables needed for gradient computation has been modified by an inplace operation: an input of shape ";
 
@@ -123,6 +140,7 @@ class CompiledGraph : public Node {
       torch::autograd::impl::set_gradient_edge(result, Edge(self, add_input_metadata(result)));
       if (!tangent.layout) layouts_.push_back(Layout::of_gradient(result));
     }
+    // Saved before results get nodes of their own: what is saved holds no node in front of this one.
     saved_.reserve(plan().kept.size());
     for (size_t i = 0; i < plan().kept.size(); ++i) {
       const int64_t input = plan().kept[i];
@@ -139,23 +157,31 @@ class CompiledGraph : public Node {
   }
 
   variable_list apply(variable_list&& given) override {
-    variable_list answer(plan().gradients.size());
-    if (std::none_of(given.begin(), given.end(), [](const at::Tensor& t) { return t.defined(); })) return answer;
-    for (const at::Tensor& gradient : given)
-      if (const std::optional<Vmap> vmap = Vmap::of(gradient)) return one_by_one(given, *vmap);
+    variable_list answer = plan().beneath.empty() ? apply_to(std::move(given), {}) : apply_with_aside(std::move(given));
+    return answer;
+  }
+
+  // The gradients of one result with respect to others that it is computed from; those of inputs, not through these, are put aside.
+  variable_list apart(size_t tangent, const std::vector<size_t>& watched, const at::Tensor& gradient) {
     Gil gil;
-    const Arrived arrived = which_arrived(given);
-    use_up(arrived);
-    const bool again = c10::GradMode::is_enabled() || std::any_of(given.begin(), given.end(), dispatches_to_python);
-    const std::shared_ptr<Backward> partial = again ? nullptr : partial_backward(arrived);
-    Ref found = again ? differentiate_again(given) : run(partial ? *partial : plan().backward, std::move(given));
-    Ref sequence = Ref::steal(checked(PySequence_Fast(found.get(), "a compiled backward returns a tuple or a list")));
-    if (static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.get())) != answer.size())
-      throw std::runtime_error("a compiled backward returned another number of gradients than it was compiled for");
+    const Ref inputs = recalled();
+    const auto position = [&](size_t i) { return checked(PyLong_FromSize_t(plan().tangents[i].position)); };
+    Ref stops = Ref::steal(checked(PyTuple_New(static_cast<Py_ssize_t>(watched.size()))));
+    for (size_t i = 0; i < watched.size(); ++i) PyTuple_SET_ITEM(stops.get(), static_cast<Py_ssize_t>(i), position(watched[i]));
+    const Ref which = Ref::steal(position(tangent)), wrapped = Ref::steal(checked(THPVariable_Wrap(gradient)));
+    PyObject* state = random_state_ ? random_state_.get() : Py_None;
+    PyObject* arguments[] = {inputs.get(), state, which.get(), stops.get(), wrapped.get()};
+    const Ref found = Ref::steal(checked(PyObject_Vectorcall(plan().apart.get(), arguments, 5, nullptr)));
+    const Ref sequence = Ref::steal(checked(PySequence_Fast(found.get(), "gradients are a tuple or a list")));
+    if (static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.get())) != watched.size() + plan().gradients.size())
+      throw std::runtime_error("a result was differentiated with respect to another number of tensors than was asked for");
     PyObject** items = PySequence_Fast_ITEMS(sequence.get());
-    for (size_t i = 0; i < answer.size(); ++i)
-      if (is_tensor(items[i]) && reached(plan().gradients[i], arrived)) answer[i] = THPVariable_Unpack(items[i]);
-    if (!again) keep_apart(answer);
+    const auto tensor = [&](size_t i) { return is_tensor(items[i]) ? THPVariable_Unpack(items[i]) : at::Tensor(); };
+    Aside& aside = aside_of_this_task();
+    aside.results[tangent] = true;
+    for (size_t i = 0; i < plan().gradients.size(); ++i) add_to(aside.gradients[i], tensor(watched.size() + i));
+    variable_list answer(watched.size());
+    for (size_t i = 0; i < watched.size(); ++i) answer[i] = tensor(i);
     return answer;
   }
 
@@ -172,6 +198,54 @@ class CompiledGraph : public Node {
 
  private:
   const TrainingPlan& plan() const { return call_->plan; }
+
+  Aside& aside_of_this_task() {
+    const int task = torch::autograd::get_current_graph_task_id();
+    for (Aside& aside : aside_)
+      if (aside.task == task) return aside;
+    aside_.push_back({task, Arrived(plan().tangents.size()), variable_list(plan().gradients.size())});
+    return aside_.back();
+  }
+
+  variable_list apply_with_aside(variable_list&& given) {
+    Gil gil;
+    const int task = torch::autograd::get_current_graph_task_id();
+    const auto place = std::find_if(aside_.begin(), aside_.end(), [&](const Aside& a) { return a.task == task; });
+    if (place == aside_.end()) return apply_to(std::move(given), {});
+    const Aside aside = std::move(*place);
+    aside_.erase(place);
+    variable_list answer = apply_to(std::move(given), aside.results);
+    for (size_t i = 0; i < answer.size(); ++i) add_to(answer[i], aside.gradients[i]);
+    if (!c10::GradMode::is_enabled()) keep_apart(answer);
+    return answer;
+  }
+
+  // `apart` are the tangents that results' own nodes have taken.
+  variable_list apply_to(variable_list&& given, const Arrived& apart) {
+    variable_list answer(plan().gradients.size());
+    if (std::none_of(given.begin(), given.end(), [](const at::Tensor& t) { return t.defined(); })) {
+      if (!apart.empty()) use_up(apart);
+      return answer;
+    }
+    for (const at::Tensor& gradient : given)
+      if (const std::optional<Vmap> vmap = Vmap::of(gradient)) return one_by_one(given, *vmap);
+    Gil gil;
+    const Arrived arrived = which_arrived(given);
+    Arrived passed = arrived;
+    for (size_t i = 0; i < apart.size(); ++i) passed[i] = passed[i] || apart[i];
+    use_up(passed);
+    const bool again = c10::GradMode::is_enabled() || std::any_of(given.begin(), given.end(), dispatches_to_python);
+    const std::shared_ptr<Backward> partial = again ? nullptr : partial_backward(arrived);
+    Ref found = again ? differentiate_again(given) : run(partial ? *partial : plan().backward, std::move(given));
+    Ref sequence = Ref::steal(checked(PySequence_Fast(found.get(), "a compiled backward returns a tuple or a list")));
+    if (static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.get())) != answer.size())
+      throw std::runtime_error("a compiled backward returned another number of gradients than it was compiled for");
+    PyObject** items = PySequence_Fast_ITEMS(sequence.get());
+    for (size_t i = 0; i < answer.size(); ++i)
+      if (is_tensor(items[i]) && reached(plan().gradients[i], arrived)) answer[i] = THPVariable_Unpack(items[i]);
+    if (!again) keep_apart(answer);
+    return answer;
+  }
 
   void forget() {
     remembered_.clear();
@@ -330,8 +404,8 @@ class CompiledGraph : public Node {
     return input.tensor;
   }
 
-  // again(inputs, random state, gradients of the results): the gradients, in the order of the plan.
-  Ref differentiate_again(const variable_list& given) {
+  // The inputs of the call, in a list.
+  Ref recalled() {
     if (forgotten_) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
     Ref inputs = Ref::steal(checked(PyList_New(static_cast<Py_ssize_t>(remembered_.size()))));
     for (size_t i = 0; i < remembered_.size(); ++i) {
@@ -340,6 +414,12 @@ class CompiledGraph : public Node {
                                              : checked(THPVariable_Wrap(recall(i, kept - plan().kept.begin())));
       PyList_SET_ITEM(inputs.get(), static_cast<Py_ssize_t>(i), item);
     }
+    return inputs;
+  }
+
+  // again(inputs, random state, gradients of the results): the gradients, in the order of the plan.
+  Ref differentiate_again(const variable_list& given) {
+    const Ref inputs = recalled();
     Ref gradients = Ref::steal(checked(PyList_New(static_cast<Py_ssize_t>(plan().results))));
     for (size_t i = 0; i < plan().results; ++i) PyList_SET_ITEM(gradients.get(), static_cast<Py_ssize_t>(i), Py_NewRef(Py_None));
     for (size_t i = 0; i < given.size(); ++i)
@@ -356,15 +436,75 @@ class CompiledGraph : public Node {
   std::vector<Layout> layouts_;   // of the tangents whose layout the plan does not know
   std::vector<Remembered> remembered_;
   Ref random_state_;
+  std::vector<Aside> aside_;  // under the GIL
   std::vector<bool> used_;  // the tangents of backwards after which nothing was to be retained
   bool releasing_ = false;
   bool forgotten_ = false;
 };
 
-template <class T>
-NodePointer new_node(TrainingCall* call) {
-  if constexpr (std::is_same_v<NodePointer, std::shared_ptr<Node>>) return NodePointer(new T(call), [](T* node) { deleteNode(node); });
-  else return c10::make_intrusive<T>(call);
+template <class T, class... Arguments>
+NodePointer new_node(Arguments&&... arguments) {
+  if constexpr (std::is_same_v<NodePointer, std::shared_ptr<Node>>)
+    return NodePointer(new T(std::forward<Arguments>(arguments)...), [](T* node) { deleteNode(node); });
+  else return c10::make_intrusive<T>(std::forward<Arguments>(arguments)...);
+}
+
+// Of one result: hands its gradient to the graph's node. Where somebody looks at the gradient of a result that this one is computed from,
+// what comes through this one goes there, and that result's node hands on the rest.
+class CompiledResult : public Node {
+ public:
+  // `below` are the tangents of the results that this one is computed from, and their nodes.
+  CompiledResult(const NodePointer& graph, size_t tangent, std::vector<size_t> below, const std::vector<NodePointer>& nodes)
+      : tangent_(tangent), below_(std::move(below)) {
+    torch::autograd::edge_list edges{Edge(graph, static_cast<uint32_t>(tangent))};
+    for (const size_t i : below_) edges.emplace_back(nodes[i], 0);
+    set_next_edges(std::move(edges));
+  }
+
+  std::string name() const override { return "CompiledGraphBackward"; }
+
+  variable_list apply(variable_list&& given) override {
+    variable_list answer(num_outputs());
+    if (!given[0].defined()) return answer;
+    std::vector<size_t> watched, edges;
+    for (size_t i = 0; i < below_.size(); ++i)
+      if (is_watched(*next_edge(i + 1).function)) watched.push_back(below_[i]), edges.push_back(i + 1);
+    if (watched.empty()) {
+      answer[0] = std::move(given[0]);
+      return answer;
+    }
+    variable_list found = static_cast<CompiledGraph&>(*next_edge(0).function).apart(tangent_, watched, given[0]);
+    for (size_t i = 0; i < found.size(); ++i) answer[edges[i]] = std::move(found[i]);
+    return answer;
+  }
+
+ private:
+  static bool is_watched(Node& node) {
+    if (!node.tensor_pre_hooks().empty() || !node.retains_grad_hooks().empty() || !node.pre_hooks().empty() ||
+        !node.post_hooks().empty())
+      return true;
+    const auto* asked = torch::autograd::get_current_graph_task_exec_info();
+    if (!asked) return false;
+    const auto found = asked->find(&node);
+    return found != asked->end() && found->second.captures_;
+  }
+
+  size_t tangent_;
+  std::vector<size_t> below_;
+};
+
+// Nodes of their own for several results.
+void put_in_front(const NodePointer& graph, const TrainingPlan& plan, PyObject* const* values) {
+  std::vector<size_t> order(plan.beneath.size());
+  std::iota(order.begin(), order.end(), 0);
+  // What a result is computed from is computed from less.
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return plan.beneath[a].size() < plan.beneath[b].size(); });
+  std::vector<NodePointer> nodes(order.size());
+  for (const size_t i : order) {
+    const at::Tensor& result = tensor_of(values[plan.tangents[i].position]);
+    nodes[i] = new_node<CompiledResult>(graph, i, plan.beneath[i], nodes);
+    torch::autograd::impl::set_gradient_edge(result, Edge(nodes[i], nodes[i]->add_input_metadata(result)));
+  }
 }
 
 }  // namespace
@@ -375,6 +515,7 @@ void leave_node(TrainingCall* call, PyObject* const* inputs, PyObject* const* va
   graph->connect(inputs);
   graph->adopt(node, inputs, values, count);
   graph->remember(inputs, std::move(random_state));
+  put_in_front(node, call->plan, values);
 }
 
 }  // namespace stoker

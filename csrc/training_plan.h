@@ -92,6 +92,7 @@ using Arrived = std::vector<bool>;  // for each tangent: did a gradient come?
 
 struct TrainingPlan {
   Ref forward, captured, again, random_state;
+  Ref apart;              // of one result, gradients that stop at others: stoker/autograd/beneath.py
   Ref partial;            // flags of the tangents that came -> a Backward as a tuple, or None
   Backward backward;
   bool as_given = false;  // gradients are passed on however they lie in memory
@@ -99,6 +100,7 @@ struct TrainingPlan {
   std::vector<int64_t> kept;  // for each kept tensor the input that it is, or -1
   std::vector<std::vector<size_t>> readers;    // for each kept tensor the tangents whose way back may read it
   std::vector<std::vector<size_t>> histories;  // sets of tangents that are used up together
+  std::vector<std::vector<size_t>> beneath;    // for each tangent those of the results that its own is computed from; empty for one result
   std::vector<Tangent> tangents;
   std::vector<Gradient> gradients;
   std::vector<Memory> inputs;
@@ -106,12 +108,12 @@ struct TrainingPlan {
   void each(const auto& field) {
     each_function(field);
     field("backward", backward), field("as_given", as_given), field("results", results), field("kept", kept);
-    field("readers", readers), field("histories", histories), field("tangents", tangents), field("gradients", gradients);
+    field("readers", readers), field("histories", histories), field("beneath", beneath), field("tangents", tangents), field("gradients", gradients);
     field("inputs", inputs);
   }
   void each_function(const auto& field) {
     field("forward", forward), field("captured", captured), field("again", again);
-    field("random_state", random_state), field("partial", partial);
+    field("random_state", random_state), field("partial", partial), field("apart", apart);
   }
 };
 

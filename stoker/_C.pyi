@@ -135,6 +135,8 @@ class TrainingCall:
         kept: tuple[int, ...],
         readers: tuple[tuple[int, ...], ...],
         histories: tuple[tuple[int, ...], ...],
+        beneath: tuple[tuple[int, ...], ...],
+        apart: Callable[..., Any],
         tangents: tuple[tuple[int, bool, tuple[Any, ...] | None], ...],
         gradients: tuple[tuple[int, tuple[int, ...]], ...],
         inputs: str,

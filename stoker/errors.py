@@ -76,6 +76,16 @@ class NoSecondGradient(StokerError, RuntimeError):
         )
 
 
+class NoWholeGradient(StokerError, RuntimeError):
+    """Somebody looks at the gradient of a result that the program wrote to after another result was computed from it."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the gradient of a result of a compiled function is looked at (by a hook, retain_grad or torch.autograd.grad), and the function "
+            "wrote to that result in place while it computed others from it. Do not write to it in place, or look at its gradient in eager."
+        )
+
+
 class VersionLimitError(StokerError):
     """`fullgraph=True`, and the function kept needing new versions."""
 

@@ -14,7 +14,7 @@ tensor([2., 2., 2.])
 
 Reading order: `trace` (operators become nodes), `alias` and `inverse` (who holds what after a write), `functional`
 (writes become values), `sizes`, `inputs`, `interpret`, `places`, `joint`, `outcome`, `standing`, `refusal`; then `order`, `mincut`,
-`segment`, `keep`, `partition`; then `double_backward`, `histories`, `partial`, `runtime`, `relayout`; `meeting`, `overlap` and
+`segment`, `keep`, `partition`; then `double_backward`, `histories`, `beneath`, `partial`, `runtime`, `relayout`; `meeting`, `overlap` and
 `variants` (inputs in one memory); `begun`; `compile` is the road through them.
 """
 

@@ -45,7 +45,7 @@ def differentiate_again(
         raise NoSecondGradient()
     written = {w.index for w in training.joint.writes}
     differentiably = torch.is_grad_enabled()
-    with torch.enable_grad(), _replayed(training.random_devices, state):
+    with torch.enable_grad(), replayed(training.random_devices, state):
         given = tuple(x.clone() if i in written else x for i, x in enumerate(inputs))
         outputs = training.captured(*given)
         results = _results(training, given, outputs)
@@ -83,7 +83,7 @@ def random_state(devices: Sequence[torch.device]) -> RandomState:
 
 
 @contextlib.contextmanager
-def _replayed(devices: Sequence[torch.device], state: RandomState | None) -> Iterator[None]:
+def replayed(devices: Sequence[torch.device], state: RandomState | None) -> Iterator[None]:
     """The generators as they were; afterwards as they are."""
     if state is None:
         yield

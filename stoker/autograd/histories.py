@@ -37,6 +37,12 @@ def histories(results: Sequence[torch.Tensor]) -> Histories:
     return tuple(sorted(sets))
 
 
+def computed_from(results: Sequence[torch.Tensor]) -> Histories:
+    """For each result, the others that it is computed from, as autograd sees it."""
+    behind = [nodes_behind(result.grad_fn) - {result.grad_fn} for result in results]
+    return tuple(tuple(i for i, other in enumerate(results) if other.grad_fn in found) for found in behind)
+
+
 def saved_memories(results: Sequence[FakeTensor]) -> frozenset[FakeStorage]:
     """The memory of the tensors that the nodes behind some results have saved: what the user must not write to."""
     found: set[FakeStorage] = set()

@@ -20,7 +20,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from stoker import torch_private
 from stoker.autograd.alias import Alias, views_of
-from stoker.autograd.histories import Histories, histories, saved_memories
+from stoker.autograd.histories import Histories, computed_from, histories, saved_memories
 from stoker.autograd.inputs import Entry, Inputs
 from stoker.autograd.interpret import run_captured
 from stoker.autograd.inverse import PHYSICAL
@@ -82,6 +82,8 @@ class Joint:
     """Inputs that are given other memory, and the positions of the results that it holds."""
     spent: frozenset[int] = frozenset()
     """The results whose history a backward inside the program used up: they require a gradient that nobody can compute."""
+    beneath: Histories = ()
+    """For each tangent, those of the results that its own is computed from."""
 
     @property
     def differentiable(self) -> bool:
@@ -150,6 +152,7 @@ def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, ask
     with inputs.mode:  # outside of it, torch's way to a tensor subclass's operators loads SymPy
         shared = histories([t for _, t in wanted])
         saved = saved_memories([t for _, t in wanted])
+        beneath = computed_from([t for _, t in wanted])
     tangents, gradients = _backward(trace, inputs, results, wanted, asked.strides)
     return Joint(
         trace.graph,
@@ -169,6 +172,7 @@ def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, ask
         _switched(inputs),
         rebound,
         frozenset(p for p, t in enumerate(results.tensors) if t is not None and id(t) in spent),
+        beneath,
     )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from stoker import _C, torch_private
+from stoker.autograd.beneath import beneath, differentiate_apart
 from stoker.autograd.double_backward import Training, differentiate_again, random_state
 from stoker.autograd.joint import Joint
 from stoker.autograd.outcome import ConstantResult, Given, GraphResult, MadeLeaf, Outcome, Rebuilt, Write
@@ -120,6 +121,8 @@ def training_call(
         kept=tuple(indices[n] if n.op == "placeholder" else -1 for n in parts.kept),
         readers=_readers(training),
         histories=joint.histories,
+        beneath=beneath(training),
+        apart=functools.partial(differentiate_apart, training),
         tangents=tuple((p, bool(joint.tangents[p].users), _layout(joint.tangents[p])) for p in parts.tangents),  # type: ignore[union-attr, arg-type]  # of the tangents that are used
         gradients=tuple((i, tuple(ordinals[p] for p in reach)) for i, reach in zip(parts.gradients, parts.reached_by)),
         inputs=_memories(training),
