@@ -27,7 +27,7 @@ from stoker.capture.values.slices import SliceValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.text import percent, settled, shown
 from stoker.capture.values.value import Exhausted, NotConstant, Value
-from stoker.capture.values.varying import VaryingFloat, as_symbols
+from stoker.capture.values.varying import VaryingFloat, as_symbols, symbolic
 from stoker.errors import Raised
 from stoker.guard.guard import Is, IsNot, NotSameAs
 from stoker.guard.source import Fixed
@@ -144,6 +144,8 @@ class Operators:
         if isinstance(left, TensorValue) or isinstance(right, TensorValue):
             if not isinstance(left, InstanceValue) and not isinstance(right, InstanceValue):
                 return self.m.record.compare(text, left, right)
+        if all(isinstance(value, (VaryingFloat, SymbolicValue)) for value in (left, right)):
+            left, right = symbolic(left), symbolic(right)
         swapped = SWAPPED[text]
         folded = left.answer(self.m, text, right) if isinstance(left, VaryingFloat) else None
         if folded is None and isinstance(right, VaryingFloat):

@@ -60,6 +60,19 @@ def test_a_float(name: str) -> None:
     assert_two_versions(OF_A_FLOAT[name], [(X, q) for q in FLOATS])
 
 
+def test_steps_up_to_a_time() -> None:
+    """A number is compared with what is computed of it: how the comparisons end is guarded."""
+
+    def program(x: torch.Tensor, end: float) -> Any:
+        time, step = 0.0, 0.25
+        while time < end:
+            step = min(step, end - time)
+            x, time = x + step * x, time + step
+        return x, step <= end, end == time
+
+    assert_two_versions(program, [(X, 0.5 + q / 100) for q in FLOATS])
+
+
 def test_momentum_of_running_statistics() -> None:
     def program(x: torch.Tensor, q: float) -> Any:
         mean, var = torch.zeros(6), torch.ones(6)
