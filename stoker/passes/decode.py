@@ -5,12 +5,13 @@ Out: the same graph, changed: such calls are products, sums and a softmax, in fl
 
 A library's kernel gives each head of the batch to one multiprocessor, which walks along all keys. Where there are fewer heads than
 multiprocessors most of them are idle; loops use them all. (Heads that share keys are queries of one head here: `stoker.passes.heads`.) What must
-hold: each result is a sum over the same numbers as before, rounded once; a query that sees no key has the mean of all values, as cuDNN gives.
+hold: each result is a sum over the same numbers as before, rounded once; a query that sees no key has zeros, as cuDNN gives.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -81,12 +82,25 @@ def _exchange(graph: Graph, node: Node) -> None:
         scores = call(aten.sum.dim_IntList, call(aten.mul.Tensor, rows, keys), [5])
         if bias is not None:
             scores = call(aten.add.Tensor, scores, call(aten.unsqueeze.default, wide(bias), 2))
-        scores = call(aten.clamp.default, scores, torch.finfo(torch.float32).min)
-        shares = call(aten.unsqueeze.default, call(aten._softmax.default, scores, -1, False), 5)
+        shares = call(aten._softmax.default, scores, -1, False) if bias is None else _shares(call, scores)
+        shares = call(aten.unsqueeze.default, shares, 5)
         sums = call(aten.sum.dim_IntList, call(aten.mul.Tensor, shares, values), [4])
         like = node.meta["val"][0]
         result = _laid_out(call, call(aten._to_copy.default, sums, dtype=like.dtype), like)
     hand_over(graph, node, result)
+
+
+def _shares(call: Callable[..., Node], scores: Node) -> Node:
+    """A softmax, of zeros where every key is hidden. Its powers are of two, like cuDNN's: what is infinite as their exponent is hidden. Of other
+    rows the greatest power is 1, so that their sum is no less."""
+    exponents = call(aten.mul.Tensor, scores, math.log2(math.e))
+    greatest = call(aten.amax.default, exponents, [-1], True)
+    finite = call(aten.clamp.default, greatest, torch.finfo(torch.float32).min)
+    powers = call(aten.exp2.default, call(aten.sub.Tensor, exponents, finite))
+    total = call(aten.sum.dim_IntList, powers, [-1], True)
+    shares = call(aten.div.Tensor, powers, call(aten.clamp.default, total, 1.0))
+    shares.meta[KEPT] = True
+    return shares
 
 
 def _laid_out(call: Callable[..., Node], rounded: Node, like: FakeTensor) -> Node:

@@ -4,8 +4,7 @@ In:  a functional inference graph.
 Out: the same graph, changed: where a head has few keys, the memory-efficient kernel stands for cuDNN's, whose tiles are larger than the windows
      (bench/attention_forms.py). How many.
 
-What must hold: a row whose keys are all hidden is the mean of the values, as cuDNN gives; so a bias is never below what is finite. Its rows
-begin where the kernel reads vectors.
+What must hold: rows of a bias begin where the kernel reads vectors. Of a query whose keys are all hidden both kernels give zeros.
 """
 
 from __future__ import annotations
@@ -64,8 +63,7 @@ def _exchange(graph: Graph, node: Node) -> None:
         call = functools.partial(insert, graph, query)
         if bias is not None:
             sizes = [size(query, 0), size(query, 1), size(query, 2), size(key, 2)]
-            finite = call(aten.clamp.default, bias, torch.finfo(bias.meta["val"].dtype).min)
-            padded = call(aten.constant_pad_nd.default, finite, [0, -sizes[3] % BIAS_VECTOR])
+            padded = call(aten.constant_pad_nd.default, bias, [0, -sizes[3] % BIAS_VECTOR])
             bias = call(aten.expand.default, call(aten.slice.Tensor, padded, 3, 0, sizes[3]), sizes)
         made = call(EFFICIENT, query, key, value, bias, False, **node.kwargs)
         made.meta = dict(node.meta) | {"val": made.meta["val"]}
