@@ -17,7 +17,7 @@ from stoker.capture.values.traceback import Passage, TracebackValue
 from stoker.capture.values.value import Arguments, Exhausted, IdentityKey, Keywords, Lazy, Value
 from stoker.errors import Raised
 from stoker.guard.guard import Holds
-from stoker.guard.source import Attribute, InstanceDict, Slot, Source
+from stoker.guard.source import Attribute, Fixed, InstanceDict, Slot, Source
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
@@ -218,8 +218,8 @@ class InstanceValue(ObjectValue):
         return m.operators.hashed_key(self)
 
     def constant(self) -> Any:
-        if self.storage is not None and isinstance(self.storage, Constant):
-            raise super().constant()
+        if isinstance(self.source, Fixed) and isinstance(self.real, types.UnionType):
+            return self.real  # made while capturing, and never changed
         return super().constant()
 
     def stored(self) -> Value:

@@ -14,6 +14,7 @@ from stoker.capture.values.reference import IdentityValue
 from stoker.capture.values.sequence import ListValue, TupleValue, is_taken_one_by_one
 from stoker.capture.values.sets import combine, compare_sets, set_of
 from stoker.capture.values.size import SymbolicValue
+from stoker.capture.values.text import TextValue
 from stoker.capture.values.value import MOST_COMPARED, Exhausted, Keywords, Lazy, NotConstant, Value
 from stoker.guard.guard import HasKey, LacksKey, Length
 from stoker.guard.source import DictItem, InstanceDict, Source, ordered_keys
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 class DictValue(Value):
     """A dict, OrderedDict or defaultdict. One that existed before the call is consulted key by key until it is
-    iterated or changed; only then are all its keys guarded."""
+    iterated or changed; only then are all its keys guarded. What is stored in it under keys that vary waits: while nobody looks, the keys
+    need not be known."""
 
     def __init__(
         self,
@@ -41,6 +43,7 @@ class DictValue(Value):
         self.default_factory = default_factory
         self._attributes: DictValue | None = None
         self.written: dict[Any, None] = {}
+        self.waiting: list[tuple[Value, Value]] = []
         self.rewritten = False
         self.owner: type | None = None  # the class whose instance dictionary this is
 
@@ -49,6 +52,7 @@ class DictValue(Value):
 
     def load_all(self, m: Machine) -> dict[Any, tuple[Value, Value]]:
         """Take over every entry of the real dictionary, guarding its keys and their order."""
+        self.settle(m)
         if not self.whole:
             assert self.real is not None and self.source is not None
             self.whole = True
@@ -63,7 +67,14 @@ class DictValue(Value):
             self._entries.update(known)
         return self._entries
 
+    def settle(self, m: Machine) -> None:
+        """Store what waits: somebody looks."""
+        waiting, self.waiting = self.waiting, []
+        for key, value in waiting:
+            self._store(m, key, value)
+
     def lookup(self, m: Machine, key: Value) -> Value | None:
+        self.settle(m)
         if isinstance(key, SymbolicValue) and self._is_short() and key.is_none_of(m, self.load_all(m)):
             return None
         stand_in = key.hash_key(m)
@@ -97,6 +108,13 @@ class DictValue(Value):
 
     def store(self, m: Machine, key: Value, value: Value) -> None:
         m.effects.will_mutate(self)
+        if not self.whole and isinstance(key, (SymbolicValue, TextValue)):
+            self.waiting.append((key, value))
+        else:
+            self.settle(m)
+            self._store(m, key, value)
+
+    def _store(self, m: Machine, key: Value, value: Value) -> None:
         stand_in = key.hash_key(m)
         found = self._entries.get(stand_in)
         if found is None and not self.whole:
@@ -128,7 +146,7 @@ class DictValue(Value):
         return list(self._entries.values())
 
     def length(self, m: Machine) -> Value:
-        if not self.whole and not self.written:
+        if not self.whole and not self.written and not self.waiting:
             assert self.real is not None and self.source is not None
             m.guards.add(self.source, Length(len(self.real)))
             return Constant(len(self.real))
@@ -252,6 +270,7 @@ class DictValue(Value):
     def method_clear(self, m: Machine) -> Value:
         m.effects.will_mutate(self)
         self.whole = self.rewritten = True
+        self.waiting.clear()
         self._entries.clear()
         return Constant(None)
 
@@ -293,6 +312,8 @@ class DictValue(Value):
             return
         for stand_in in self.written:
             e.method_call(self, self.cls.__setitem__, list(self._entries[stand_in]))
+        for key, value in self.waiting:
+            e.method_call(self, self.cls.__setitem__, [key, value])
 
 
 def pairs_of(m: Machine, value: Value) -> list[tuple[Value, Value]]:
