@@ -103,6 +103,10 @@ def _has_member(m: Machine, value: Value, protocol: type, name: str) -> bool:
 def _tensor_isinstance(m: Machine, value: TensorValue, classes: Any) -> bool:
     if isinstance(classes, tuple):
         return any(_tensor_isinstance(m, value, cls) for cls in classes)
+    checks = m.attributes.class_lookup(type(classes), "__instancecheck__")
+    if isinstance(classes, type) and isinstance(checks, types.FunctionType):
+        if classes is torch.nn.Buffer or not m.policy.is_library(checks.__code__.co_filename):
+            return m.attributes.bind(checks, m.wrap.object(classes), type(classes)).call(m, [value], {}).truth(m)
     if value.real is not None:
         return m.concrete.run(isinstance, value.real, classes)
     if classes is torch.nn.Parameter:
