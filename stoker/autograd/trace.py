@@ -70,7 +70,7 @@ class Trace(torch_private.TorchDispatchMode):
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One operator of the program: taken apart, made functional, or recorded as it is."""
-        if func in _QUESTIONS:
+        if func in _QUESTIONS or func in PHYSICAL and not isinstance(args[0], torch.Tensor):
             return self.mode.propagate(func, args, kwargs)
         rewritten = self._taken_apart(func, args, kwargs)
         if rewritten is not NotImplemented:

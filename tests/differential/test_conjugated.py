@@ -148,3 +148,30 @@ def test_no_array_of_a_conjugated_tensor() -> None:
             return str(error)
 
     assert stoker.compile(array)(numbers()) == array(numbers())
+
+
+LEAVES = [
+    torch.linspace(0.1, 1, 3),
+    torch.linspace(0.1, 1, 3) * (1 - 2j),
+    torch.linspace(0.1, 1, 3, dtype=torch.float64),
+]
+
+
+@pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: str(leaf.dtype))
+def test_gradients_through_complex_numbers(leaf: torch.Tensor) -> None:
+    """Autograd conjugates the numbers that it multiplies by."""
+
+    def loss(x: torch.Tensor) -> torch.Tensor:
+        return (x * (1 + 2j) / (2 - 1j)).abs().sum() + (x - 3j).conj().angle().sum()
+
+    found = []
+    for function in (stoker.compile(loss, fullgraph=True), loss):
+        x = leaf.clone().requires_grad_()
+        function(x).backward()
+        found.append(x.grad)
+    alike(*found)
+
+    def inside(x: torch.Tensor) -> torch.Tensor:
+        return torch.autograd.grad(loss(x), x)[0]
+
+    alike(*(f(leaf.clone().requires_grad_()) for f in (stoker.compile(inside, fullgraph=True), inside)))

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from stoker import torch_private
 from stoker.fake.meta import (
     Meta,
     Size,
@@ -419,7 +420,11 @@ def lazy(x: FakeTensor) -> ViewOf:
 
 
 @rule("_conj", "_neg_view", table=IMPURE)
-def becomes_lazy(mode: Any, func: Any, x: torch.Tensor) -> Any:
-    """Which tensors on this memory are such views is not followed, only that some are."""
+def becomes_lazy(mode: Any, func: Any, x: Any) -> Any:
+    """Which tensors on this memory are such views is not followed, only that some are. Of a number that autograd conjugates a real
+    tensor is made."""
+    if not isinstance(x, torch.Tensor):
+        with torch_private.dispatch_modes_off():
+            return func(torch.tensor(x, dtype=torch.complex128)).resolve_conj().resolve_neg()
     mode.as_fake(x).memory.lazy = True
     return NotImplemented
