@@ -73,17 +73,26 @@ class Version:
     runs_on: tuple[weakref.ref[torch.nn.Module], ...]
 
     @classmethod
-    def of(cls, captured: Captured, bound: list[Any]) -> Version:
-        return cls(captured, tuple(weakref.ref(module) for module in _modules(bound)))
+    def of(cls, captured: Captured, request: Request) -> Version:
+        return cls(captured, tuple(weakref.ref(module) for module in _modules(request)))
 
-    def is_for(self, bound: list[Any]) -> bool:
+    def is_for(self, request: Request) -> bool:
         """Were these its modules? Twelve blocks of one class share their code, and not their versions."""
-        modules = _modules(bound)
+        modules = _modules(request)
         return len(modules) == len(self.runs_on) and all(a is b() for a, b in zip(modules, self.runs_on))
 
 
-def _modules(bound: list[Any]) -> list[torch.nn.Module]:
-    return [value for value in bound if issubclass(type(value), torch.nn.Module)]
+def _modules(request: Request) -> list[torch.nn.Module]:
+    """The modules that a frame gets as arguments, or in cells: `self`, where a function inside the method reads it."""
+    values = [*request.bound, *map(_contents, request.function.__closure__ or ())]
+    return [value for value in values if issubclass(type(value), torch.nn.Module)]
+
+
+def _contents(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
 
 
 class Frames:
@@ -138,7 +147,7 @@ class Frames:
 
     def compile_frame(self, request: Request, failures: list[tuple[Any, int]]) -> Any:
         place = request.place
-        same = [failure for failure in failures if failure[0].tag.is_for(request.bound)]
+        same = [failure for failure in failures if failure[0].tag.is_for(request)]
         entry, number = same[-1] if same else (None, 0)
         why = why_failed(entry.tag.captured, number, request) if entry else "it has not been compiled before"
         if forbids_compiling():
@@ -175,13 +184,13 @@ class Frames:
         self.captured.append(found)
         for code, known in found.behind.items():
             self.histories.setdefault(code, History()).expect(known)
-        graph = (history.number, *map(id, _modules(request.bound))) if found.graph is not None else None
+        graph = (history.number, *map(id, _modules(request))) if found.graph is not None else None
         self.tell("captured", request, data=graph)
         if found.reason is not None and found.reason.key not in self.told:
             self.told.add(found.reason.key)
             words = f"{found.reason.construct}: {found.reason.reason}"
             record(Event("break", self.name or place.subject, found.reason.location, words, found.reason))
-        return _C.Entry(found.code, found.program, found.breaks, Version.of(found, request.bound))
+        return _C.Entry(found.code, found.program, found.breaks, Version.of(found, request))
 
     def generality(self, versions: int) -> bool | None:
         """Which sizes are symbolic: those that changed, or all in the last version that the limit allows."""
@@ -197,5 +206,5 @@ class Frames:
         if self.fullgraph:
             raise VersionLimitError(words)
         self.tell("limit", request, words, level=logging.WARNING)
-        alone = not _modules(request.bound) or versions < self.version_limit
+        alone = not _modules(request) or versions < self.version_limit
         return _C.FREEZE if alone else _C.RUN_ONCE

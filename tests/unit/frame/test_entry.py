@@ -138,6 +138,34 @@ def test_version_limit_says_why(caplog):
     assert torch.equal(compiled(X, "a"), X + 1)
 
 
+class InACell(torch.nn.Module):
+    """Its `self` is in a cell: a generator expression reads it."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+    def forward(self, x):
+        not_captured()
+        return x + sum(self.number + i for i in range(2))
+
+
+@stoker.disable
+def not_captured():
+    pass
+
+
+def test_modules_in_cells_have_versions_of_their_own():
+    """More modules of one class than a function may have versions."""
+    log.clear()
+    model = torch.nn.Sequential(*map(InACell, range(6)))
+    compiled = stoker.compile(model, backend="eager", options={"version_limit": 2})
+    for rows in (2, 3, 4):
+        assert torch.equal(compiled(torch.ones(rows)), model(torch.ones(rows)))
+    assert not log.events("limit")
+    assert not any("number" in event.reason for event in log.events("recompile"))
+
+
 def test_bad_arguments():
     with pytest.raises(UnknownBackend, match="nonsense.*eager"):
         stoker.compile(lambda x: x, backend="nonsense")
