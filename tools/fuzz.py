@@ -38,7 +38,7 @@ from tests.unit.codegen.plain_generator import PlainGenerator
 
 TENSOR, INT, LIST, DICT = "t", "n", "l", "d"
 # A statement: its text, and the kind of variable that it defines as {new}. {t} {u} are tensors, {n} an int, {l} a list, {d} a dict, {k} a
-# number, {s} a key; a line that ends in a colon gets a body.
+# number, {s} a key; a line that ends in a colon gets a body, which in a `while` counts its steps.
 STATEMENTS: list[tuple[str, str | None]] = [
     *((f"{{new}} = {text}", TENSOR) for text in (
         "{t}.sin() + {k}", "torch.relu({t} - {u})", "{t} * {u}", "{t} / ({u}.abs() + 1)", "{t} * {n}", "{t} + {n} * {k}", "-{t}",
@@ -73,6 +73,7 @@ STATEMENTS: list[tuple[str, str | None]] = [
         "print('{s}', {n})", "print(tuple({t}.shape))", "state['{s}'] = {n}", "del {l}[:1]",
         "if {n} > 3:", "if {t}.shape[0] > 2:", "if {t}.dim() == 2:", "if {t}.sum().item() > 1e5:", "if '{s}' in {d}:", "if {l}:",
         "for e in {l}[:3]:", "for i in range({n} % 4):", "for key, e in {d}.items():", "with torch.no_grad():", "try:",
+        "for e in {t}.unbind(0):", "for i, e in enumerate({t}):", "for i, e in zip(range({t}.shape[0]), {l}):", "while steps < {t}.shape[0]:",
     )),
     *((f"{{new}} = {text}", INT) for text in ("{n} + 1", "{t}.shape[0]", "{t}.dim()", "len({l})", "{n} * 2 - 1", "{n} // 2", "box.count", "len({d})")),
     *((f"{{new}} = {text}", LIST) for text in ("[{t}, {u}]", "list({t}.unbind(0))[:2]", "[*{l}, {t}]", "{l}[::-1]", "list({t}.chunk(2))", "{l}")),
@@ -106,7 +107,7 @@ class Program:
     body: list[Any]
 
     def text(self) -> str:
-        lines = ["def program(x, y, n, l, d, box, state):", "    t = x + 1", *_lines(self.body, 1)]
+        lines = ["def program(x, y, n, l, d, box, state):", "    t = x + 1", "    steps = 0", *_lines(self.body, 1)]
         names = sorted(set(_defined(self.body)))
         return "\n".join([*lines, f"    return {{k: v for k, v in locals().items() if k in {names!r}}}"])
 
@@ -115,6 +116,8 @@ def _lines(body: list[Any], depth: int) -> Iterator[str]:
     for statement in body:
         head, inner = statement if isinstance(statement, tuple) else (statement, None)
         yield "    " * depth + head
+        if head.startswith("while "):
+            yield "    " * (depth + 1) + "steps += 1"
         if inner is not None:
             yield from _lines(inner, depth + 1) if inner else iter(["    " * (depth + 1) + "pass"])
             if head == "try:":

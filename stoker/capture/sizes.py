@@ -21,11 +21,12 @@ from stoker.guard.guard import Equals, Guard, Holds
 from stoker.guard.program import SizeRelations
 from stoker.guard.source import Size, Source, Stride
 from stoker.shape import Eq, Expr, Ge, ShapeEnv, Symbol, constant, free_symbols, program
-from stoker.shape.condition import condition_text, symbols_of, written
+from stoker.shape.condition import Comparison, condition_text, symbols_of, written
 from stoker.shape.expr import FloorDiv, Max, Min, Mod
 from stoker.shape.prove import Proof
 from stoker.shape.recipe import SYMBOL, TO_INTEGER, Recipe, integer_of_truth
 from stoker.shape.symnode import BoolNode, expr_of, symfloat, symint
+from stoker.shape.walk import atoms
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -155,13 +156,16 @@ class Sizes:
         return any(self.history.has_varied(*self.env.origins[s]) for s in symbols)
 
     def decides_otherwise(self, symbol: Any) -> bool:
-        """May a condition, or whether an int is 0, be otherwise in another call, because a size was seen to be another?"""
+        """May a condition, or whether an int is 0, be otherwise in another call, because a size was seen to be another? Not of what is
+        divided again and again: that ends after few rounds, and most sizes have as many."""
         if isinstance(symbol, torch.SymFloat) or self.unrolls or not symbol.node.has_hint():
             return False
         asked = symbol if isinstance(symbol, torch.SymBool) else symbol != 0
         if not isinstance(asked, torch.SymBool) or self.env.prove(asked.node.expr) is not Proof.UNKNOWN:
             return False
-        return self._have_varied(symbols_of(self.env.simplify_condition(asked.node.expr)))
+        condition = self.env.simplify_condition(asked.node.expr)
+        divided = isinstance(condition, Comparison) and any(isinstance(a, FloorDiv) for a in atoms(condition.expr))
+        return not divided and self._have_varied(symbols_of(condition))
 
     def was_elsewhere(self, source: Source, position: int) -> bool:
         """Has a number that can be no symbol been seen to be many?"""

@@ -329,7 +329,14 @@ def asks_a_size(x):
     return x
 
 
-@pytest.mark.parametrize("program", [kept, to_another, asks_a_size], ids=lambda f: f.__name__)
+def reduced_by_halves(x):
+    while x.shape[0] > 1:
+        half = x.shape[0] // 2
+        x = torch.maximum(x[:half], x[-half:])
+    return x
+
+
+@pytest.mark.parametrize("program", [kept, to_another, asks_a_size, reduced_by_halves], ids=lambda f: f.__name__)
 def test_what_goes_to_no_loop_of_this_kind_stays_in_one_graph(program):
     log.clear()
     compiled = stoker.compile(program, backend="aot_eager")
