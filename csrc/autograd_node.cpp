@@ -340,7 +340,7 @@ class CompiledGraph : public Node {
   }
 
   at::Tensor tangent(const Tangent& expected, const Layout& layout, bool as_given, at::Tensor&& gradient) const {
-    if (!gradient.defined()) return expected.read ? layout.empty().zero_() : at::Tensor();
+    if (!gradient.defined()) return expected.read ? layout.empty().zero_() : layout.empty();  // its sizes may be asked
     const bool strided = gradient.layout() == c10::kStrided;
     if ((as_given && strided) || layout.holds(gradient)) return std::move(gradient);
     return layout.empty().copy_(strided ? gradient : gradient.to_dense());

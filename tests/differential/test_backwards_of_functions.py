@@ -252,3 +252,67 @@ def test_a_program(name: str, backend: str) -> None:
 @pytest.mark.parametrize("function", [applies_itself, apply_each_other])
 def test_differentiated_twice_from_outside(function: Any) -> None:
     same(second_gradient(stoker.compile(function, fullgraph=True)), second_gradient(function))
+
+
+class Ignoring(Function):
+    """A backward that looks at one tangent alone."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        return x * 2, y * 3, x + y
+
+    @staticmethod
+    def backward(ctx, a, b, c):
+        return a * 2, None
+
+
+class Counting(Function):
+    """One that writes to an argument, which is a result of its own."""
+
+    @staticmethod
+    def forward(ctx, x, count):
+        count.add_(1)
+        ctx.mark_dirty(count)
+        return x * count.sum(), count
+
+    @staticmethod
+    def backward(ctx, g, of_count):
+        return g * 2, None
+
+
+def three(x, y):
+    return Ignoring.apply(x, y)
+
+
+def counted(x, count):
+    return Counting.apply(x, count.detach())[0] + 1
+
+
+def signs(x, y):
+    return x * 2, y.sign(), (y * 0).floor()
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("used", [(0,), (1,), (2,), (0, 2), (1, 2)])
+@pytest.mark.parametrize("function", [three, signs])
+def test_tangents_that_nobody_reads_need_not_come(function: Any, used: tuple[int, ...], dynamic: bool | None) -> None:
+    compiled = stoker.compile(function, fullgraph=True, dynamic=dynamic)
+    for size in (2, 3, 5):
+        found = []
+        for f in (compiled, function):
+            x, y = (torch.ones(size, 4, requires_grad=True) for _ in range(2))
+            results = f(x, y)
+            gradients = torch.autograd.grad([results[i].sum() for i in used], [x, y], allow_unused=True)
+            found.append([torch.zeros(size, 4) if g is None else g for g in gradients])
+        torch.testing.assert_close(*found)
+
+
+def test_a_result_that_was_written_and_is_not_used() -> None:
+    found = []
+    for function in (stoker.compile(counted), counted):
+        x, count = torch.ones(2, requires_grad=True), torch.zeros(2)
+        for _ in range(3):
+            y = function(x, count)
+            y.sum().backward()
+        found.append([y.detach(), x.grad, count.detach()])
+    torch.testing.assert_close(*found)
