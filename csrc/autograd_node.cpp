@@ -241,8 +241,9 @@ class CompiledGraph : public Node {
     if (static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.get())) != answer.size())
       throw std::runtime_error("a compiled backward returned another number of gradients than it was compiled for");
     PyObject** items = PySequence_Fast_ITEMS(sequence.get());
+    // One made for the tangents that came knows which gradients come of them: a function of the user's gives zeros, too.
     for (size_t i = 0; i < answer.size(); ++i)
-      if (is_tensor(items[i]) && reached(plan().gradients[i], arrived)) answer[i] = THPVariable_Unpack(items[i]);
+      if (is_tensor(items[i]) && (partial || reached(plan().gradients[i], arrived))) answer[i] = THPVariable_Unpack(items[i]);
     if (!again) keep_apart(answer);
     return answer;
   }

@@ -307,6 +307,45 @@ def test_tangents_that_nobody_reads_need_not_come(function: Any, used: tuple[int
         torch.testing.assert_close(*found)
 
 
+class Both(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        return x * 2, y * 3
+
+    @staticmethod
+    def backward(ctx, a, b):
+        return a * 2, b * 3
+
+
+def of_a_function(x, y):
+    return Both.apply(x, y)
+
+
+def of_operators(x, y):
+    return x * 2, y * 3
+
+
+def of_some_of_both(x, y):
+    a, b = Both.apply(x, y)
+    return a.sin(), b.cos(), x.exp()
+
+
+@pytest.mark.parametrize("used", [(0,), (1,), (0, 1)])
+@pytest.mark.parametrize("function", [of_a_function, of_operators, of_some_of_both, both_are_used, apply_each_other])
+def test_which_arguments_have_a_gradient(function: Any, used: tuple[int, ...]) -> None:
+    """A backward of the user's is given zeros for what did not come, and gives gradients for all; operators are not passed."""
+    compiled = stoker.compile(function, fullgraph=True)
+    for _ in range(2):
+        found = []
+        for f in (compiled, function):
+            x, y = (torch.ones(2, 4, requires_grad=True) for _ in range(2))
+            results = f(x, y)
+            results = results if isinstance(results, tuple) else (results, results * 2)
+            torch.autograd.backward([results[i].sum() for i in used])
+            found.append([x.grad, y.grad])
+        same(*found)
+
+
 def test_a_result_that_was_written_and_is_not_used() -> None:
     found = []
     for function in (stoker.compile(counted), counted):
