@@ -28,6 +28,7 @@ from stoker.codegen.triton.width import Width, width_of
 from stoker.codegen.writer import Writer
 from stoker.loop.index import Dimension, Dimensions, count, ranges_of
 from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopInstruction, Number, Reduce, Scan, Store
+from stoker.loop.interval import Intervals
 from stoker.loop.op import OUTSIDE
 from stoker.loop.philox import WORDS
 from stoker.schedule.kernel import Kernel, Line, Phase
@@ -75,7 +76,10 @@ class _Emitter:
         self.lines = [line for phase in kernel.phases for line in phase.lines]
         self.made = dict(self.lines)
         self.types = {n: i.dtype for n, i in self.lines}
-        self.watches = any(isinstance(i, Indirect) for _, i in self.lines)
+        intervals = Intervals(self.made, self.ranges)
+        self.inside_always = {i.name for _, i in self.lines if isinstance(i, Indirect) and _is_inside(i, intervals)}
+        """Computed indices that need no check."""
+        self.watches = any(isinstance(i, Indirect) and i.name not in self.inside_always for _, i in self.lines)
         self.width = width_of(kernel, self.ranges)
         self.wide = self.width is Width.WIDE
         self.axes_of: dict[Symbol, Axes] = {d.symbol: frozenset("r") for d in kernel.inner}
@@ -512,14 +516,16 @@ class _Emitter:
         out = self.out
         limit, value, result = self.expr(i.size), f"v{i.arguments[0]}", text(i.name)
         along = frozenset().union(*(self.axes[a] for a in i.arguments)) | self.varies(i.size)
+        self.axes_of[i.name] = self.axes[n] = along
+        self.limits[i.name] = i.size
+        if i.name in self.inside_always:
+            out.line(f"{result} = {value}{'' if self.wide else '.to(tl.int32)'}")
+            return
         out.line(f"{result} = tl.where({value} < 0, {value} + ({limit}), {value})")
         out.line(f"{result}_bad = ({result} < 0) | ({result} >= ({limit}))")
         reached = [f"{result}_bad", *(f"(v{a} != 0)" for a in i.arguments[1:]), *self.inside(along)]
         out.line(f"note_outside(flags, {' & '.join(reached)}, {list(OUTSIDE).index(i.family)})")
         out.line(f"{result} = tl.where({result}_bad, 0, {result})")
-        self.axes_of[i.name] = along
-        self.limits[i.name] = i.size
-        self.axes[n] = along
 
     def scan(self, n: int, i: Scan) -> None:
         """Along the whole row, which is in the tile."""
@@ -546,6 +552,12 @@ def _interleaved(tiles: Sequence[str]) -> str:
 
 def _pieces(size: Expr, block: int) -> Expr:
     return (size + (block - 1)) // block
+
+
+def _is_inside(i: Indirect, intervals: Intervals) -> bool:
+    """Is a computed index never negative, and always below its limit?"""
+    found = intervals.of(i.arguments[0])
+    return i.size.value is not None and found.low >= 0 and found.high < i.size.value
 
 
 def _ranges(kernel: Kernel) -> dict[Symbol, Interval]:
