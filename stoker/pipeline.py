@@ -35,9 +35,9 @@ from stoker.graph.facts import device_of
 from stoker.loop.check import check
 from stoker.loop.layout import Layout
 from stoker.loop.target import LOOP_DTYPES
-from stoker.lower.driver import CannotLower, lower_graph
+from stoker.lower.driver import lower_graph
 from stoker.lower.extern import LIBRARY
-from stoker.lower.registry import LOWERINGS
+from stoker.lower.registry import LOWERINGS, CannotLower
 from stoker.options import Options
 from stoker.passes.activation import join_activations
 from stoker.passes.attention import INFERENCE_BYTES, TRAINING_BYTES, fuse_attention

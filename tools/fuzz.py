@@ -29,7 +29,8 @@ import stoker
 from stoker.autograd import aot
 from stoker.codegen.aten import through_aten
 from stoker.codegen.host import host_program
-from stoker.lower.driver import CannotLower, lower_graph
+from stoker.lower.driver import lower_graph
+from stoker.lower.registry import CannotLower
 from stoker.passes.cut import cut
 from stoker.passes.floats import take_out
 from stoker.pipeline import build_kernels, decompositions, improve

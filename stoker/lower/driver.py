@@ -53,17 +53,13 @@ from stoker.lower import (  # noqa: F401  (they fill the table)
 )
 from stoker.lower.builder import Builder
 from stoker.lower.extern import BIAS, BIASED, EXACT
-from stoker.lower.registry import CALLS, LOWERINGS, LeftToLibrary, Result, Usage, find
+from stoker.lower.registry import CALLS, LOWERINGS, CannotLower, LeftToLibrary, Result, Usage, find
 from stoker.lower.whole import computed_whole
 from stoker.passes.place import COPIES, is_number
 from stoker.passes.simplify import VIEWS
 from stoker.shape.expr import Expr, Symbol
 from stoker.shape.symnode import expr_of, size_of
 from stoker.shape.walk import free_symbols
-
-
-class CannotLower(Exception):
-    """The graph holds something that a program cannot express. The reason is for the user."""
 
 
 def result_of(value: Any, targets: Targets) -> Any:

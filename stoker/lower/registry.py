@@ -32,6 +32,10 @@ LOWERINGS: dict[Any, Lowering] = {}
 """Filled by the families of this package."""
 
 
+class CannotLower(Exception):
+    """The graph holds something that a program cannot express. The reason is for the user."""
+
+
 class LeftToLibrary(Exception):
     """These arguments are better served by the library; `reason` says why."""
 

@@ -10,7 +10,7 @@ import torch
 
 from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
-from stoker.loop.layout import Sizes
+from stoker.loop.layout import Layout, Sizes
 from stoker.loop.view import Index, Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.index import counted_from_0
@@ -23,7 +23,7 @@ from stoker.lower.operand import (
     require_supported,
 )
 from stoker.lower.pieces import neutral
-from stoker.lower.registry import LeftToLibrary, Operand, Result, Size, lower
+from stoker.lower.registry import CannotLower, LeftToLibrary, Operand, Result, Size, lower
 from stoker.lower.view import dimension
 from stoker.shape.expr import Expr, as_expr, constant
 from stoker.shape.symnode import expr_of
@@ -241,7 +241,7 @@ def _in_eagers_memory(builder: Builder, x: Tensor) -> tuple[Stored, Expr]:
     stored = builder.store(x)
     strides = tuple(_size(s) for s in fake.strides)
     if any(a is not b and s.value != 1 for a, b, s in zip(stored.strides, strides, stored.sizes)):
-        raise LeftToLibrary("its memory lies in another way than eager's")
+        raise CannotLower("as_strided reads a tensor whose memory lies in another way than eager's")
     return stored, stored.offset - _size(fake.offset)
 
 
@@ -255,7 +255,12 @@ def as_strided(
 ) -> Tensor:
     stored, start = _in_eagers_memory(builder, x)
     at = stored.offset if offset is None else start + as_expr(offset)
-    return Stored(stored.buffer, stored.dtype, stored.device, out.sizes, tuple(as_expr(s) for s in stride), at)
+    strides = tuple(as_expr(s) for s in stride)
+    layout = builder.program.layouts[stored.buffer]
+    behind = at + Layout(layout.dtype, layout.device, out.sizes, strides).reach - layout.reach
+    if stored.buffer not in builder.program.inputs and not (behind.is_constant and behind.offset <= 0):
+        raise CannotLower("as_strided reads memory around a part of a tensor, of which the part alone may be there")
+    return Stored(stored.buffer, stored.dtype, stored.device, out.sizes, strides, at)
 
 
 @lower("as_strided_scatter.default")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -175,6 +175,58 @@ def split_with_sizes(m: Machine, input: Value, split_sizes: Value, dim: Value = 
         return m.record.call(torch.split_with_sizes, [input, split_sizes, dim], {})
     numbers = ListValue([number(m, size) for size in sizes])
     return m.wrap.object(indexing.split_with_sizes).call(m, [input, numbers, dim], {})
+
+
+@handles(torch.as_strided)
+@tensor_special("as_strided")
+def as_strided(m: Machine, input: Value, size: Value, stride: Value, storage_offset: Value = NONE) -> Value:
+    arguments = [input, size, stride, storage_offset]
+    sequences = all(isinstance(value, SequenceValue) for value in (size, stride))
+    if not sequences or not isinstance(storage_offset, Constant) or storage_offset.value or not _is_followed(input):
+        return m.record.call(torch.as_strided, arguments, {})
+    sizes, strides = ([number(m, part) for part in value.items_list(m)] for value in (size, stride))
+    if _is_as_it_lies(m, input, sizes, strides):
+        return m.wrap.object(indexing.as_it_lies).call(m, [input], {})
+    if _has_plain_windows(m, input, sizes, strides):
+        return m.wrap.object(indexing.as_strided).call(m, [input, ListValue(sizes), ListValue(strides)], {})
+    return m.record.call(torch.as_strided, arguments, {})
+
+
+def _is_followed(input: Value) -> bool:
+    """Is it a tensor of sizes that vary, at the beginning of its memory, that autograd follows?"""
+    if not isinstance(input, TensorValue) or not input.fake.requires_grad or not torch.is_grad_enabled():
+        return False
+    offset = input.fake.storage_offset()
+    return type(offset) is int and offset == 0 and any(isinstance(size, torch.SymInt) for size in input.fake.shape)
+
+
+def _is_as_it_lies(m: Machine, input: Any, sizes: list[Value], strides: list[Value]) -> bool:
+    """Are sizes and strides the tensor's own, but for strides of dimensions of size 1?"""
+    own = [[m.wrap.number(n) for n in numbers] for numbers in (input.fake.shape, input.fake.stride())]
+    if len(sizes) != len(own[0]) or len(strides) != len(sizes):
+        return False
+    return all(
+        m.operators.equal(size, a) and (_is_one(size) or m.operators.equal(stride, b))
+        for size, stride, a, b in zip(sizes, strides, *own)
+    )
+
+
+def _is_one(size: Value) -> bool:
+    return isinstance(size, Constant) and size.value == 1
+
+
+def _has_plain_windows(m: Machine, input: Any, sizes: list[Value], strides: list[Value]) -> bool:
+    """Is a dense tensor, and no memory around it, read at distances that are known, and as often as a size says in its first dimension
+    alone?"""
+    known = [part.value if isinstance(part, Constant) else 0 for part in (*sizes[1:], *strides)]
+    first = sizes[0] if sizes else None
+    if not isinstance(first, SymbolicValue) or len(sizes) != len(strides) or min(known) <= 0:
+        return False
+    if not input.fake.is_contiguous():
+        return False
+    inner, (step, *steps) = known[: len(sizes) - 1], known[len(sizes) - 1 :]
+    reach = 1 + sum((n - 1) * apart for n, apart in zip(inner, steps))
+    return m.concrete.run(lambda: bool((first.symbol - 1) * step + reach <= input.fake.numel()))
 
 
 @handles(torch.tensor_split)

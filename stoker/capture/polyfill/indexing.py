@@ -148,3 +148,18 @@ def linspace(start, end, steps, options):
     places = torch.arange(steps, **{"dtype": torch.get_default_dtype(), **options})
     step = (end - start) / torch.sym_max(steps - 1, 1)
     return torch.where(places < torch.sym_max(steps // 2, 1), start + step * places, end - step * (steps - 1 - places))
+
+
+def as_it_lies(input):
+    return input.view(input.shape)
+
+
+def as_strided(input, size, stride):
+    """As windows of windows of the memory, whose gradients take sizes that vary; those of `as_strided` take numbers."""
+    reach = [
+        1 + sum([(n - 1) * step for n, step in zip(size[dim + 1 :], stride[dim + 1 :])]) for dim in range(len(size))
+    ]
+    seen = input.view(-1)
+    for dim in range(len(size)):
+        seen = seen.unfold(dim, reach[dim], stride[dim]).narrow(dim, 0, size[dim])
+    return seen.select(-1, 0)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 import stoker
 from stoker import pipeline
-from stoker.lower.driver import CannotLower
+from stoker.lower.registry import CannotLower
 
 
 @torch.library.custom_op("stoker_test_fallback::turned", mutates_args=())
