@@ -43,6 +43,8 @@ def symbols_in(value: Any) -> frozenset[Any]:
 
 def untold(value: Any) -> frozenset[Any]:
     """The symbols in a value that have no hint."""
+    if isinstance(value, FakeTensor) and not value.meta.symbolic:
+        return frozenset()
     env = next((e for leaf in leaves(value) if (e := _environment(leaf)) is not None), None)
     return frozenset() if env is None else frozenset(s for s in symbols_in(value) if not env.knows(s))
 

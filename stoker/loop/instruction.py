@@ -125,12 +125,15 @@ def index_expressions(i: LoopInstruction) -> tuple[Expr, ...]:
 
 
 def with_expressions(i: LoopInstruction, change: Callable[[Expr], Expr]) -> LoopInstruction:
-    """The instruction with its expressions changed."""
+    """The instruction with its expressions changed; itself where they stay as they are."""
     match i:
         case Load() | Store():
-            return replace(i, index=change(i.index))
+            changed = change(i.index)
+            return i if changed is i.index else replace(i, index=changed)
         case Indirect():
-            return replace(i, size=change(i.size))
+            changed = change(i.size)
+            return i if changed is i.size else replace(i, size=changed)
         case Index():
-            return replace(i, expr=change(i.expr))
+            changed = change(i.expr)
+            return i if changed is i.expr else replace(i, expr=changed)
     return i

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import TypeVar, cast
+from typing import Any, TypeVar
 
 from stoker.shape.expr import (
     Atom,
@@ -101,7 +101,7 @@ def substitute(expr: Expr, replacements: Mapping[_AtomKind, Expr]) -> Expr:
     """The expression with atoms replaced, simplified again."""
     if not expr.terms:
         return expr
-    known = cast(Mapping[Expr, Expr], replacements)
+    known: Mapping[Any, Expr] = replacements
     changed: dict[Atom, Expr] = {}
     for atom in atoms(expr):
         if atom in known:
