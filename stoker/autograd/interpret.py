@@ -13,6 +13,7 @@ from stoker.autograd.refusal import CannotTrace
 from stoker.fake.history import is_refused_write
 from stoker.fake.recurrent import whole
 from stoker.fake.tensor import data_dependent
+from stoker.marks import APPLIED
 
 if TYPE_CHECKING:
     from stoker.autograd.trace import Trace
@@ -22,6 +23,8 @@ def run_captured(captured: GraphModule, inputs: Sequence[Any], trace: Trace) -> 
     """The captured program's outputs, as the trace's fake tensors."""
     given = iter(inputs)
     values: dict[Any, Any] = {}
+    if any(hasattr(node.target, APPLIED) for node in captured.graph.nodes):
+        trace.known = []
     for node in captured.graph.nodes:
         if node.op == "placeholder":
             values[node] = next(given)
@@ -34,6 +37,8 @@ def run_captured(captured: GraphModule, inputs: Sequence[Any], trace: Trace) -> 
         trace.places.enter(node.meta.get("location", node.stack_trace), node.meta.get("recompute", False))
         trace.from_numbers = node.target in (torch.tensor, torch.as_tensor) and _is_numbers(node.args[:1])
         values[node] = _run_checked(captured, node, args, kwargs)
+        if node.op == "get_attr":
+            trace.knows(values[node])
     return ()
 
 

@@ -51,6 +51,9 @@ class Trace(torch_private.TorchDispatchMode):
         self.constants: dict[str, torch.Tensor] = {}
         self.from_numbers = False
         """Does the program make a tensor of plain numbers just now?"""
+        self.known: list[torch.Tensor] | None = None
+        """Real tensors that are the graph's own, or new, where the program has autograd functions: what these reach by themselves is
+        read anew at each call, and nobody guards which tensor it is."""
         self.phase = "forward"
         self.differentiates = False
         """May something in the program require a gradient?"""
@@ -70,8 +73,12 @@ class Trace(torch_private.TorchDispatchMode):
 
     def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One operator of the program: taken apart, made functional, or recorded as it is."""
-        if func in _QUESTIONS or func in PHYSICAL and not isinstance(args[0], torch.Tensor):
+        if func in _QUESTIONS:
             return self.mode.propagate(func, args, kwargs)
+        if func in PHYSICAL and not isinstance(args[0], torch.Tensor):  # a number, of which a real tensor is made
+            return self.knows(self.mode.propagate(func, args, kwargs))
+        if func is aten.lift_fresh.default:
+            self.knows(args[0])
         rewritten = self._taken_apart(func, args, kwargs)
         if rewritten is not NotImplemented:
             return rewritten
@@ -165,10 +172,18 @@ class Trace(torch_private.TorchDispatchMode):
             self._add_constant(fake, tensor)
         return self.aliases.read(fake)
 
+    def knows(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A real tensor that may be a constant of the graph."""
+        if self.known is not None:
+            self.known.append(tensor)
+        return tensor
+
     def _add_constant(self, fake: FakeTensor, tensor: torch.Tensor) -> None:
         """A real tensor that the program closed over."""
         if isinstance(tensor, FakeTensor):
             raise CannotTrace(f"a tensor of shape {tuple(tensor.shape)} came from outside the trace")
+        if self.known is not None and not any(known is tensor for known in self.known):
+            raise CannotTrace("an autograd function reads a tensor that it is not given")
         name = f"constant_{len(self.constants)}"
         self.constants[name] = tensor
         self.aliases.add_root(fake, self.note(self.graph.create_node("get_attr", name), fake))

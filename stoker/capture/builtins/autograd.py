@@ -21,6 +21,7 @@ from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break, Raised
+from stoker.marks import APPLIED
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -42,6 +43,7 @@ def _node_of(cls: type) -> Any:
             return cls.apply(*args)  # type: ignore[attr-defined]  # a subclass of Function
 
         found.__name__ = found.__qualname__ = f"{cls.__name__}_apply"
+        setattr(found, APPLIED, cls)
         cls._stoker_apply = staticmethod(found)  # type: ignore[attr-defined]  # kept on the class
         return found
     return found.__func__
