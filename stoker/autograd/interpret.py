@@ -13,7 +13,7 @@ from stoker.autograd.refusal import CannotTrace
 from stoker.fake.history import is_refused_write
 from stoker.fake.recurrent import whole
 from stoker.fake.tensor import data_dependent
-from stoker.marks import APPLIED
+from stoker.marks import ALLOWED_IN_GRAPH, APPLIED
 
 if TYPE_CHECKING:
     from stoker.autograd.trace import Trace
@@ -23,7 +23,7 @@ def run_captured(captured: GraphModule, inputs: Sequence[Any], trace: Trace) -> 
     """The captured program's outputs, as the trace's fake tensors."""
     given = iter(inputs)
     values: dict[Any, Any] = {}
-    if any(hasattr(node.target, APPLIED) for node in captured.graph.nodes):
+    if any(hasattr(node.target, APPLIED) or id(node.target) in ALLOWED_IN_GRAPH for node in captured.graph.nodes):
         trace.known = []
     for node in captured.graph.nodes:
         if node.op == "placeholder":

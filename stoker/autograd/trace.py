@@ -52,8 +52,8 @@ class Trace(torch_private.TorchDispatchMode):
         self.from_numbers = False
         """Does the program make a tensor of plain numbers just now?"""
         self.known: list[torch.Tensor] | None = None
-        """Real tensors that are the graph's own, or new, where the program has autograd functions: what these reach by themselves is
-        read anew at each call, and nobody guards which tensor it is."""
+        """Real tensors that are the graph's own, or new, where it has functions of the user's that nobody looked into, or autograd
+        functions: what these reach by themselves is read anew at each call, and nobody guards which tensor it is."""
         self.phase = "forward"
         self.differentiates = False
         """May something in the program require a gradient?"""
@@ -183,7 +183,7 @@ class Trace(torch_private.TorchDispatchMode):
         if isinstance(tensor, FakeTensor):
             raise CannotTrace(f"a tensor of shape {tuple(tensor.shape)} came from outside the trace")
         if self.known is not None and not any(known is tensor for known in self.known):
-            raise CannotTrace("an autograd function reads a tensor that it is not given")
+            raise CannotTrace("a function of the user's, which is one node, reads a tensor that it is not given")
         name = f"constant_{len(self.constants)}"
         self.constants[name] = tensor
         self.aliases.add_root(fake, self.note(self.graph.create_node("get_attr", name), fake))

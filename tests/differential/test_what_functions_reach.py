@@ -1,4 +1,5 @@
-"""Tensors that an `autograd.Function` reaches by itself, by a closure or a module: read at each call, and the same to autograd."""
+"""Tensors that an `autograd.Function`, or a function that is one node, reaches by a closure or a module: read at each call, and the
+same to autograd."""
 
 from __future__ import annotations
 
@@ -58,6 +59,14 @@ def given_and_reached(layer: nn.Linear) -> Any:
     return lambda x: Again.apply(layer, x, *layer.parameters()).sin()
 
 
+def allowed_in_the_graph(layer: nn.Linear) -> Any:
+    @stoker.allow_in_graph
+    def scaled(x):
+        return x * (layer.weight * 2).exp().sum() + layer(x)
+
+    return lambda x: scaled(x).sin()
+
+
 CHANGES = {
     "in place": lambda layer: layer.weight.data.mul_(2),
     "counted": lambda layer: nn.init.constant_(layer.bias, 0.3),
@@ -66,7 +75,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("make", [by_a_closure, in_the_backward, given_and_reached])
+@pytest.mark.parametrize("make", [by_a_closure, in_the_backward, given_and_reached, allowed_in_the_graph])
 def test_what_changes_between_calls_is_seen(make: Any) -> None:
     found = []
     for compile in (lambda f: f, stoker.compile):
