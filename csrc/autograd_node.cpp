@@ -8,8 +8,8 @@
 //   2. Without retain_graph they are let go before the backward runs, so that it can free each after its last use.
 //   3. A gradient that did not arrive is zeros where the backward reads it; what depends on such gradients alone is none.
 //   4. Under create_graph the captured program is differentiated again (stoker/autograd/double_backward.py): right, or refused.
-//   5. Batched gradients (is_grads_batched) run the backward once for each example; gradients that are not plain memory (tensor
-//      subclasses that dispatch to Python) differentiate the captured program.
+//   5. Gradients that are not plain memory (batches of vmap and is_grads_batched, subclasses that dispatch to Python) differentiate the
+//      captured program.
 //   6. Where only some results got a gradient, a backward for those alone runs (stoker/autograd/partial.py). Without retain_graph,
 //      what they share with others is used up, and the others' own history is not.
 //   7. Two gradients are one tensor, or do not overlap: leaves that take them for their own must not add to each other's.
@@ -22,11 +22,8 @@
 
 #include "autograd_node.h"
 
-#include "vmap.h"
-
 #include <ATen/MemoryOverlap.h>
 #include <ATen/ops/add.h>
-#include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -101,13 +98,25 @@ struct Remembered {
 
 // Gradients of inputs that results' own nodes have found, for the graph's node to hand on in the same backward.
 struct Aside {
-  int task = -1;
   Arrived results;
   variable_list gradients;
+  int task = torch::autograd::get_current_graph_task_id();
 };
 
 void add_to(at::Tensor& sum, const at::Tensor& more) {
   if (more.defined()) sum = sum.defined() ? at::add(sum, more) : more;
+}
+
+// What a function of Python's gave, as tensors; something else is undefined.
+variable_list gradients_in(PyObject* found, size_t count) {
+  const Ref sequence = Ref::steal(checked(PySequence_Fast(found, "a compiled backward returns a tuple or a list")));
+  if (static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.get())) != count)
+    throw std::runtime_error("a compiled backward returned another number of gradients than it was compiled for");
+  PyObject** items = PySequence_Fast_ITEMS(sequence.get());
+  variable_list gradients(count);
+  for (size_t i = 0; i < count; ++i)
+    if (is_tensor(items[i])) gradients[i] = THPVariable_Unpack(items[i]);
+  return gradients;
 }
 
 constexpr const char* OVERWRITTEN =
@@ -157,8 +166,7 @@ class CompiledGraph : public Node {
   }
 
   variable_list apply(variable_list&& given) override {
-    variable_list answer = plan().beneath.empty() ? apply_to(std::move(given), {}) : apply_with_aside(std::move(given));
-    return answer;
+    return plan().beneath.empty() ? apply_to(std::move(given), {}) : apply_with_aside(std::move(given));
   }
 
   // The gradients of one result with respect to others that it is computed from; those of inputs, not through these, are put aside.
@@ -172,16 +180,11 @@ class CompiledGraph : public Node {
     PyObject* state = random_state_ ? random_state_.get() : Py_None;
     PyObject* arguments[] = {inputs.get(), state, which.get(), stops.get(), wrapped.get()};
     const Ref found = Ref::steal(checked(PyObject_Vectorcall(plan().apart.get(), arguments, 5, nullptr)));
-    const Ref sequence = Ref::steal(checked(PySequence_Fast(found.get(), "gradients are a tuple or a list")));
-    if (static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.get())) != watched.size() + plan().gradients.size())
-      throw std::runtime_error("a result was differentiated with respect to another number of tensors than was asked for");
-    PyObject** items = PySequence_Fast_ITEMS(sequence.get());
-    const auto tensor = [&](size_t i) { return is_tensor(items[i]) ? THPVariable_Unpack(items[i]) : at::Tensor(); };
-    Aside& aside = aside_of_this_task();
-    aside.results[tangent] = true;
-    for (size_t i = 0; i < plan().gradients.size(); ++i) add_to(aside.gradients[i], tensor(watched.size() + i));
-    variable_list answer(watched.size());
-    for (size_t i = 0; i < watched.size(); ++i) answer[i] = tensor(i);
+    variable_list answer = gradients_in(found.get(), watched.size() + plan().gradients.size());
+    if (aside() == aside_.end()) aside_.emplace_back(Arrived(plan().tangents.size()), variable_list(plan().gradients.size()));
+    aside()->results[tangent] = true;
+    for (size_t i = 0; i < plan().gradients.size(); ++i) add_to(aside()->gradients[i], answer[watched.size() + i]);
+    answer.resize(watched.size());
     return answer;
   }
 
@@ -199,51 +202,42 @@ class CompiledGraph : public Node {
  private:
   const TrainingPlan& plan() const { return call_->plan; }
 
-  Aside& aside_of_this_task() {
+  // What was put aside in this backward, or the end.
+  std::vector<Aside>::iterator aside() {
     const int task = torch::autograd::get_current_graph_task_id();
-    for (Aside& aside : aside_)
-      if (aside.task == task) return aside;
-    aside_.push_back({task, Arrived(plan().tangents.size()), variable_list(plan().gradients.size())});
-    return aside_.back();
+    return std::find_if(aside_.begin(), aside_.end(), [&](const Aside& a) { return a.task == task; });
   }
 
   variable_list apply_with_aside(variable_list&& given) {
     Gil gil;
-    const int task = torch::autograd::get_current_graph_task_id();
-    const auto place = std::find_if(aside_.begin(), aside_.end(), [&](const Aside& a) { return a.task == task; });
+    const auto place = aside();
     if (place == aside_.end()) return apply_to(std::move(given), {});
-    const Aside aside = std::move(*place);
+    const Aside found = std::move(*place);
     aside_.erase(place);
-    variable_list answer = apply_to(std::move(given), aside.results);
-    for (size_t i = 0; i < answer.size(); ++i) add_to(answer[i], aside.gradients[i]);
+    variable_list answer = apply_to(std::move(given), found.results);
+    for (size_t i = 0; i < answer.size(); ++i) add_to(answer[i], found.gradients[i]);
     if (!c10::GradMode::is_enabled()) keep_apart(answer);
     return answer;
   }
 
   // `apart` are the tangents that results' own nodes have taken.
   variable_list apply_to(variable_list&& given, const Arrived& apart) {
-    variable_list answer(plan().gradients.size());
     if (std::none_of(given.begin(), given.end(), [](const at::Tensor& t) { return t.defined(); })) {
       if (!apart.empty()) use_up(apart);
-      return answer;
+      return variable_list(plan().gradients.size());
     }
-    for (const at::Tensor& gradient : given)
-      if (const std::optional<Vmap> vmap = Vmap::of(gradient)) return one_by_one(given, *vmap);
     Gil gil;
     const Arrived arrived = which_arrived(given);
     Arrived passed = arrived;
     for (size_t i = 0; i < apart.size(); ++i) passed[i] = passed[i] || apart[i];
     use_up(passed);
-    const bool again = c10::GradMode::is_enabled() || std::any_of(given.begin(), given.end(), dispatches_to_python);
+    const bool again = c10::GradMode::is_enabled() || !std::all_of(given.begin(), given.end(), is_memory);
     const std::shared_ptr<Backward> partial = again ? nullptr : partial_backward(arrived);
     Ref found = again ? differentiate_again(given) : run(partial ? *partial : plan().backward, std::move(given));
-    Ref sequence = Ref::steal(checked(PySequence_Fast(found.get(), "a compiled backward returns a tuple or a list")));
-    if (static_cast<size_t>(PySequence_Fast_GET_SIZE(sequence.get())) != answer.size())
-      throw std::runtime_error("a compiled backward returned another number of gradients than it was compiled for");
-    PyObject** items = PySequence_Fast_ITEMS(sequence.get());
+    variable_list answer = gradients_in(found.get(), plan().gradients.size());
     // One made for the tangents that came knows which gradients come of them: a function of the user's gives zeros, too.
     for (size_t i = 0; i < answer.size(); ++i)
-      if (is_tensor(items[i]) && (partial || reached(plan().gradients[i], arrived))) answer[i] = THPVariable_Unpack(items[i]);
+      if (!partial && !reached(plan().gradients[i], arrived)) answer[i].reset();
     if (!again) keep_apart(answer);
     return answer;
   }
@@ -305,28 +299,9 @@ class CompiledGraph : public Node {
     return !all.empty() && std::all_of(all.begin(), all.end(), [&](const auto& history) { return any_of(history, used_); });
   }
 
-  static bool dispatches_to_python(const at::Tensor& gradient) {
-    return gradient.defined() && gradient.unsafeGetTensorImpl()->key_set().has(c10::DispatchKey::Python);
-  }
-
-  // The gradients for each example of a batch, as a batch. An empty batch has the gradients of one example, cut off.
-  variable_list one_by_one(const variable_list& given, const Vmap& vmap) {
-    const bool releasing = std::exchange(releasing_, false);
-    std::vector<variable_list> examples;
-    for (int64_t i = 0; i < std::max<int64_t>(vmap.count, 1); ++i) {
-      variable_list example;
-      for (const at::Tensor& gradient : given)
-        example.push_back(Vmap::of(gradient) == vmap ? vmap.example(gradient, i) : gradient);
-      examples.push_back(apply(std::move(example)));
-    }
-    releasing_ = releasing;
-    variable_list answer(plan().gradients.size());
-    for (size_t g = 0; g < answer.size(); ++g) {
-      std::vector<at::Tensor> parts;
-      for (const variable_list& example : examples) parts.push_back(example[g]);
-      if (parts.front().defined()) answer[g] = vmap.batch(at::stack(parts).narrow(0, 0, vmap.count));
-    }
-    return answer;
+  static bool is_memory(const at::Tensor& gradient) {
+    using enum c10::DispatchKey;
+    return !gradient.defined() || !gradient.key_set().has_any(c10::DispatchKeySet({Python, Batched, FuncTorchBatched}));
   }
 
   static Arrived which_arrived(const variable_list& given) {
@@ -470,24 +445,20 @@ class CompiledResult : public Node {
     std::vector<size_t> watched, edges;
     for (size_t i = 0; i < below_.size(); ++i)
       if (is_watched(*next_edge(i + 1).function)) watched.push_back(below_[i]), edges.push_back(i + 1);
-    if (watched.empty()) {
-      answer[0] = std::move(given[0]);
-      return answer;
-    }
-    variable_list found = static_cast<CompiledGraph&>(*next_edge(0).function).apart(tangent_, watched, given[0]);
+    variable_list found = given;
+    if (watched.empty()) edges.push_back(0);
+    else found = static_cast<CompiledGraph&>(*next_edge(0).function).apart(tangent_, watched, given[0]);
     for (size_t i = 0; i < found.size(); ++i) answer[edges[i]] = std::move(found[i]);
     return answer;
   }
 
  private:
   static bool is_watched(Node& node) {
-    if (!node.tensor_pre_hooks().empty() || !node.retains_grad_hooks().empty() || !node.pre_hooks().empty() ||
-        !node.post_hooks().empty())
-      return true;
+    const auto empty = [](const auto&... hooks) { return (hooks.empty() && ...); };
+    if (!empty(node.tensor_pre_hooks(), node.retains_grad_hooks(), node.pre_hooks(), node.post_hooks())) return true;
     const auto* asked = torch::autograd::get_current_graph_task_exec_info();
-    if (!asked) return false;
-    const auto found = asked->find(&node);
-    return found != asked->end() && found->second.captures_;
+    const auto found = asked ? asked->find(&node) : decltype(asked->end()){};
+    return asked && found != asked->end() && found->second.captures_;
   }
 
   size_t tangent_;
@@ -498,8 +469,8 @@ class CompiledResult : public Node {
 void put_in_front(const NodePointer& graph, const TrainingPlan& plan, PyObject* const* values) {
   std::vector<size_t> order(plan.beneath.size());
   std::iota(order.begin(), order.end(), 0);
-  // What a result is computed from is computed from less.
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return plan.beneath[a].size() < plan.beneath[b].size(); });
+  const auto depth = [&](size_t i) { return plan.beneath[i].size(); };  // what a result is computed from is computed from less
+  std::ranges::stable_sort(order, {}, depth);
   std::vector<NodePointer> nodes(order.size());
   for (const size_t i : order) {
     const at::Tensor& result = tensor_of(values[plan.tangents[i].position]);

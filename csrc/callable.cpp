@@ -1,4 +1,4 @@
-#include "callable.h"
+#include "module.h"
 
 #include "bind.h"
 #include "dispatch.h"

@@ -84,10 +84,9 @@ PyObject* compiler_new(PyTypeObject* type, PyObject*, PyObject*) {
 }
 
 int compiler_init(PyObject* object, PyObject* arguments, PyObject* keywords) {
-  PyObject *on_miss, *on_reject = Py_None;
-  if (!parse(arguments, keywords, "O|O:Compiler", {"on_miss", "on_reject"}, &on_miss, &on_reject)) return -1;
+  PyObject* on_miss;
+  if (!parse(arguments, keywords, "O:Compiler", {"on_miss"}, &on_miss)) return -1;
   as<Compiler>(object)->on_miss = Ref::share(on_miss);
-  as<Compiler>(object)->on_reject = Ref::share(on_reject == Py_None ? nullptr : on_reject);
   return 0;
 }
 
@@ -221,10 +220,9 @@ bool add_cache_types(PyObject* module) {
                           {"tag", T_OBJECT, offsetof(Entry, tag), READONLY, "whatever its maker wants to remember"},
                           {"hits", T_PYSSIZET, offsetof(Entry, hits), READONLY, "how often it ran"}}) &&
          add_type<Compiler>(module, "stoker._C.Compiler", compiler_type,
-                            {doc("Compiler(on_miss, on_reject=None)\n\nOne configuration of the compiler."),
+                            {doc("Compiler(on_miss)\n\nOne configuration of the compiler."),
                              slot(Py_tp_new, compiler_new), slot(Py_tp_init, compiler_init), {Py_tp_methods, compiler_methods}},
-                            {{"on_miss", T_OBJECT, offsetof(Compiler, on_miss), 0, "called when no entry's guards hold"},
-                             {"on_reject", T_OBJECT, offsetof(Compiler, on_reject), 0, "called when a new entry's guards fail at once"}},
+                            {{"on_miss", T_OBJECT, offsetof(Compiler, on_miss), 0, "called when no entry's guards hold"}},
                             Py_TPFLAGS_BASETYPE);
 }
 

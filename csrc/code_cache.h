@@ -62,11 +62,10 @@ class RecordHold {
 struct Compiler {
   PyObject_HEAD
   Ref on_miss;
-  Ref on_reject;  // may be null
   PyObject* weak_references;
   std::unordered_map<PyCodeObject*, Record*> records;
 
-  void each(const auto& visit) { visit(on_miss), visit(on_reject); }
+  void each(const auto& visit) { visit(on_miss); }
   void each_kept(const auto& visit) {
     for (auto& [code, record] : records)
       for (Ref& entry : record->entries) visit(entry);

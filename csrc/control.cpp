@@ -4,7 +4,7 @@
 // Loop(condition, body, carried)(*carried, *rest): `body` of what is carried and of the rest, for as long as `condition` gives true.
 // Scan(step, carried, sequences, backwards)(*carried, *sequences, *rest): `step` of what is carried, of one element of each sequence
 // after the other, and of the rest; what is carried last, then the step's other results, stacked.
-#include "control.h"
+#include "module.h"
 
 #include "object_type.h"
 #include "ref.h"

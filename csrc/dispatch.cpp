@@ -138,15 +138,7 @@ Outcome run_new_entry(const Call& call, const Ref& answer, PyObject** result) {
                             [&](const Ref& other) { return other.get() == answer.get(); });
   record->recent = known - record->entries.begin();
   if (known == record->entries.end()) record->entries.push_back(answer);
-  int failed = try_entry(call, entry, result);
-  if (failed == GUARDS_HOLD) return finished(*result);
-  if (call.compiler->on_reject) {
-    HookScope off(nullptr);
-    const Ref on_reject = call.compiler->on_reject;
-    Ref told = Ref::steal(PyObject_CallFunction(on_reject.get(), "OOi", call.code, entry, failed));
-    if (!told) return Outcome::DONE;
-  }
-  return Outcome::ORIGINAL;
+  return try_entry(call, entry, result) == GUARDS_HOLD ? finished(*result) : Outcome::ORIGINAL;
 }
 
 Outcome take_action(const Call& call, PyObject* answer) {

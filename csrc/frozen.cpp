@@ -4,7 +4,7 @@
 // runs again when one of these is another tensor, has another version, or another content: writes through `.data` or NumPy leave
 // the version as it was, so a checksum of each is compared too. Where weights change too often for that to pay, `without()` gives a
 // compiled graph that keeps nothing, and that one is called from then on.
-#include "frozen.h"
+#include "module.h"
 
 #include "object_type.h"
 #include "ref.h"

@@ -1,18 +1,14 @@
 // stoker._C: the part of Stoker that runs on each call.
 
-#include "callable.h"
 #include "code_cache.h"
-#include "control.h"
 #include "cuda_driver.h"
 #include "dispatch.h"
 #include "frame_hook.h"
-#include "frozen.h"
 #include "guard_program.h"
+#include "module.h"
 #include "plan_executor.h"
-#include "replay.h"
 #include "stamp.h"
 #include "tensor_check.h"
-#include "training_call.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 // the graph reads them, or the parameters of the nodes that hold their address are changed in the instantiated graph, which
 // affects later launches alone. Results lie in memory of the recording; while somebody still has one of the last, the graph
 // cannot run. stoker/cudagraph/recording.py makes the description, of the fields named in `build`.
-#include "replay.h"
+#include "module.h"
 
 #include "cuda_driver.h"
 #include "object_type.h"

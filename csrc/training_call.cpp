@@ -2,7 +2,7 @@
 //
 // In:  a compiled forward `inputs -> results, kept tensors, kept sizes`, and what stoker/autograd/runtime.py knows of it.
 // Out: the results, of which those with a tangent have a CompiledGraph node (autograd_node.cpp) as their grad_fn.
-#include "training_call.h"
+#include "module.h"
 
 #include "autograd_node.h"
 #include "dispatch.h"

@@ -289,6 +289,23 @@ def set_version(tensor: torch.Tensor, version: int) -> None:
     torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
 
 
+@contextlib.contextmanager
+def outside_vmap() -> Iterator[None]:
+    """Operators in here see no vmap around them, neither torch.func's nor the older one behind `is_grads_batched`. 2.13."""
+    level = torch._C._vmapmode_increment_nesting() - 1
+    for _ in range(level + 1):
+        torch._C._vmapmode_decrement_nesting()
+    try:
+        if torch._C._functorch.peek_interpreter_stack() is None:
+            yield
+        else:
+            with torch._functorch.pyfunctorch.temporarily_clear_interpreter_stack():
+                yield
+    finally:
+        for _ in range(level):
+            torch._C._vmapmode_increment_nesting()
+
+
 def forward_mode_active() -> bool:
     """Is a level of torch.autograd.forward_ad entered: tensors may carry tangents. 2.11, 2.13."""
     return torch.autograd.forward_ad._current_level >= 0

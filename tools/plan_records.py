@@ -50,9 +50,21 @@ HEAD = """\
 // Written by tools/plan_records.py from stoker/codegen/plan_records.py, which says what each record and field means.
 #pragma once
 
-#include "plan_values.h"
+#include "cuda_driver.h"
+#include "ref.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
 
 namespace stoker {
+
+using Kernel = int (*)(void* const*, const int64_t*);  // not 0: which families of indices were out of range
 
 struct PlanRecord;
 """

@@ -47,7 +47,8 @@ def differentiate_again(
     differentiably = torch.is_grad_enabled()
     with torch.enable_grad(), replayed(training.random_devices, state):
         given = tuple(x.clone() if i in written else x for i, x in enumerate(inputs))
-        outputs = training.captured(*given)
+        with torch_private.outside_vmap():  # a batch is of gradients alone
+            outputs = training.captured(*given)
         results = _results(training, given, outputs)
         pairs = [(r, g) for r, g in zip(results, gradients) if r is not None and g is not None and r.requires_grad]
         wanted = [i for i in training.parts.gradients if inputs[i].requires_grad]

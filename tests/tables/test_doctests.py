@@ -55,7 +55,7 @@ def test_every_package_opens_its_chapter(package) -> None:  # type: ignore[no-un
         assert {name for name in children if not name.startswith("_")} - named == set(), "it names each module"
 
 
-SHARED_HEADERS = {"guard_walk.h", "plan_values.h", "tensor_check.h"}
+SHARED_HEADERS = {"guard_walk.h", "tensor_check.h"}
 """Declarations that several files of csrc share, told by those."""
 
 

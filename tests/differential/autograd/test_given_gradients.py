@@ -108,3 +108,16 @@ def test_a_gradient_laid_out_otherwise_for_what_the_backward_computes_ahead() ->
         x = torch.linspace(0.5, 1.5, 12).reshape(4, 3).requires_grad_()
         found.append(torch.autograd.grad((function(x) * weights).sum(), x)[0])
     torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("shape", [(8,), (2, 3)])
+def test_gradients_in_batches_of_torch_func(shape: tuple[int, ...]) -> None:
+    def jacobian(f: Callable[..., torch.Tensor]) -> torch.Tensor:
+        torch.manual_seed(0)
+        x = torch.randn(shape, requires_grad=True)
+        y = f(x)
+        one = lambda g: torch.autograd.grad(y, x, g, retain_graph=True)[0]  # noqa: E731
+        return torch.vmap(one)(torch.eye(y.numel()).view(-1, *shape))
+
+    for program in (lambda x: x.sin() * x, lambda x: torch.nn.functional.dropout(x, 0.5) * x):
+        torch.testing.assert_close(jacobian(stoker.compile(program)), jacobian(program))
