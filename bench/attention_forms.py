@@ -19,6 +19,9 @@ FORMS = {
     "1x32x1024x64 causal": ((1, 32, 1024, 64), None, True),
     "32x12x197x64": ((32, 12, 197, 64), None, False),
     "8x8x1500x64": ((8, 8, 1500, 64), None, False),
+    "64x3x49x32 mask": ((64, 3, 49, 32), "full", False),
+    "2048x3x49x32 mask": ((2048, 3, 49, 32), "full", False),
+    "128x12x49x32 mask": ((128, 12, 49, 32), "full", False),
 }
 KERNELS = {
     "cudnn": SDPBackend.CUDNN_ATTENTION,
