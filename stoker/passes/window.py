@@ -39,12 +39,14 @@ def attend_in_windows(graph: Graph) -> int:
 
 
 def _is_small(node: Node) -> bool:
+    """Few keys for each of several queries of several heads: of one, cuDNN lays its result out in an order that its strides do not tell."""
     fakes = [fake_of(n) for n in node.args[:3]]
     sizes = [size for fake in fakes if fake is not None for size in fake.shape]
     if len(sizes) != 12 or not all(isinstance(size, int) and size for size in sizes):
         return False
     _, heads, length, width, _, shared, keys, _, _, _, _, depth = sizes
-    return bool(heads == shared and max(length, keys) <= MOST_KEYS and width % VECTOR == depth % VECTOR == 0)
+    several = heads == shared and min(heads, length) > 1
+    return bool(several and max(length, keys) <= MOST_KEYS and width % VECTOR == depth % VECTOR == 0)
 
 
 def _bias_suits(node: Node) -> bool:

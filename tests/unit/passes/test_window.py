@@ -60,6 +60,8 @@ def test_what_it_is_given(bias: Shape | None, turned: bool) -> None:
         ((6, 3, 9, 32), (6, 3, 197, 32), ()),  # many keys
         ((6, 3, 49, 20), (6, 3, 49, 20), ()),  # heads of odd width
         ((6, 6, 49, 32), (6, 3, 49, 32), ()),  # heads that share keys
+        ((6, 1, 49, 32), (6, 1, 49, 32), ()),  # one head
+        ((6, 3, 1, 32), (6, 3, 49, 32), ()),  # one query
         ((6, 3, 49, 32), (6, 3, 49, 32), (None, 0.1)),  # something is dropped
         ((6, 3, 49, 32), (6, 3, 49, 32), (None, 0.0, True)),  # later keys are hidden
         ((6, 3, 49, 32), (6, 3, 49, 32), ((6, 3, 1, 49),)),  # one bias for all queries
