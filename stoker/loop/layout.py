@@ -74,7 +74,9 @@ def is_dense(sizes: Sequence[Expr], strides: Sequence[Expr]) -> bool:
 
 def has_longer_rows(sizes: Sequence[Expr], strides: Sequence[Expr]) -> bool:
     """Do they fill a block but for a small gap behind each row? So does a slice of rows that begin at aligned places."""
-    if len(sizes) < 2 or strides[-1].value != 1 or sizes[-1].value is None or strides[-2].value is None:
+    steps = [stride.value for size, stride in zip(sizes[:-1], strides) if size.value != 1]
+    if not steps or strides[-1].value != 1 or sizes[-1].value is None:
         return False
-    gap = strides[-2].value - sizes[-1].value
-    return 0 < gap <= max(sizes[-1].value, LARGEST_GAP) and is_dense((*sizes[:-1], strides[-2]), strides)
+    row = min((step for step in steps if step is not None), default=0)
+    gap = row - sizes[-1].value
+    return 0 < gap <= max(sizes[-1].value, LARGEST_GAP) and is_dense((*sizes[:-1], constant(row)), strides)

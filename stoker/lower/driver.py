@@ -226,6 +226,10 @@ class _Lowering:
         if not isinstance(value, (Stored, Computed)) or not isinstance(fake, FakeTensor):
             return value
         wanted = result_of(fake, self.targets)
+        if isinstance(value, Computed) and any(
+            s.value == 0 and n.value != 1 for n, s in zip(wanted.sizes, wanted.strides)
+        ):
+            return self.builder.store_once(value)
         same = all(s is t or n.value == 1 for n, s, t in zip(wanted.sizes, value.strides, wanted.strides))
         return value if same else self._with_strides(value, wanted)
 

@@ -21,7 +21,11 @@ HALF = torch.float16
 
 
 def given(
-    make: Any, *, kernel: Any = aten._scaled_dot_product_efficient_attention.default, calls: int = 1
+    make: Any,
+    *,
+    kernel: Any = aten._scaled_dot_product_efficient_attention.default,
+    calls: int = 1,
+    inference: bool = True,
 ) -> list[Stored]:
     """The bias of each attention of a plan, where `make` computes it."""
     w = Written()
@@ -29,7 +33,7 @@ def given(
     bias = make(w)
     results = [w.call(operator.getitem, w.call(kernel, q, k, v, bias, False), 0) for _ in range(calls)]
     targets = {"cuda": cuda_target(90, 132)}
-    plan = make_plan(lower_graph(w.output(*results), targets, inference=True), targets)
+    plan = make_plan(lower_graph(w.output(*results), targets, inference=inference), targets)
     return [step.arguments[3] for step in plan.steps if isinstance(step, Library) and step.operator is kernel]
 
 
@@ -62,6 +66,16 @@ def test_padded_rows_stay_apart() -> None:
 
     (bias,) = given(make)
     assert strides(bias) == [0, 3136, 64, 1]
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_padded_rows_of_a_mask_of_keys(inference: bool) -> None:
+    def make(w: Written) -> Any:
+        padded = w.call(aten.constant_pad_nd.default, w.input(4, 1, 1, 49, dtype=HALF), [0, 15])
+        return w.call(aten.expand.default, w.call(aten.slice.Tensor, padded, 3, 0, 49), [4, 3, 49, 49])
+
+    (bias,) = given(make, inference=inference)
+    assert strides(bias) == [64, 0, 0, 1]
 
 
 def test_all_calls_share_it() -> None:
