@@ -90,7 +90,7 @@ struct Slot {
 // What each kind of Arithmetic does.
 constexpr ShapeOp ARITHMETIC[] = {ShapeOp::ADD, ShapeOp::MUL, ShapeOp::FLOORDIV, ShapeOp::MOD, ShapeOp::MIN, ShapeOp::MAX};
 
-// What an index out of range raises: bits of a kernel's result, as in stoker/loop/op.py.
+// What an index out of range raises: bits of a kernel's result, as in stoker/errors.py.
 [[noreturn]] void raise_outside(int families) {
   TORCH_CHECK_INDEX(!(families & 1), "index is out of bounds for its dimension");
   TORCH_CHECK_INDEX(!(families & 2), "index out of range in self");

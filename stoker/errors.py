@@ -1,4 +1,4 @@
-"""Every error's words, and the signals the evaluator uses inside.
+"""Every error's words, of kernels too, and the signals the evaluator uses inside.
 
 Errors that a user sees derive from `StokerError` and say what happened, where in the user's source, and what to do.
 `Break` and `Raised` never leave the capture package.
@@ -171,3 +171,18 @@ class SkipFrame(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+OUTSIDE: dict[str, tuple[type[Exception], str]] = {
+    "index": (IndexError, "index is out of bounds for its dimension"),
+    "row": (IndexError, "index out of range in self"),
+    "target": (IndexError, "Target is out of bounds."),
+    "element": (RuntimeError, "index is out of bounds for its dimension"),
+}
+"""What an index out of range raises, by the family of the operator: indexing, rows of a table, labels of a loss, gather and
+scatter. A kernel gives back a number with the bit of each family that failed; `csrc/plan_executor.cpp` has the same table."""
+
+
+def is_outside_error(error: Exception) -> bool:
+    """Is it what a kernel raises of an index?"""
+    return any(isinstance(error, kind) and str(error).startswith(words) for kind, words in OUTSIDE.values())

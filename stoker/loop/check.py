@@ -11,6 +11,7 @@ from typing import assert_never
 
 import torch
 
+from stoker.errors import OUTSIDE
 from stoker.loop.instruction import (
     Apply,
     Convert,
@@ -25,7 +26,7 @@ from stoker.loop.instruction import (
     index_expressions,
 )
 from stoker.loop.node import Extern, Loops, Program, reads
-from stoker.loop.op import COMBINES, ELEMENTWISE, MOMENTS, OUTSIDE, REDUCTIONS, SCANS
+from stoker.loop.op import COMBINES, ELEMENTWISE, MOMENTS, REDUCTIONS, SCANS
 from stoker.loop.text import node_text
 from stoker.shape.expr import Symbol
 from stoker.shape.walk import free_symbols

@@ -61,7 +61,7 @@ class Index:
 @dataclass(frozen=True, slots=True)
 class Indirect:
     """Names an integer value, wrapped if negative, for use in indices. It must be in range wherever the second argument, a
-    condition, holds; the family says what is raised otherwise (`stoker.loop.op.OUTSIDE`)."""
+    condition, holds; the family says what is raised otherwise (`stoker.errors.OUTSIDE`)."""
 
     arguments: Arguments
     dtype: torch.dtype

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from stoker.errors import OUTSIDE
 from stoker.loop.philox import philox
 
 
@@ -153,14 +154,6 @@ MOMENTS: tuple[str, ...] = ("mean", "moment")
 """Of floating-point values, found in one pass over memory: the mean, and the sum of squared distances from it."""
 SCANS: tuple[str, ...] = ("sum", "prod", "max", "min", "argmax", "argmin", "logaddexp")
 """Running reductions. Of equal extremes argmax and argmin name the latest, as cummax and cummin do."""
-OUTSIDE: dict[str, tuple[type[Exception], str]] = {
-    "index": (IndexError, "index is out of bounds for its dimension"),
-    "row": (IndexError, "index out of range in self"),
-    "target": (IndexError, "Target is out of bounds."),
-    "element": (RuntimeError, "index is out of bounds for its dimension"),
-}
-"""What an index out of range raises, by the family of the operator: indexing, rows of a table, labels of a loss, gather and
-scatter. A kernel gives back a number with the bit of each family that failed; `csrc/plan_executor.cpp` has the same table."""
 
 
 def outside_error(code: int) -> Exception:

@@ -11,7 +11,7 @@ is computed as early as its operands allow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,8 +53,10 @@ def cut(module: GraphModule, apart: Callable[[Node], bool] = lambda node: False)
     for level in range(min(levels.values()), max(levels.values()) + 1):
         for is_hosted in (False, True):
             inside = [n for n in nodes if levels[n] == level and (n in hosted) is is_hosted]
+            there = {n for n in nodes if (levels[n], n in hosted) < (level, is_hosted)}
             if inside:
-                groups.append((inside, _reads(module.graph, inside, {} if is_hosted else tellers), is_hosted))
+                told = {} if is_hosted else _first(tellers, there)
+                groups.append((inside, _reads(module.graph, inside, told), is_hosted))
     wanted = {*output.all_input_nodes, *(n for _, reads, _ in groups for n in reads)}
     return [_piece(module, inside, reads, wanted, is_hosted) for inside, reads, is_hosted in groups]
 
@@ -127,13 +129,19 @@ def _levels(nodes: Sequence[Node], hosted: set[Node]) -> dict[Node, int]:
     return levels
 
 
-def _tellers(graph: Graph) -> dict[Any, Node]:
-    """For each symbol the first value that tells it: an integer that it is, or a tensor that has it for a size or a stride."""
-    found: dict[Any, Node] = {}
+def _tellers(graph: Graph) -> dict[Any, list[Node]]:
+    """For each symbol the values that tell it: an integer that it is, or a tensor that has it for a size or a stride."""
+    found: dict[Any, list[Node]] = {}
     for node in graph.nodes:
         for symbol in _told(node.meta.get("val")) if node.op != "output" else ():
-            found.setdefault(symbol, node)
+            found.setdefault(symbol, []).append(node)
     return found
+
+
+def _first(tellers: Mapping[Any, Sequence[Node]], there: Collection[Node]) -> dict[Any, Node]:
+    """For each symbol the first of its tellers among those that are there, or are inputs."""
+    known = {symbol: (n for n in nodes if n.op == "placeholder" or n in there) for symbol, nodes in tellers.items()}
+    return {symbol: node for symbol, nodes in known.items() if (node := next(nodes, None)) is not None}
 
 
 def _told(value: Any) -> list[Any]:

@@ -21,7 +21,7 @@ FAMILIES = 4
 
 @functools.cache
 def index_flags() -> torch.Tensor:
-    """One number for each family, in the order of `stoker.loop.op.OUTSIDE`."""
+    """One number for each family, in the order of `stoker.errors.OUTSIDE`."""
     return torch.zeros(FAMILIES, dtype=torch.int32).pin_memory()
 
 

@@ -13,6 +13,7 @@ import stoker
 from stoker.codegen.executor import executor
 from stoker.codegen.generators import generators
 from stoker.codegen.host import host_program
+from stoker.errors import OUTSIDE
 from stoker.loop.body import Recorder
 from stoker.loop.check import check
 from stoker.loop.handler import ops, using
@@ -20,7 +21,7 @@ from stoker.loop.index import Dimension
 from stoker.loop.interpret import interpret
 from stoker.loop.layout import Layout
 from stoker.loop.node import Loops, Program
-from stoker.loop.op import OUTSIDE, outside_code, outside_error
+from stoker.loop.op import outside_code, outside_error
 from stoker.loop.view import Stored
 from stoker.pipeline import build_kernels
 from stoker.schedule.plan import make_plan

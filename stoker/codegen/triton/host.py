@@ -15,7 +15,7 @@ from stoker.codegen.backend import HostKernel
 from stoker.codegen.triton.batch import places
 from stoker.codegen.triton.target import FLOAT8
 from stoker.codegen.triton.unit import Unit
-from stoker.loop.op import OUTSIDE
+from stoker.errors import OUTSIDE
 from stoker.shape.expr import symbol
 from stoker.shape.walk import evaluate
 

@@ -26,10 +26,10 @@ from stoker.codegen.triton.reduction import SCANS, Form, form_of
 from stoker.codegen.triton.tiling import LANES, Tiling
 from stoker.codegen.triton.width import Width, width_of
 from stoker.codegen.writer import Writer
+from stoker.errors import OUTSIDE
 from stoker.loop.index import Dimension, Dimensions, count, ranges_of
 from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopInstruction, Number, Reduce, Scan, Store
 from stoker.loop.interval import Intervals
-from stoker.loop.op import OUTSIDE
 from stoker.loop.philox import WORDS
 from stoker.schedule.kernel import Kernel, Line, Phase
 from stoker.schedule.product import PRODUCT, Prologue
