@@ -37,10 +37,15 @@ def tell(what: str, graph_module: GraphModule, error: Exception, options: Any = 
     log.record(event, level=logging.WARNING, once=(what, location, words))
 
 
+def may_be_defect(error: Exception) -> bool:
+    """Should a graph raise this only where the program does? Kernels look at every index, also where there is nothing to read, and some of
+    eager's do not; and plans need other memory than eager."""
+    return not isinstance(error, torch.OutOfMemoryError) and not is_outside_error(error)
+
+
 def contradicted(error: Exception, captured: object) -> None:
-    """A compiled graph raised this, and the program as captured, run in its place, raised nothing. It may: kernels look at every index, also
-    where there is nothing to read, and some of eager's do not; and plans need other memory than eager."""
-    if isinstance(error, torch.OutOfMemoryError) or is_outside_error(error):
+    """A compiled graph raised this, and the program as captured, run in its place, raised nothing."""
+    if not may_be_defect(error):
         return
     if strict():
         raise error

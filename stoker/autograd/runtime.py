@@ -18,12 +18,13 @@ import torch
 
 from stoker import _C, torch_private
 from stoker.autograd.beneath import beneath, differentiate_apart
-from stoker.autograd.double_backward import Training, differentiate_again, random_state
+from stoker.autograd.double_backward import Training, differentiate_again, random_state, replayed
 from stoker.autograd.joint import Joint
 from stoker.autograd.outcome import ConstantResult, Given, GraphResult, MadeLeaf, Outcome, Rebuilt, Write
-from stoker.defect import contradicted
-from stoker.graph.undo import can_run_again, has_written, mark_untouched
+from stoker.defect import contradicted, may_be_defect
+from stoker.graph.undo import can_run_again, has_written, mark_untouched, mark_written
 from stoker.graph.walk import ancestors, descendants
+from stoker.strict import strict
 
 Compiled = Callable[..., Sequence[Any]]
 
@@ -93,6 +94,30 @@ def _without_gradients(forward: Compiled) -> Compiled:
     return call
 
 
+def _held_against_the_program(training: Training, forward: Compiled) -> Compiled:
+    """A forward whose errors are raised where the program has none: CPython, which would run the frame, would hide them."""
+    if training.joint.writes:
+        return forward
+
+    def call(*inputs: Any) -> Sequence[Any]:
+        try:
+            return forward(*inputs)
+        except Exception as error:
+            if can_run_again(error) and may_be_defect(error) and runs(inputs):
+                mark_written(error)  # so that nobody takes it back
+            raise
+
+    def runs(inputs: Sequence[Any]) -> bool:
+        try:
+            with replayed(training.random_devices, random_state(training.random_devices)):
+                training.captured(*inputs)
+        except Exception:  # whatever it is: CPython will meet it
+            return False
+        return True
+
+    return call
+
+
 def training_call(
     training: Training,
     forward: Compiled,
@@ -111,7 +136,7 @@ def training_call(
     ordinals = {position: ordinal for ordinal, position in enumerate(parts.tangents)}
     indices = {node: index for index, node in enumerate(joint.inputs)}
     call: Callable[..., Any] = _C.TrainingCall(
-        forward=forward,
+        forward=_held_against_the_program(training, forward) if strict() else forward,
         backward=(backward, bool(getattr(backward, "_boxed_call", False)), tuple(range(len(parts.kept)))),
         captured=training.captured,
         again=functools.partial(differentiate_again, training),

@@ -179,11 +179,12 @@ def test_a_graph_that_fails_where_the_program_does_not(lax: None, monkeypatch: p
     assert "injected" in event.reason and "RuntimeError" in event.data["report"].read_text()
 
 
-def test_strictly_such_a_graph_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("program", [_train, _infer])
+def test_strictly_such_a_graph_raises(program: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STOKER_STRICT", "1")
     _fails_when_it_runs(monkeypatch, RuntimeError("injected"))
     with pytest.raises(RuntimeError, match="injected"):
-        _infer(stoker.compile)
+        program(stoker.compile)
 
 
 def test_a_graph_without_memory_is_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
