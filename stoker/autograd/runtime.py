@@ -96,7 +96,7 @@ def _without_gradients(forward: Compiled) -> Compiled:
 
 def _held_against_the_program(training: Training, forward: Compiled) -> Compiled:
     """A forward whose errors are raised where the program has none: CPython, which would run the frame, would hide them."""
-    if training.joint.writes:
+    if training.joint.writes or training.joint.moves:
         return forward
 
     def call(*inputs: Any) -> Sequence[Any]:
