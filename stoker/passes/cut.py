@@ -53,8 +53,8 @@ def cut(module: GraphModule, apart: Callable[[Node], bool] = lambda node: False)
     for level in range(min(levels.values()), max(levels.values()) + 1):
         for is_hosted in (False, True):
             inside = [n for n in nodes if levels[n] == level and (n in hosted) is is_hosted]
-            there = {n for n in nodes if (levels[n], n in hosted) < (level, is_hosted)}
             if inside:
+                there = {n for n in nodes if levels[n] < level}
                 told = {} if is_hosted else _first(tellers, there)
                 groups.append((inside, _reads(module.graph, inside, told), is_hosted))
     wanted = {*output.all_input_nodes, *(n for _, reads, _ in groups for n in reads)}
