@@ -5,7 +5,8 @@
 //
 // What must hold (tests/differential/autograd/test_engine.py):
 //   1. Kept tensors are SavedVariables: saved-tensor hooks see them, and overwriting one is eager's error.
-//   2. Without retain_graph they are let go before the backward runs, so that it can free each after its last use.
+//   2. Without retain_graph they are let go before the backward runs, so that it can free each after its last use. Inputs are held until
+//      it has run: where it fails, the captured program is differentiated instead (tests/unit/test_defects.py).
 //   3. A gradient that did not arrive is zeros where the backward reads it; what depends on such gradients alone is none.
 //   4. Under create_graph the captured program is differentiated again (stoker/autograd/double_backward.py): right, or refused.
 //   5. Gradients that are not plain memory (batches of vmap and is_grads_batched, subclasses that dispatch to Python) differentiate the
@@ -192,8 +193,7 @@ class CompiledGraph : public Node {
 
   // Of what this backward did not reach, another may still be asked for.
   void release_variables() override {
-    for (size_t i = 0; i < saved_.size(); ++i)
-      if (used_.empty() || all_used_up(plan().readers[i])) saved_[i].reset_data();
+    release_saved(/*inputs_too=*/true);
     if ((remembered_.empty() && !random_state_) || !(used_.empty() || every_history_used_up())) return;
     Gil gil;
     forget();
@@ -201,6 +201,11 @@ class CompiledGraph : public Node {
 
  private:
   const TrainingPlan& plan() const { return call_->plan; }
+
+  void release_saved(bool inputs_too) {
+    for (size_t i = 0; i < saved_.size(); ++i)
+      if ((inputs_too || plan().kept[i] < 0) && (used_.empty() || all_used_up(plan().readers[i]))) saved_[i].reset_data();
+  }
 
   // What was put aside in this backward, or the end.
   std::vector<Aside>::iterator aside() {
@@ -227,17 +232,18 @@ class CompiledGraph : public Node {
       return variable_list(plan().gradients.size());
     }
     Gil gil;
-    const Arrived arrived = which_arrived(given);
+    Arrived arrived;
+    for (const at::Tensor& gradient : given) arrived.push_back(gradient.defined());
     Arrived passed = arrived;
     for (size_t i = 0; i < apart.size(); ++i) passed[i] = passed[i] || apart[i];
     use_up(passed);
     const bool again = c10::GradMode::is_enabled() || !std::all_of(given.begin(), given.end(), is_memory);
     const std::shared_ptr<Backward> partial = again ? nullptr : partial_backward(arrived);
-    Ref found = again ? differentiate_again(given) : run(partial ? *partial : plan().backward, std::move(given));
+    Ref found = again ? differentiate_again(given, Py_None) : run(partial ? *partial : plan().backward, std::move(given));
     variable_list answer = gradients_in(found.get(), plan().gradients.size());
     // One made for the tangents that came knows which gradients come of them: a function of the user's gives zeros, too.
-    for (size_t i = 0; i < answer.size(); ++i)
-      if (!partial && !reached(plan().gradients[i], arrived)) answer[i].reset();
+    for (size_t i = 0; i < answer.size() && !partial; ++i)
+      if (const auto& through = plan().gradients[i].tangents; !through.empty() && !any_of(through, arrived)) answer[i].reset();
     if (!again) keep_apart(answer);
     return answer;
   }
@@ -279,15 +285,12 @@ class CompiledGraph : public Node {
     used_.resize(plan().tangents.size());
     for (const auto& history : plan().histories)
       if (any_of(history, arrived) && any_of(history, used_)) throw std::runtime_error(torch::autograd::ERR_BACKWARD_TWICE);
-    if (!releasing_) return;
-    for (size_t i = 0; i < arrived.size(); ++i)
-      if (arrived[i]) used_[i] = true;
+    for (size_t i = 0; i < arrived.size(); ++i) used_[i] = used_[i] || (releasing_ && arrived[i]);
   }
 
   bool is_used_up(size_t tangent) const {
-    for (const auto& history : plan().histories)
-      if (std::find(history.begin(), history.end(), tangent) != history.end() && any_of(history, used_)) return true;
-    return false;
+    const auto used_up = [&](const auto& history) { return std::ranges::count(history, tangent) && any_of(history, used_); };
+    return std::ranges::any_of(plan().histories, used_up);
   }
 
   bool all_used_up(const std::vector<size_t>& tangents) const {
@@ -302,17 +305,6 @@ class CompiledGraph : public Node {
   static bool is_memory(const at::Tensor& gradient) {
     using enum c10::DispatchKey;
     return !gradient.defined() || !gradient.key_set().has_any(c10::DispatchKeySet({Python, Batched, FuncTorchBatched}));
-  }
-
-  static Arrived which_arrived(const variable_list& given) {
-    Arrived arrived(given.size());
-    for (size_t i = 0; i < given.size(); ++i) arrived[i] = given[i].defined();
-    return arrived;
-  }
-
-  static bool reached(const Gradient& gradient, const Arrived& arrived) {
-    const auto& through = gradient.tangents;
-    return through.empty() || std::any_of(through.begin(), through.end(), [&](size_t i) { return arrived[i]; });
   }
 
   at::Tensor tangent(const Tangent& expected, const Layout& layout, bool as_given, at::Tensor&& gradient) const {
@@ -356,15 +348,31 @@ class CompiledGraph : public Node {
         append(THPVariable_Wrap(tangent(expected, layout, whole && plan().as_given, std::move(given[i]))));
     }
     given.clear();
-    if (releasing_) release_variables();
+    if (releasing_) release_saved(/*inputs_too=*/false);
     return list;
   }
 
   Ref run(const Backward& backward, variable_list&& given) {
+    const variable_list held = given;
     const Ref list = arguments(backward, std::move(given));
-    if (backward.boxed) return Ref::steal(checked(PyObject_CallOneArg(backward.call.get(), list.get())));
     PyObject** items = PySequence_Fast_ITEMS(list.get());
-    return Ref::steal(checked(PyObject_Vectorcall(backward.call.get(), items, PyList_GET_SIZE(list.get()), nullptr)));
+    PyObject* found = backward.boxed ? PyObject_CallOneArg(backward.call.get(), list.get())
+                                     : PyObject_Vectorcall(backward.call.get(), items, PyList_GET_SIZE(list.get()), nullptr);
+    return found ? Ref::steal(found) : instead(held);
+  }
+
+  // A backward failed: the captured program's. Where an input that it needs was overwritten, the error is what it was.
+  Ref instead(const variable_list& given) {
+    compat::SavedError error;
+    const Ref raised = Ref::share(error.raised);
+    error.restore();
+    python_error ours;
+    ours.persist();
+    try {
+      return differentiate_again(given, raised.get());
+    } catch (const std::runtime_error&) {
+      throw ours;
+    }
   }
 
   at::Tensor recall(size_t index, size_t kept) {
@@ -393,8 +401,8 @@ class CompiledGraph : public Node {
     return inputs;
   }
 
-  // again(inputs, random state, gradients of the results): the gradients, in the order of the plan.
-  Ref differentiate_again(const variable_list& given) {
+  // again(inputs, random state, gradients of the results, None or what a backward raised): the gradients, in the order of the plan.
+  Ref differentiate_again(const variable_list& given, PyObject* raised) {
     const Ref inputs = recalled();
     Ref gradients = Ref::steal(checked(PyList_New(static_cast<Py_ssize_t>(plan().results))));
     for (size_t i = 0; i < plan().results; ++i) PyList_SET_ITEM(gradients.get(), static_cast<Py_ssize_t>(i), Py_NewRef(Py_None));
@@ -402,8 +410,8 @@ class CompiledGraph : public Node {
       if (given[i].defined())
         PyList_SetItem(gradients.get(), static_cast<Py_ssize_t>(plan().tangents[i].position), checked(THPVariable_Wrap(given[i])));
     PyObject* state = random_state_ ? random_state_.get() : Py_None;
-    PyObject* arguments[] = {inputs.get(), state, gradients.get()};
-    return Ref::steal(checked(PyObject_Vectorcall(plan().again.get(), arguments, 3, nullptr)));
+    PyObject* arguments[] = {inputs.get(), state, gradients.get(), raised};
+    return Ref::steal(checked(PyObject_Vectorcall(plan().again.get(), arguments, 4, nullptr)));
   }
 
   Owned<TrainingCall> call_;

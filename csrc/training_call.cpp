@@ -25,19 +25,20 @@ bool under_transform() {
          torch::autograd::ForwardADLevel::try_get_by_idx(0);
 }
 
+bool any_tensor(const TrainingPlan& plan, PyObject* const* inputs, const auto& holds) {
+  for (size_t i = 0; i < plan.inputs.size(); ++i)
+    if (plan.inputs[i] != Memory::OBJECT && holds(THPVariable_Unpack(inputs[i]))) return true;
+  return false;
+}
+
 // Also where no gradient comes back (the 0-norm's): eager's results require one then.
 bool leaves_node(const TrainingPlan& plan, PyObject* const* inputs) {
-  if (!c10::GradMode::is_enabled()) return false;
-  for (size_t i = 0; i < plan.inputs.size(); ++i)
-    if (plan.inputs[i] != Memory::OBJECT && THPVariable_Unpack(inputs[i]).requires_grad()) return true;
-  return false;
+  return c10::GradMode::is_enabled() && any_tensor(plan, inputs, [](const at::Tensor& tensor) { return tensor.requires_grad(); });
 }
 
 // A tensor of inference mode counts no versions and cannot be saved: what may be done with it, eager says.
 bool takes_inference(const TrainingPlan& plan, PyObject* const* inputs) {
-  for (size_t i = 0; i < plan.inputs.size(); ++i)
-    if (plan.inputs[i] != Memory::OBJECT && THPVariable_Unpack(inputs[i]).is_inference()) return true;
-  return false;
+  return any_tensor(plan, inputs, [](const at::Tensor& tensor) { return tensor.is_inference(); });
 }
 
 bool inputs_fit(const TrainingPlan& plan, PyObject* const* inputs, size_t count) {
@@ -98,10 +99,8 @@ PyObject* call_training(PyObject* object, PyObject* const* inputs, size_t flagge
   Ref values = without_views(call_forward(plan, inputs, count), plan.results);
   PyObject** items = PySequence_Fast_ITEMS(values.get());
   if (with_node) leave_node(self, inputs, items, PySequence_Fast_GET_SIZE(values.get()), std::move(random_state));
-  Ref results = Ref::steal(PyTuple_New(static_cast<Py_ssize_t>(plan.results)));
-  if (!results) return nullptr;
-  for (size_t i = 0; i < plan.results; ++i) PyTuple_SET_ITEM(results.get(), static_cast<Py_ssize_t>(i), Py_NewRef(items[i]));
-  return results.release();
+  const Ref results = Ref::steal(checked(PySequence_GetSlice(values.get(), 0, static_cast<Py_ssize_t>(plan.results))));
+  return PySequence_Tuple(results.get());
   END_HANDLE_TH_ERRORS
 }
 

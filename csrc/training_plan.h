@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty_strided.h>
+#include <c10/util/strides.h>
 
 #include <algorithm>
 #include <memory>
@@ -30,18 +31,10 @@ struct Layout {
   // The layout of a result's gradient (stoker/autograd/joint.py, _tangent): elements never share memory.
   static Layout of_gradient(const at::Tensor& result) {
     Layout layout = of(result);
-    if (std::find(layout.strides.begin(), layout.strides.end(), 0) != layout.strides.end()) {
-      int64_t stride = 1;
-      for (size_t i = layout.sizes.size(); i-- > 0;) {
-        layout.strides[i] = stride;
-        stride *= std::max<int64_t>(layout.sizes[i], 1);
-      }
-    }
+    if (std::find(layout.strides.begin(), layout.strides.end(), 0) != layout.strides.end()) layout.strides = c10::contiguous_strides(layout.sizes);
     return layout;
   }
-  at::Tensor empty() const {
-    return at::empty_strided(sizes, strides, at::TensorOptions().dtype(dtype).device(device));
-  }
+  at::Tensor empty() const { return at::empty_strided(sizes, strides, at::TensorOptions().dtype(dtype).device(device)); }
   // Strides of dimensions of one element say nothing.
   bool holds(const at::Tensor& tensor) const {
     if (tensor.scalar_type() != dtype || tensor.layout() != c10::kStrided) return false;

@@ -49,7 +49,7 @@ def contradicted(error: Exception, captured: object) -> None:
         return
     if strict():
         raise error
-    module = getattr(captured, "graph_module", None)
+    module = getattr(captured, "graph_module", getattr(captured, "__self__", None))
     tell("a compiled graph failed where the program does not", module or GraphModule({}, Graph()), error)
 
 

@@ -31,6 +31,7 @@ from stoker.autograd.variants import NOT_TRACED, as_captured, by_overlap
 from stoker.fake.foreign import tensors_in
 from stoker.fake.history import may_refuse_write
 from stoker.graph.facts import HOMES
+from stoker.graph.modes import enter_inference_mode
 from stoker.graph.undo import Undoable, drawing_once
 from stoker.graph.walk import is_random
 
@@ -100,6 +101,8 @@ def _compile(
 ) -> tuple[Callable[..., tuple[Any, ...]], frozenset[int]]:
     """The call for inputs that share no memory with those that are written, and which these are."""
     grad = torch.is_grad_enabled()
+    if torch.is_inference_mode_enabled() and any(n.target is enter_inference_mode for n in graph_module.graph.nodes):
+        raise CannotTrace("it turns inference mode off, inside inference mode")
     with torch.inference_mode(False), torch.set_grad_enabled(grad):
         inputs = make_inputs(graph_module, example_inputs)
         joint = trace_joint(graph_module, inputs, how.decompositions, grad=grad)
@@ -142,8 +145,9 @@ def _compile(
         world = (graph_module, inputs.anew(), how.decompositions)
         partial = PartialBackwards(*world, joint, parts, compile_backward, Autocast.now())
     training = Training(joint, parts, captured, devices, how.draws_as_eager)
-    call = training_call(training, forward, backward, partial, as_given=as_given)
-    return _anchored(_allowed(call, joint, Undoable(graph_module)), joint, captured), written
+    program = Undoable(graph_module)
+    call = training_call(training, forward, backward, program, partial, as_given=as_given)
+    return _anchored(_allowed(call, joint, program), joint, captured), written
 
 
 def _tell_homes(module: GraphModule, joint: Joint) -> None:

@@ -37,7 +37,7 @@ from stoker.autograd.outcome import (
     Write,
 )
 from stoker.autograd.overlap import refuse_written_overlap
-from stoker.autograd.refusal import CannotTrace
+from stoker.autograd.refusal import CannotTrace, raised_by_program
 from stoker.autograd.standing import refuse_other_standing, standings
 from stoker.autograd.trace import Decompositions, Trace
 from stoker.fake import DataDependent, FakeStorage, FakeTensor, NoMetaRule
@@ -431,13 +431,15 @@ def _backward(
 
 
 def _run_backward(results: Any, tangents: Any, leaves: Any) -> tuple[torch.Tensor | None, ...]:
-    """The engine on fakes. A program whose backward eager refuses may still run forward: it is left as captured. So is one that divides
-    sizes by zero, as the variance of one element does: in C++ that is no error."""
+    """The engine on fakes. A program whose backward eager refuses, or whose own functions raise there, may still run forward: it is left
+    as captured. So is one that divides sizes by zero, as the variance of one element does: in C++ that is no error."""
     try:
         return torch_private.run_backward(results, tangents, leaves, keep_graph=True)
     except (DataDependent, NoMetaRule):
         raise
-    except (RuntimeError, ZeroDivisionError) as error:
+    except Exception as error:
+        if not isinstance(error, (RuntimeError, ZeroDivisionError)) and not raised_by_program(error):
+            raise
         raise CannotTrace(f"its backward raises {type(error).__name__}: {error}") from error
 
 

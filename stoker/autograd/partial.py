@@ -1,7 +1,8 @@
 """A backward for the case that only some results get a gradient.
 
 In:  how a training graph was traced and cut, and which of its results got a gradient.
-Out: the backward traced again for those alone, from what the forward keeps; or None, and the others' gradients are zeros.
+Out: the backward traced again for those alone, from what the forward keeps; or None, and the others' gradients are zeros. Where the program
+     raises while it is traced, the program as captured is differentiated: it may raise there, too.
 
 The engine goes only where gradients come from: a branch without one is not there at all, where zeros times infinity would be
 NaN, and its saved tensors stay as they are.
@@ -10,6 +11,7 @@ NaN, and its saved tensors stay as they are.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +23,7 @@ from stoker import defect
 from stoker.autograd.inputs import Inputs
 from stoker.autograd.joint import Joint, trace_joint
 from stoker.autograd.partition import Parts, backward_of
+from stoker.autograd.refusal import CannotTrace
 from stoker.autograd.relayout import same_forward
 from stoker.autograd.trace import Decompositions
 from stoker.defect import survive
@@ -86,6 +89,8 @@ class PartialBackwards:
             return None
         try:
             return self._for(arrived)
+        except CannotTrace as reason:
+            return functools.partial(_refuse, reason), False, ()
         except Exception as error:
             if strict():
                 raise
@@ -120,6 +125,11 @@ class PartialBackwards:
         module.meta.update(self.parts.backward.meta)
         backward = self.compile(module)
         return backward, bool(getattr(backward, "_boxed_call", False)), used
+
+
+def _refuse(reason: CannotTrace, *arguments: Any) -> Any:
+    """In place of a backward that cannot be traced: the node differentiates the program as captured."""
+    raise CannotTrace(str(reason))
 
 
 def _extend(counterpart: dict[Node, Node], joint: Joint, kept: list[Node]) -> None:

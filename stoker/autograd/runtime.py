@@ -21,10 +21,11 @@ from stoker.autograd.beneath import beneath, differentiate_apart
 from stoker.autograd.double_backward import Training, differentiate_again, random_state, replayed
 from stoker.autograd.joint import Joint
 from stoker.autograd.outcome import ConstantResult, Given, GraphResult, MadeLeaf, Outcome, Rebuilt, Write
+from stoker.autograd.refusal import CannotTrace
 from stoker.defect import contradicted, may_be_defect
-from stoker.graph.undo import can_run_again, has_written, mark_untouched, mark_written
+from stoker.errors import NoSecondGradient
+from stoker.graph.undo import Undoable, can_run_again, has_written, is_untouched, mark_untouched, unmark
 from stoker.graph.walk import ancestors, descendants
-from stoker.strict import strict
 
 Compiled = Callable[..., Sequence[Any]]
 
@@ -94,40 +95,41 @@ def _without_gradients(forward: Compiled) -> Compiled:
     return call
 
 
-def _held_against_the_program(training: Training, forward: Compiled) -> Compiled:
-    """A forward whose errors are raised where the program has none: CPython, which would run the frame, would hide them."""
-    if training.joint.writes or training.joint.moves:
-        return forward
+def _as_captured(training: Training, program: Undoable, error: Exception, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """What to do where a compiled forward raised and has written to nothing: the program as captured; ours was a defect, which is told.
+    Raises that too, CPython runs the frame. What a program does to its inputs cannot all be taken back, so that it is tried on copies."""
+    joint = training.joint
+    touched = {w.index for w in joint.writes} | {m.index for m in joint.moves} | {index for index, _ in joint.rebound}
+    touched |= {*joint.detached, *joint.switched}
+    if not may_be_defect(error):
+        raise error
+    try:
+        with replayed(training.random_devices, random_state(training.random_devices) if touched else None):
+            results = program(*(_copy(x) if index in touched else x for index, x in enumerate(inputs)))
+    except Exception:  # whatever it is: CPython will meet it
+        raise error from None
+    unmark(error)
+    contradicted(error, program)
+    return tuple(program(*inputs) if touched else results)
 
-    def call(*inputs: Any) -> Sequence[Any]:
-        try:
-            return forward(*inputs)
-        except Exception as error:
-            if can_run_again(error) and may_be_defect(error) and runs(inputs):
-                mark_written(error)  # so that nobody takes it back
-            raise
 
-    def runs(inputs: Sequence[Any]) -> bool:
-        try:
-            with replayed(training.random_devices, random_state(training.random_devices)):
-                training.captured(*inputs)
-        except Exception:  # whatever it is: CPython will meet it
-            return False
-        return True
-
-    return call
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    """Another tensor that may be written in its place: a leaf where it is one."""
+    return tensor.detach().clone().requires_grad_(tensor.requires_grad) if tensor.is_leaf else tensor.clone()
 
 
 def training_call(
     training: Training,
     forward: Compiled,
     backward: Compiled,
+    program: Undoable,
     partial: Callable[[tuple[bool, ...]], Any] | None = None,
     *,
     as_given: bool = False,
 ) -> Callable[..., tuple[Any, ...]]:
     """A call that leaves an autograd node behind. A backward takes gradients `as_given`, or laid out as traced. `partial` makes
-    backwards for the case that not all come (`stoker.autograd.partial`).
+    backwards for the case that not all come (`stoker.autograd.partial`). Where the forward fails, the `program` runs as captured; where
+    the backward does, it is differentiated.
 
     A backward with a true attribute `_boxed_call` (torch's name for the convention) takes its arguments in one list, and
     empties it, so that each is freed after its last use.
@@ -136,10 +138,10 @@ def training_call(
     ordinals = {position: ordinal for ordinal, position in enumerate(parts.tangents)}
     indices = {node: index for index, node in enumerate(joint.inputs)}
     call: Callable[..., Any] = _C.TrainingCall(
-        forward=_held_against_the_program(training, forward) if strict() else forward,
+        forward=forward,
         backward=(backward, bool(getattr(backward, "_boxed_call", False)), tuple(range(len(parts.kept)))),
         captured=training.captured,
-        again=functools.partial(differentiate_again, training),
+        again=functools.partial(_again, training),
         random_state=functools.partial(random_state, training.random_devices) if training.random_devices else None,
         results=len(joint.results),
         partial=partial,
@@ -154,10 +156,37 @@ def training_call(
         as_given=as_given,
     )
     finish = finisher(joint)
-    if finish is None:
-        return call
     call = _counting_writes(joint, call)
-    return lambda *inputs: finish(inputs, call(*inputs))
+
+    def trained(*inputs: Any) -> tuple[Any, ...]:
+        try:
+            results = call(*inputs)
+        except Exception as error:
+            if not is_untouched(error):
+                raise
+            return _as_captured(training, program, error, inputs)
+        return results if finish is None else finish(inputs, results)
+
+    return trained
+
+
+def _again(
+    training: Training, inputs: Any, state: Any, gradients: Any, failed: BaseException | None
+) -> tuple[Any, ...]:
+    """`differentiate_again`, also in place of a compiled backward that failed: a defect if the program's does not, which is told."""
+    if failed is None:
+        return differentiate_again(training, inputs, state, gradients)
+    if not isinstance(failed, Exception):
+        raise failed
+    try:
+        found = differentiate_again(training, inputs, state, gradients)
+    except NoSecondGradient:
+        raise failed from None
+    except Exception as own:
+        raise own from None
+    if not isinstance(failed, CannotTrace):
+        contradicted(failed, training.captured)
+    return found
 
 
 def _readers(training: Training) -> tuple[tuple[int, ...], ...]:

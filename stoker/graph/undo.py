@@ -36,6 +36,15 @@ def mark_untouched(error: Exception) -> None:
         error._stoker_untouched = True  # type: ignore[attr-defined]  # a mark of ours
 
 
+def is_untouched(error: Exception) -> bool:
+    return hasattr(error, "_stoker_untouched")
+
+
+def unmark(error: Exception) -> None:
+    """Let it be raised as it is: that the program can be run again is of no use."""
+    del error._stoker_untouched  # type: ignore[attr-defined]  # a mark of ours
+
+
 def can_run_again(error: Exception) -> bool:
     """Is it an error of this call, and was nothing written?"""
     return not hasattr(error, "_stoker_late") and not has_written(error)

@@ -355,3 +355,50 @@ def test_a_result_that_was_written_and_is_not_used() -> None:
             y.sum().backward()
         found.append([y.detach(), x.grad, count.detach()])
     torch.testing.assert_close(*found)
+
+
+class NeedsBoth(Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.set_materialize_grads(False)
+        return x * 2, y * 3
+
+    @staticmethod
+    def backward(ctx, a, b):
+        return a * 2, b * 3
+
+
+class NeedsTheFirst(NeedsBoth):
+    @staticmethod
+    def backward(ctx, a, b):
+        return {True: a}[a is not None] * 2, None if b is None else b * 3
+
+
+class AsksOfIt(NeedsBoth):
+    @staticmethod
+    def backward(ctx, a, b):
+        return a.neg(), b.neg()
+
+
+@pytest.mark.parametrize("used", [(0,), (1,), (0, 1)])
+@pytest.mark.parametrize("function", [NeedsBoth, NeedsTheFirst, AsksOfIt])
+@pytest.mark.parametrize("returned", [True, False])
+def test_a_backward_that_is_not_made_for_none(returned: bool, function: Any, used: tuple[int, ...]) -> None:
+    """Its error is raised when autograd reaches it; there is no defect to report."""
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> Any:
+        results = function.apply(x, y)
+        return results if returned else tuple(results[i].sum() for i in used)
+
+    def outcome(call: Callable[..., Any]) -> list[Any]:
+        x, y = torch.ones(2, requires_grad=True), torch.ones(2, requires_grad=True)
+        results = call(x, y)
+        try:
+            torch.autograd.backward([results[i].sum() for i in used] if returned else results)
+        except (TypeError, KeyError, AttributeError) as error:
+            return [type(error), str(error)]
+        return [None if t.grad is None else t.grad.tolist() for t in (x, y)]
+
+    stoker.log.clear()
+    assert outcome(stoker.compile(program)) == outcome(program)
+    assert not stoker.events("defect")

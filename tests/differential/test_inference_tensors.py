@@ -97,10 +97,64 @@ def test_as_in_eager(program: Any, made_inside: bool) -> None:
     assert outcome(stoker.compile(program), made_inside) == outcome(program, made_inside)
 
 
-@pytest.mark.parametrize("program", [write, write_to_a_view, write_to_a_result, write_out, views_made_inside])
-def test_inside_the_mode(program: Any) -> None:
+def the_mode_twice(x: torch.Tensor) -> Any:
     with torch.inference_mode():
+        y = x * 2
+        with torch.inference_mode():
+            z = y.view(-1)
+            z.add_(1)
+        return y.mul_(3), z.clone()
+
+
+def a_break_inside(x: torch.Tensor) -> Any:
+    with torch.inference_mode():
+        y = x * 2
+        print(end="")
+        z = y + 1
+    return z.mul_(torch.is_inference_mode_enabled()), y.add_(torch.is_grad_enabled())
+
+
+def gradients_turned_on_inside(x: torch.Tensor) -> Any:
+    with torch.inference_mode():
+        torch.set_grad_enabled(True)
+        y = x * 2
+    return y.mul_(3), x + torch.is_grad_enabled()
+
+
+def off_inside(x: torch.Tensor) -> Any:
+    with torch.inference_mode(False):
+        y = x.clone()
+    return y.mul_(3)
+
+
+def on_inside_off(x: torch.Tensor) -> Any:
+    y = x + 1
+    with torch.inference_mode(False):
+        z = torch.ones(4)
+        with torch.inference_mode():
+            w = z * 2
+        z.add_(1)
+    return y.mul_(3), z * 2, w.add_(1)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize(
+    "program",
+    [*PROGRAMS, the_mode_twice, a_break_inside, gradients_turned_on_inside, off_inside, on_inside_off],
+)
+def test_inside_the_mode(program: Any, grad: bool) -> None:
+    stoker.log.clear()
+    with torch.inference_mode(), torch.set_grad_enabled(grad):
         assert outcome(stoker.compile(program), True) == outcome(program, True)
+    assert not stoker.events("defect")
+
+
+@pytest.mark.parametrize("program", [write_inside, write_to_what_was_made_inside, the_mode_twice])
+def test_one_compiled_graph_inside_the_mode(program: Any) -> None:
+    stoker.log.clear()
+    with torch.inference_mode():
+        stoker.compile(program, fullgraph=True)(torch.arange(4.0))
+    assert stoker.events("compiled") and not stoker.events("as captured")
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -172,11 +173,112 @@ def _fails_when_it_runs(monkeypatch: pytest.MonkeyPatch, error: Exception) -> No
     monkeypatch.setattr("stoker.pipeline.executor", lambda *given: fail)
 
 
-def test_a_graph_that_fails_where_the_program_does_not(lax: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def _train_and_draw(f: Callable[..., Any]) -> list[torch.Tensor]:
+    """Buffers are written, numbers are drawn."""
+    torch.manual_seed(0)
+    norm, h = nn.BatchNorm1d(3), torch.randn(3, requires_grad=True)
+    y = f(lambda x: (norm(x) * h * torch.rand(3)).sum())(torch.randn(4, 3))
+    y.backward()
+    return [y.detach(), h.grad, norm.weight.grad, norm.running_mean, norm.num_batches_tracked, torch.rand(2)]
+
+
+def _write_what_has_a_history(f: Callable[..., Any]) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    w = torch.randn(3, requires_grad=True)
+    h = w * 2
+    y = f(lambda h: (h.mul_(3) * torch.rand(3)).sum())(h)
+    y.backward()
+    return [y.detach(), h.detach(), w.grad, torch.rand(2)]
+
+
+def _train_for_some(f: Callable[..., Any]) -> list[torch.Tensor]:
+    """Of two results one gets a gradient, twice."""
+    torch.manual_seed(0)
+    x = torch.randn(3, requires_grad=True)
+    a, b = f(lambda x: (x.sin() * x, x.exp()))(x)
+    a.sum().backward(retain_graph=True)
+    a.sum().backward()
+    return [a.detach(), b.detach(), x.grad]
+
+
+def _train_in_pieces(f: Callable[..., Any]) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    layers, x = nn.ModuleList(nn.Linear(3, 3) for _ in range(3)), torch.randn(2, 3)
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        for layer in layers:
+            x = torch.relu(layer(x))
+            print(end="")
+        return x.sum()
+
+    f(forward)(x).backward()
+    return [p.grad for p in layers.parameters()]
+
+
+BACKWARDS = [_train, _train_and_draw, _train_for_some, _train_in_pieces]
+
+
+@pytest.mark.parametrize("program", [*BACKWARDS, _write_what_has_a_history, _infer])
+def test_a_graph_that_fails_where_the_program_does_not(
+    lax: None, program: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     _fails_when_it_runs(monkeypatch, RuntimeError("injected"))
-    torch.testing.assert_close(_infer(stoker.compile), _infer(lambda f: f))
-    (event,) = log.events("defect")
-    assert "injected" in event.reason and "RuntimeError" in event.data["report"].read_text()
+    with caplog.at_level(logging.WARNING, "stoker"):
+        got = program(stoker.compile)
+    torch.testing.assert_close(got, program(lambda f: f), rtol=0, atol=0)
+    for event in (events := log.events("defect")):
+        assert "injected" in event.reason and "RuntimeError" in event.data["report"].read_text()
+    assert events and all("failed where the program does not" in e.subject for e in events)
+    assert len(caplog.records) == len({e.location for e in events})
+
+
+def _only_backwards_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*inputs: Any) -> Any:
+        raise RuntimeError("injected")
+
+    monkeypatch.setattr("stoker.pipeline._compile_backward", lambda *given, **how: fail)
+
+
+@pytest.mark.parametrize("program", BACKWARDS)
+def test_a_backward_that_fails_where_the_program_s_does_not(
+    lax: None, program: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _only_backwards_fail(monkeypatch)
+    torch.testing.assert_close(program(stoker.compile), program(lambda f: f))
+    for event in (events := log.events("defect")):
+        assert "injected" in event.reason and "graph():" in event.data["report"].read_text()
+    assert events
+
+
+@pytest.mark.parametrize("program", BACKWARDS)
+def test_strictly_such_a_backward_raises(program: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STOKER_STRICT", "1")
+    _only_backwards_fail(monkeypatch)
+    with pytest.raises(RuntimeError, match="injected"):
+        program(stoker.compile)
+
+
+def test_a_backward_that_fails_as_the_program_s_raises_its_error(lax: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eigenvectors have a gradient only if it does not depend on their phase."""
+    _only_backwards_fail(monkeypatch)
+    x = torch.randn(3, 3, dtype=torch.float64, requires_grad=True)
+    with pytest.raises(RuntimeError) as eager:
+        torch.linalg.eig(x @ x).eigenvectors.real.sum().backward()
+    with pytest.raises(RuntimeError, match=re.escape(str(eager.value)[:40])):
+        stoker.compile(lambda x: torch.linalg.eig(x @ x).eigenvectors.real.sum())(x).backward()
+    assert not log.events("defect")
+
+
+def test_an_input_that_was_overwritten_leaves_the_backward_s_own_error(
+    lax: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _only_backwards_fail(monkeypatch)
+    w = torch.ones(2, requires_grad=True)
+    x = torch.ones(2)
+    loss = stoker.compile(lambda x, w: ((x + 1) * w).sum())(x, w)
+    x.add_(1)
+    with pytest.raises(RuntimeError, match="injected"):
+        loss.backward()
 
 
 @pytest.mark.parametrize("program", [_train, _infer])

@@ -45,19 +45,28 @@ class ScopeValue(Value):
         return BuiltinMethod(self, name)
 
     def method___enter__(self, m: Machine) -> Value:
+        changes = not self._is_open_already()
         self.scope = ENTER[self.kind](self.argument)
         m.modes.open_scopes.append(self)
-        self.node = self._node(m, ENTER[self.kind], (self.argument,))
+        self.node = self._node(m, ENTER[self.kind], (self.argument,)) if changes else None
         return self
 
     def method___exit__(self, m: Machine, *error: Value) -> Value:
+        if self.node is None and torch.is_grad_enabled():  # turned on inside: to leave turns it off
+            self._node(m, torch_private.set_grad_enabled, (False,))
         leave_scope(self.scope)
         m.modes.open_scopes.remove(self)
         self.leave_graph(m)
         return Constant(None)
 
     def leave_graph(self, m: Machine) -> None:
-        self._node(m, leave_scope, (self.node,))
+        if self.node is not None:
+            self._node(m, leave_scope, (self.node,))
+
+    def _is_open_already(self) -> bool:
+        """Inference mode inside inference mode: it changes nothing, so that a graph has no node for it."""
+        is_on = torch.is_inference_mode_enabled() and not torch.is_grad_enabled()
+        return self.kind is torch_private.InferenceMode and self.argument is True and is_on
 
     def _node(self, m: Machine, target: Callable[..., Any], args: tuple[Any, ...]) -> Node:
         node = m.record.graph.create_node("call_function", target, args, {})
