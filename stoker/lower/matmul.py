@@ -4,7 +4,8 @@ A product whose rows are no multiple of the target's alignment (a vocabulary of 
 kernel. Its weight is copied into rows enough to fill the last multiple, which costs little beside the product; the result has
 padded rows, of which readers see the part they want. What the program returns has its own rows: as many columns as are aligned are made piece
 by piece in aligned memory, which lies in parts of the result that are made later (that of a small result is its own), and copied; the few others
-are a product apart. Operands that are written for the product get padded rows at once.
+are a product apart. Operands that are written for the product get padded rows at once. Gradients of such a product sum over the odd length, or
+have as many rows: rows are filled up with zeros, and all of them are taken.
 
 A product of one row takes as long as its weight is read, once: where the target asks for it, that is a loop, which whatever follows can be
 part of.
@@ -23,11 +24,14 @@ from stoker.loop.handler import ops
 from stoker.loop.layout import Layout, contiguous
 from stoker.loop.view import Index, Stored, Tensor
 from stoker.lower.builder import Builder
+from stoker.lower.move import pad
 from stoker.lower.registry import LeftToLibrary, Result, find, lower
 from stoker.shape.expr import constant
 
 LARGE = 1 << 22
 """Elements of a result from which padding is worth its copies."""
+WIDE = 128
+"""Rows and columns of a result from which filling up what is summed over is worth copying the operands."""
 FEW = 8
 """Aligned groups of columns below which a result that is returned is not made apart from the rest of its columns."""
 PIECE_ROWS = (128, 32)
@@ -64,6 +68,12 @@ def _product(builder: Builder, out: Result, name: str, bias: Tensor | None, a: T
     rows, columns, shared = (size.value for size in (*out.sizes, a.sizes[1]))
     if step <= 1 or out.dtype not in _HALF or rows is None or columns is None or shared is None:
         raise LeftToLibrary(PRODUCT)
+    pays = min(rows, columns) >= WIDE and max(rows, columns) * shared >= LARGE
+    if pays and shared % step and (a.strides[1].value == 1 or b.strides[0].value == 1):
+        operands = [_filled(builder, a, step), view.permute(_filled(builder, view.permute(b, (1, 0)), step), (1, 0))]
+        return builder.call(find(name), [*([] if bias is None else [bias]), *operands], {}, out)
+    if pays and rows % step and a.strides[0].value == 1 and columns % step == 0:
+        return _in_more_rows(builder, out, name, bias, view.permute(a, (1, 0)), b, step)
     padded = _up(columns, step)
     wide = padded != columns and rows * columns >= LARGE and shared % step == 0
     operands = [a if wide else _with_rows(builder, a, step), b if wide else _with_rows(builder, b, step)]
@@ -84,6 +94,27 @@ def _product(builder: Builder, out: Result, name: str, bias: Tensor | None, a: T
     full = Result(out.dtype, out.device, sizes, contiguous(sizes))
     made = builder.call(find(name), [*lead, a, view.permute(weight, (1, 0))], {}, full)
     return view.narrow(made, 1, constant(0), constant(columns), constant(1))
+
+
+def _in_more_rows(
+    builder: Builder, out: Result, name: str, bias: Tensor | None, turned: Tensor, b: Tensor, step: int
+) -> Tensor:
+    """The product of an operand that lies by columns: of all columns of its memory, or, if it is returned, of most of them and then the rest."""
+    memory, rows = view.permute(_filled(builder, turned, step), (1, 0)), out.sizes[0].value or 0
+    lead = [] if bias is None else [bias]
+
+    def make(start: int, count: int) -> Tensor:
+        sizes = (constant(count), out.sizes[1])
+        given = [*lead, _span(memory, 0, start, count), b]
+        made: Tensor = builder.call(find(name), given, {}, Result(out.dtype, out.device, sizes, contiguous(sizes)))
+        return made
+
+    if not builder.usage.returned:
+        return _span(make(0, _up(rows, step)), 0, 0, rows)
+    whole = builder.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides))
+    for start, count in ((0, rows - rows % step), (rows - rows % step, rows % step)):
+        builder.write(make(start, count), _stored(_span(whole, 0, start, count)))
+    return whole
 
 
 def _walks_rows(out: Result, a: Tensor, b: Tensor) -> bool:
@@ -175,10 +206,23 @@ def _with_rows(builder: Builder, tensor: Tensor, step: int) -> Tensor:
         return tensor
     if isinstance(tensor, Stored) and rows * size < LARGE:
         return tensor
+    return _span(_filled(builder, tensor, step), 1, 0, size)
+
+
+def _filled(builder: Builder, tensor: Tensor, step: int) -> Stored:
+    """A matrix whose rows are filled up with zeros, in memory: one that lies by columns stays so."""
+    rows, length = tensor.sizes
+    size = _up(length.value or 0, step)
+    if length.value == size:
+        return builder.store(tensor)
     if tensor not in builder.padded:
-        layout = Layout(tensor.dtype, tensor.device, tensor.sizes, (constant(_up(size, step)), constant(1)))
-        builder.padded[tensor] = builder.new_buffer(layout)
-        builder.write(tensor, builder.padded[tensor])
+        by_columns = tensor.strides[0].value == 1 and tensor.strides[1].value != 1
+        sizes = (rows, constant(size))
+        strides = (constant(1), rows) if by_columns else contiguous(sizes)
+        memory = builder.new_buffer(Layout(tensor.dtype, tensor.device, sizes, strides))
+        whole = Result(tensor.dtype, tensor.device, sizes, strides)
+        builder.write(pad(builder, whole, tensor, [0, size - (length.value or 0)]), memory)
+        builder.padded[tensor] = memory
     return builder.padded[tensor]
 
 

@@ -53,7 +53,7 @@ def _cut_here(sizes: Sizes, whole: list[int], loop: int, wanted: int) -> Cut:
     size = sizes[loop]
     number = wanted if size.value is None else _divisor(size.value, wanted)
     length, ragged = size // number, None
-    if size.value is None or number * 2 < wanted:
+    if size.value is None or number * 2 < wanted or number < min(2, wanted):
         number, ragged = wanted, loop
         length = (size + (wanted - 1)) // wanted
         if size.value is not None and length.value:

@@ -4,6 +4,7 @@ convolutions, biases added by whoever reads."""
 from __future__ import annotations
 
 import importlib.util
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -73,6 +74,11 @@ def test_how_loops_are_cut() -> None:
     assert counts(40009, 37) == ([527, 1], 0)
     assert counts(100003) == ([527], 0)
     assert counts(3, 40009) == ([3, 176], 1)
+    assert counts(197, wanted=2) == ([2], 0)  # no divisor: still cut, or it would be cut for ever
+    for size in range(2, 100):
+        for wanted in range(2, 12):
+            found = counts(size, 5, wanted=wanted)
+            assert size * 5 <= wanted if found is None else 1 < math.prod(n or 0 for n in found[0]) <= wanted
     found = cut((symbol("rows"), constant(37)), 528)
     assert found is not None and found.ragged == 0 and [n.value for n in found.counts] == [528, 1]
 

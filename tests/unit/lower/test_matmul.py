@@ -31,7 +31,18 @@ def gradient(x: Any, w: Any, b: Any) -> Any:
     return (torch.softmax(F.linear(x, w), -1) @ w,)
 
 
-@pytest.mark.parametrize("program", [linear, by_columns, loss, gradient], ids=lambda p: p.__name__)
+def gradients(x: Any, w: Any, b: Any) -> Any:
+    """Of a product with odd rows: one sums over them, the other has as many rows; returned, and read by others."""
+    tangent = F.linear(x, w)
+    return (tangent @ w, tangent.t() @ x, (tangent.t() @ x) + w, torch.addmm(x[0], tangent.t(), x))
+
+
+def by_rows(x: Any, w: Any, b: Any) -> Any:
+    """Operands that lie by columns where the odd length is summed over."""
+    return (w.t() @ w, (w * 2).t() @ w.abs(), w.t().contiguous() @ w)
+
+
+@pytest.mark.parametrize("program", [linear, by_columns, loss, gradient, gradients, by_rows], ids=lambda p: p.__name__)
 @pytest.mark.parametrize("rows", [64, 100])
 def test_padded(program: Any, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(matmul, "LARGE", 100)
@@ -39,6 +50,7 @@ def test_padded(program: Any, rows: int, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(matmul, "WHOLE_BYTES", 0)
     monkeypatch.setattr(matmul, "LAST_BYTES", 8 * 16 * 2)
     monkeypatch.setattr(matmul, "FEW", 1)
+    monkeypatch.setattr(matmul, "WIDE", 1)
     torch.manual_seed(0)
     inputs = [torch.randn(s).to(torch.bfloat16) for s in ((rows, 16), (21, 16), (21,))]
     sources: list[str] = []
