@@ -25,6 +25,7 @@ from stoker.guard.source import Fixed
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
+EXCEPTION_FIELDS = frozenset({"__cause__", "__context__", "__traceback__", "__suppress_context__", "args"})
 BUILTIN_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 TUPLE_GETTER = type(inspect.getattr_static(__import__("collections").namedtuple("_P", "x"), "x"))
 
@@ -241,6 +242,9 @@ class Attributes:
         if (setter := self.overridden(raw, "__set__")) is not None:
             setter.call(self.m, [self.m.wrap.object(raw), value, new], {})
             return
+        if isinstance(value, ExceptionValue) and name in EXCEPTION_FIELDS:
+            self.m.exceptions.set_field(value, name, new)
+            return
         match raw:
             case property():
                 if raw.fset is None:
@@ -252,20 +256,6 @@ class Attributes:
             case types.MemberDescriptorType() if isinstance(value, ObjectValue):
                 value.set_slot(self.m, raw, new)
                 return
-        if isinstance(value, ExceptionValue) and name in (
-            "__cause__",
-            "__context__",
-            "__traceback__",
-            "__suppress_context__",
-            "args",
-        ):
-            if name == "args":
-                value.set_args(self.m, new.items_list(self.m))
-            else:
-                value.link(self.m, name, new)
-            if name == "__cause__":
-                value.link(self.m, "__suppress_context__", Constant(True))
-            return
         attributes = value.attributes(self.m) if isinstance(value, ObjectValue) else None
         if attributes is None:
             self.m.exceptions.no_attribute(cls, name)
@@ -283,6 +273,8 @@ class Attributes:
         if (deleter := self.overridden(raw, "__delete__")) is not None:
             deleter.call(self.m, [self.m.wrap.object(raw), value], {})
             return
+        if isinstance(value, ExceptionValue) and name in EXCEPTION_FIELDS:
+            value.unsupported(f"deletion of attribute {name!r}")
         if isinstance(raw, property) and raw.fdel is not None:
             self.m.wrap.object(raw.fdel).call(self.m, [value], {})
             return

@@ -81,12 +81,14 @@ def capture(
                     torch_private.DisableTorchFunctionSubclass(),
                 ):
                     stop = machine.evaluate(steps)
-                return finish(machine, stop, compile_graph, state)
+                return _finish(machine, stop, compile_graph, state)
             except BeginAnew:
                 restarts -= 1
             except StepBreak as found:
                 if fullgraph and not found.reason.is_end:
                     raise GraphBreakError(_reason(found.reason)) from found
+                if steps.limit is not None and found.step < steps.limit:
+                    restarts -= 1  # breaks that come earlier each time come to an end
                 steps = Steps(found.step, found.reason)
             except Break as found:
                 if fullgraph:
@@ -96,6 +98,13 @@ def capture(
                     continue
                 raise SkipFrame(f"what the break would leave cannot be rebuilt: {found}") from found
     raise CaptureBug(f"capture of {request.code.co_qualname} did not settle: {steps.reason}")
+
+
+def _finish(m: Evaluator, stop: Stop, compile_graph: GraphCompiler, state: Any) -> Captured:
+    try:
+        return finish(m, stop, compile_graph, state)
+    except RecursionError as error:
+        raise SkipFrame("what is to be rebuilt is nested too deep") from error
 
 
 def _same(tensor: torch.Tensor) -> torch.Tensor:

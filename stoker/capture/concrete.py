@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import operator
+import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +99,13 @@ class Concrete:
             self.m.exceptions.raise_(TypeError, f"'{type(found).__name__}' object cannot be interpreted as an integer")
         return found
 
+    def bound(self, value: Value) -> int:
+        """A bound of `index(x, start, stop)`."""
+        found = self.index(value)
+        if not isinstance(found, int):
+            self.m.exceptions.raise_(TypeError, "slice indices must be integers or have an __index__ method")
+        return found
+
     def number(self, value: Value) -> Any:
         """The Python or symbolic number behind a value, None if it is not a number."""
         if isinstance(value, SymbolicValue):
@@ -106,31 +114,44 @@ class Concrete:
             return value.value
         return None
 
-    def plain(self, value: Value, what: str) -> Any:
-        """A real object that prints as the value prints."""
+    def plain(self, value: Value, what: str, above: dict[int, Any] | None = None) -> Any:
+        """A real object that prints as the value prints. `above`: the containers that it is in, one of which it may hold again."""
         if isinstance(value, (SymbolicValue, TextValue)):
             return value.specialize(self.m)
+        above = above or {}
+        if id(value) in above:
+            return above[id(value)]
         match value:
             case DequeValue():
-                elements = [self.plain(element, what) for element in value.elements(self.m)]
-                return collections.deque(elements, value.maxlen)
+                turned: collections.deque = collections.deque(maxlen=value.maxlen)
+                above = above | {id(value): turned}
+                turned.extend(self.plain(element, what, above) for element in value.elements(self.m))
+                return turned
             case ListValue():
-                return [self.plain(element, what) for element in value.elements(self.m)]
+                elements: list[Any] = []
+                above = above | {id(value): elements}
+                elements.extend(self.plain(element, what, above) for element in value.elements(self.m))
+                return elements
             case DictValue():
-                pairs = {self.plain(k, what): self.plain(v, what) for k, v in value.pairs(self.m)}
-                if value.default_factory is not None:
-                    return collections.defaultdict(self.plain(value.default_factory, what), pairs)
-                made: Any = value.python_type()
-                return pairs if made is dict else made(pairs)
+                return self._plain_dictionary(value, what, above)
             case TupleValue() if value.cls is tuple:
-                return tuple(self.plain(element, what) for element in value.elements(self.m))
+                return tuple(self.plain(element, what, above) for element in value.elements(self.m))
             case SetValue() if value.shown() is not None:
                 return value.shown()
             case SetValue():
-                return value.cls(self.plain(element, what) for element in value.elements(self.m))
+                return value.cls(self.plain(element, what, above) for element in value.elements(self.m))
             case InstanceValue():
                 return Shown(self.m, value)
         try:
             return value.constant()
         except NotConstant:
             value.unsupported(what)
+
+    def _plain_dictionary(self, value: DictValue, what: str, above: dict[int, Any]) -> Any:
+        made: Any = value.python_type()
+        factory = [] if value.default_factory is None else [self.plain(value.default_factory, what, above)]
+        pairs = {} if made is types.MappingProxyType else made(*factory)
+        above = above | {id(value): pairs}
+        for key, element in value.pairs(self.m):
+            pairs[self.plain(key, what, above)] = self.plain(element, what, above)
+        return types.MappingProxyType(pairs) if made is types.MappingProxyType else pairs

@@ -14,6 +14,8 @@ import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+import torch
+
 from stoker.bytecode import Code, Handler, Instruction, build
 from stoker.bytecode.versions import HAS_PRECALL, HAS_TO_BOOL, LOOP_END, NULL_BEFORE_CALLABLE
 from stoker.capture.emit import Emitter
@@ -32,9 +34,10 @@ from stoker.capture.resume import (
     resume_function,
 )
 from stoker.capture.sizes import DYNAMIC
+from stoker.capture.static import HEAP_TYPE
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import cell_contents, cell_of, empty_cell
-from stoker.capture.values.instance import ExceptionValue, PreviousException
+from stoker.capture.values.instance import ExceptionValue, InstanceValue, PreviousException
 from stoker.capture.values.iterator import GeneratorValue
 from stoker.capture.values.rounds import elements_of, goes_over_rounds
 from stoker.capture.values.running import RunningIterator, is_iterator_by_rounds
@@ -400,7 +403,8 @@ def _leading(s: _Break) -> tuple[str, ...]:
 
 
 def _kept_alive(s: _Break) -> frozenset[str]:
-    """Unused locals that stay: all where the code asks for `locals()`; else generators, closed only when it returns."""
+    """Unused locals that stay: all where the code asks for `locals()`; else generators, closed only when it returns, and objects that
+    someone may refer to weakly."""
     code = s.frame.program.origin.code
     if not FRAME_READER_NAMES.isdisjoint(code.co_names):
         return frozenset(name for name in code.co_varnames if name in s.frame.locals)
@@ -408,9 +412,19 @@ def _kept_alive(s: _Break) -> frozenset[str]:
     for name in code.co_varnames:
         value = s.frame.locals.get(name)
         known = value.forced or value if type(value) is Lazy else value
-        if isinstance(known, (GeneratorValue, RunningIterator)) or isinstance(getattr(known, "real", None), GENERATOR):
+        is_generator = isinstance(getattr(known, "real", None), GENERATOR)
+        if is_generator or isinstance(known, (GeneratorValue, RunningIterator)) or _may_be_referred_to(s, known):
             found.add(name)
     return frozenset(found)
+
+
+def _may_be_referred_to(s: _Break, value: Value | None) -> bool:
+    """Is it an instance of a class that knows weak references, and one that exists before the instruction is run, whatever comes after it?"""
+    if value is None or type(value) not in (InstanceValue, Lazy):
+        return False
+    cls = value.python_type()
+    exists = value.source is not None or id(value) in s.e.names or any(value is operand for operand in s.operands)
+    return exists and bool(cls.__weakrefoffset__ and cls.__flags__ & HEAP_TYPE) and not issubclass(cls, torch.Tensor)
 
 
 def _closure(names: tuple[str, ...]) -> Code:

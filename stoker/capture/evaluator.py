@@ -148,6 +148,9 @@ class Evaluator:
                 self.blame(reason)
                 self.current = frame
                 raise StepBreak(count - 1, reason) from reason
+            except (RecursionError, MemoryError) as error:
+                self.current = frame
+                raise StepBreak(count - 1, self.too_much(error)) from error
             if outcome is not None:
                 return Stop(returned=outcome)
 
@@ -168,6 +171,12 @@ class Evaluator:
             "nothing to fix: the exception is raised by running this part in CPython",
         )
         reason.is_end = isinstance(raised.value, ExceptionValue) and raised.value.source is None
+        self.blame(reason)
+        return reason
+
+    def too_much(self, error: Exception) -> Break:
+        """What the program makes is too deep or too large to be evaluated: CPython runs it, and raises what there is to raise."""
+        reason = Break("an object or a call", f"it is too deep or too large to capture ({type(error).__name__})")
         self.blame(reason)
         return reason
 

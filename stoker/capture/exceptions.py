@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from types import NoneType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from stoker.capture.frame import Frame
@@ -17,6 +18,17 @@ from stoker.errors import Break, Raised
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
+
+
+FIELDS: dict[str, tuple[Any, str]] = {
+    "__cause__": ((BaseException, NoneType), "exception cause must be None or derive from BaseException"),
+    "__context__": ((BaseException, NoneType), "exception context must be None or derive from BaseException"),
+    "__traceback__": ((types.TracebackType, NoneType), "__traceback__ must be a traceback or None"),
+    "__suppress_context__": (bool, "attribute value type must be bool"),
+}
+"""What the fields of an exception take, and CPython's words for anything else."""
+
+FILLED_BY_CONSTRUCTOR = (UnicodeEncodeError, UnicodeDecodeError, UnicodeTranslateError, SyntaxError)
 
 
 class Exceptions:
@@ -46,6 +58,8 @@ class Exceptions:
             raise Break(
                 f"construction of {cls.__qualname__}", "an OSError takes fields from its arguments, and its class too"
             )
+        if issubclass(cls, FILLED_BY_CONSTRUCTOR) and len(args) != 1:
+            raise Break(f"construction of {cls.__qualname__}", "it checks its arguments and takes fields from them")
         made = ExceptionValue(cls, list(args))
         if kwargs and not isinstance(self.m.attributes.class_lookup(cls, "__init__"), types.FunctionType):
             self.m.concrete.run(lambda: cls("", **dict.fromkeys(kwargs)))  # raises, if it takes no such fields
@@ -58,20 +72,54 @@ class Exceptions:
         chosen = self.m.wrap.object(groups.class_of_group).call(self.m, [self.m.wrap.object(cls), *args], {})
         return GroupValue(chosen.constant(), list(args), args[1].items_list(self.m))
 
-    def as_exception(self, value: Value) -> Value:
+    def set_field(self, error: ExceptionValue, name: str, new: Value) -> None:
+        """A field that every exception has is set: CPython looks at what it is set to."""
+        if name == "args":
+            error.set_args(self.m, new.items_list(self.m))
+            return
+        wanted, words = FIELDS[name]
+        if not issubclass(new.python_type(), wanted):
+            self.raise_(TypeError, words)
+        error.link(self.m, name, new)
+        if name == "__cause__":
+            error.link(self.m, "__suppress_context__", Constant(True))
+
+    def set_context(self, error: ExceptionValue, handled: Value) -> None:
+        """What was being handled when this was raised. Where that came of this one, the chain is cut there."""
+        if handled is error:
+            return
+        above: Value = handled
+        seen: list[Value] = []
+        while isinstance(above, ExceptionValue) and above not in seen:
+            seen.append(above)
+            context = above.attribute(self.m, "__context__")
+            if context is error:
+                above.link(self.m, "__context__", Constant(None))
+            above = context
+        error.link(self.m, "__context__", handled)
+
+    def as_exception(self, value: Value, words: str = "exceptions must derive from BaseException") -> Value:
         """What `raise value` raises: a class is called."""
         try:
             found = value.constant()
         except NotConstant:
             found = None
         if isinstance(found, type) and issubclass(found, BaseException):
-            return value.call(self.m, [], {})
+            made = value.call(self.m, [], {})
+            if not issubclass(made.python_type(), BaseException):
+                kinds = found, made.python_type()
+                self.raise_(
+                    TypeError, "calling {} should have returned an instance of BaseException, not {}".format(*kinds)
+                )
+            return made
         if not issubclass(value.python_type(), BaseException):
-            self.raise_(TypeError, "exceptions must derive from BaseException")
+            self.raise_(TypeError, words)
         return value
 
     def as_cause(self, value: Value) -> Value:
-        return value if isinstance(value, Constant) and value.value is None else self.as_exception(value)
+        if isinstance(value, Constant) and value.value is None:
+            return value
+        return self.as_exception(value, "exception causes must derive from BaseException")
 
     def current(self) -> Value | None:
         frame: Frame | None = self.m.current

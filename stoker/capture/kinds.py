@@ -130,6 +130,10 @@ def fixed_source(real: Any) -> Fixed:
 
 def value_of(m: Machine, real: Any, source: Source) -> Value:
     kind = type(real)
+    if kind in weakref.ProxyTypes:
+        return wrap_opaque(
+            m, real, source, "a weak proxy", "it stands for another object, and says that it is one of its class"
+        )
     if real is None or kind is bool or real is Ellipsis or real is NotImplemented or isinstance(real, enum.Enum):
         m.guards.add_unless_fixed(source, Is(real))
         return Constant(real, source)
@@ -411,23 +415,23 @@ def wrap_instance(m: Machine, real: Any, source: Source) -> Value:
     m.guards.add_unless_fixed(source, TypeIs(cls))
     m.overrides.note_class(cls)
     storage: Value | None = None
-    if isinstance(real, dict):
+    if issubclass(cls, dict):
         storage = DictValue(cls=_storage_class(cls, DICTS), source=source, real=real)
-    elif isinstance(real, list):
+    elif issubclass(cls, list):
         m.guards.add(source, Length(list.__len__(real)))
         items: list[Value] = [Lazy(e, Item(source, i)) for i, e in enumerate(list.__iter__(real))]
         storage = ListValue(items, source)
-    elif isinstance(real, tuple):
+    elif issubclass(cls, tuple):
         return wrap_tuple(m, real, source)
-    elif isinstance(real, (set, frozenset)):
-        kind: Any = frozenset if isinstance(real, frozenset) else set
+    elif issubclass(cls, (set, frozenset)):
+        kind: Any = frozenset if issubclass(cls, frozenset) else set
         elements = list(kind.__iter__(real))
         if not all(is_plain(element) for element in elements):
             return wrap_opaque(m, real, source, "a set", "holds elements that are not plain data")
         storage = SetValue({e: Constant(e) for e in elements}, kind, source, real)
         m.guards.add(source, SetElements(tuple(elements)))
-    elif isinstance(real, tuple(HELD_BY)):
-        held = HELD_BY[next(base for base in HELD_BY if isinstance(real, base))]
+    elif issubclass(cls, tuple(HELD_BY)):
+        held = HELD_BY[next(base for base in HELD_BY if issubclass(cls, base))]
         storage = Constant(m.guards.ask(source, real, held, f"holds {held(real)!r}"))
     return InstanceValue(cls, real, source, storage)
 

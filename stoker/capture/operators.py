@@ -6,6 +6,7 @@ evaluator knows; elsewhere it breaks.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import operator
 import types
@@ -28,7 +29,7 @@ from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.text import percent, settled, shown
 from stoker.capture.values.value import Exhausted, NotConstant, Value
 from stoker.capture.values.varying import VaryingFloat, as_symbols, symbolic
-from stoker.errors import Raised
+from stoker.errors import Break, Raised
 from stoker.guard.guard import Is, IsNot, NotSameAs
 from stoker.guard.source import Fixed
 
@@ -92,8 +93,23 @@ class Operators:
             found = attempt()
             if found is not None:
                 return found
+        self.require_refusal(BINARY[plain], text, lt, rt)
         self.m.exceptions.raise_(TypeError, refusal(text, lt, rt))
         return None
+
+    def require_refusal(self, function: Callable[..., Any], text: str, left: type, right: type) -> None:
+        """Operands that no value here has a meaning for are a TypeError only if CPython's own objects of these types say so."""
+        if left not in EMPTY or right not in EMPTY:
+            return
+        try:
+            function(EMPTY[left], EMPTY[right])
+        except TypeError:
+            return
+        except ArithmeticError:
+            pass
+        raise Break(
+            f"the operator `{text}`", f"of a {left.__name__} and a {right.__name__} of these kinds is not captured"
+        )
 
     def overridden(self, text: str, left: Value, right: Value) -> Value | None:
         name = SPECIAL_BINARY[text.removesuffix("=")]
@@ -167,6 +183,7 @@ class Operators:
                 return found
         if text in ("==", "!="):
             return Constant(self.identical(left, right) == (text == "=="))
+        self.require_refusal(COMPARE[text], text, lt, rt)
         self.m.exceptions.raise_(
             TypeError, f"'{text}' not supported between instances of '{lt.__name__}' and '{rt.__name__}'"
         )
@@ -366,6 +383,13 @@ def _is_unique(value: Any) -> bool:
     return isinstance(value, int) and value in SMALL_INTEGERS
 
 
+_EMPTY: tuple[Any, ...] = (
+    *(0, 0.0, 0j, False, "", b"", [], (), {}, set(), frozenset(), bytearray(), range(0), torch.Size(())),
+    *(collections.deque(), collections.OrderedDict(), collections.defaultdict(), {}.keys(), {}.values(), {}.items()),
+)
+EMPTY = {type(empty): empty for empty in _EMPTY}
+"""An object of each of CPython's own types: whether an operator takes two of them, their types decide."""
+
 SEQUENCES = (list, tuple, str, bytes)
 
 
@@ -387,17 +411,27 @@ SELF_MATCHING = (bool, bytearray, bytes, dict, float, frozenset, int, list, set,
 
 
 class HashedKey:
-    """A dictionary key with a hash and an equality written by the user."""
+    """A dictionary key with a hash and an equality written by the user. One is made for each thing that is done with a dictionary: what it was
+    compared with then, it is not compared with again."""
 
-    __slots__ = ("m", "value", "hash")
+    __slots__ = ("m", "value", "hash", "answers")
 
     def __init__(self, m: Machine, value: Value, hash_value: int) -> None:
         self.m, self.value, self.hash = m, value, hash_value
+        self.answers: dict[int, tuple[object, bool]] = {}
 
     def __hash__(self) -> int:
         return self.hash
 
     def __eq__(self, other: object) -> bool:
+        """Dictionaries ask the key that they hold about the one that is looked for."""
+        sought = other if isinstance(other, HashedKey) else self
+        held = self if sought is other else other
+        if id(held) not in sought.answers:
+            sought.answers[id(held)] = (held, self._equals(other))
+        return sought.answers[id(held)][1]
+
+    def _equals(self, other: object) -> bool:
         if isinstance(other, HashedKey):
             return other.value is self.value or self.m.operators.equal(self.value, other.value)
         return is_plain(other) and self.m.operators.equal(Constant(other), self.value)

@@ -175,6 +175,9 @@ class Frames:
             return _C.SKIP
         except StokerError:
             raise
+        except RecursionError:
+            self.tell("skip", request, "calls are nested so deep that there is no room for a capture")
+            return _C.RUN_ONCE
         except Exception as error:
             if strict():
                 raise

@@ -18,7 +18,7 @@ from stoker.capture.values.function import MethodValue
 from stoker.capture.values.instance import InstanceValue
 from stoker.capture.values.mapping import DictValue, dict_from
 from stoker.capture.values.rounds import SizedRange, goes_by_rounds
-from stoker.capture.values.sequence import ListValue, TupleValue
+from stoker.capture.values.sequence import ListValue, TupleValue, take_each
 from stoker.capture.values.sets import SetValue, set_of
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
@@ -181,8 +181,12 @@ def method_(m: Machine, function: Value, receiver: Value) -> Value:
 
 
 def from_keys(m: Machine, args: Arguments, kwargs: Keywords) -> Value:
+    if kwargs or not 1 <= len(args) <= 2:
+        m.concrete.run(lambda: dict.fromkeys(*[()] * len(args), **dict.fromkeys(kwargs)))  # raises, in its own words
     items, value = (*args, NONE)[:2]
-    return DictValue({key.hash_key(m): (key, value) for key in items.items_list(m)})
+    made = DictValue({})
+    take_each(m, items, lambda key: made.store(m, key, value))
+    return made
 
 
 CLASS_METHODS[(dict, "fromkeys")] = from_keys
@@ -205,8 +209,16 @@ def _new_dict(cls: type):
     return new
 
 
+def _refuse_keywords(m: Machine, base: type, owner: type, kwargs: Keywords) -> None:
+    """What takes no keywords says so, unless a class written in Python takes them in its `__init__`."""
+    if kwargs and not isinstance(m.attributes.class_lookup(owner, "__init__"), types.FunctionType):
+        m.exceptions.raise_(TypeError, f"{base.__name__}() takes no keyword arguments")
+
+
 def _new_number(base: type):
     def new(m: Machine, owner: type, args: Arguments, kwargs: Keywords) -> Any:
+        if kwargs:
+            raise Break(f"construction of {owner.__qualname__}", "it is given keywords")
         try:
             return Constant(m.concrete.run(base, *(a.constant() for a in args)))
         except NotConstant:
@@ -216,7 +228,20 @@ def _new_number(base: type):
 
 
 def _new_tuple(m: Machine, owner: type, args: Arguments, kwargs: Keywords) -> Any:
+    _refuse_keywords(m, tuple, owner, kwargs)
+    _refuse_more(m, "tuple", args)
     return TupleValue(args[0].items_list(m) if args else [], owner)
+
+
+def _new_frozenset(m: Machine, owner: type, args: Arguments, kwargs: Keywords) -> Any:
+    _refuse_keywords(m, frozenset, owner, kwargs)
+    _refuse_more(m, owner.__name__, args)
+    return set_of(m, args[0], frozenset) if args else SetValue({}, frozenset)
+
+
+def _refuse_more(m: Machine, name: str, args: Arguments) -> None:
+    if len(args) > 1:
+        m.exceptions.raise_(TypeError, f"{name} expected at most 1 argument, got {len(args)}")
 
 
 STORAGE.update({base: _new_dict(base) for base in (collections.OrderedDict, collections.defaultdict, dict)})
@@ -225,7 +250,7 @@ STORAGE.update(
     {
         list: lambda m, owner, args, kwargs: ListValue([]),
         set: lambda m, owner, args, kwargs: SetValue({}),
-        frozenset: lambda m, owner, args, kwargs: set_of(m, args[0], frozenset) if args else SetValue({}, frozenset),
+        frozenset: _new_frozenset,
         tuple: _new_tuple,
         property: lambda m, owner, args, kwargs: PropertyFields(),
     }
@@ -237,6 +262,18 @@ def dict_init(m: Machine, value: Value, *args: Value, **kwargs: Value) -> Value:
     storage = value.stored()
     assert isinstance(storage, DictValue)
     storage.method_update(m, *args, **kwargs)
+    return NONE
+
+
+@on_object(collections.deque.__init__)
+def deque_init(m: Machine, value: Value, items: Value | None = None, maxlen: Value = NONE) -> Value:
+    storage = value.stored()
+    assert isinstance(storage, DequeValue)
+    if maxlen.constant() != storage.maxlen:
+        value.unsupported("a change of maxlen")
+    storage.method_clear(m)
+    if items is not None:
+        storage.method_extend(m, items)
     return NONE
 
 
@@ -254,9 +291,17 @@ def defaultdict_init(m: Machine, value: Value, factory: Value = NONE, *args: Val
 @on_object(list.__init__)
 def list_init(m: Machine, value: Value, items: Value | None = None) -> Value:
     storage = value.stored()
-    if items is not None and isinstance(storage, ListValue):
+    assert isinstance(storage, ListValue)
+    _empty(m, storage)
+    if items is not None:
         storage.method_extend(m, items)
     return NONE
+
+
+def _empty(m: Machine, storage: Value) -> None:
+    """What `__init__` of a container finds in it goes."""
+    if storage.truth(m):
+        storage.attribute(m, "clear").call(m, [], {})
 
 
 @on_object(property.__init__)
@@ -272,7 +317,9 @@ def property_init(
 @on_object(set.__init__)
 def set_init(m: Machine, value: Value, items: Value | None = None) -> Value:
     storage = value.stored()
-    if items is not None and isinstance(storage, SetValue):
+    assert isinstance(storage, SetValue)
+    _empty(m, storage)
+    if items is not None:
         storage.method_update(m, items)
     return NONE
 

@@ -20,7 +20,7 @@ from stoker.capture.values.array import ArrayValue
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import EMPTY, BuiltinMethod, BuiltinValue, FunctionValue, MethodValue, PartialValue
-from stoker.capture.values.instance import InstanceValue, ObjectValue
+from stoker.capture.values.instance import ExceptionValue, InstanceValue, ObjectValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.proxy import ProxyValue
 from stoker.capture.values.reference import IdentityValue, ThreadIdentity
@@ -134,7 +134,13 @@ def object_delattr(m: Machine, value: Value, name: Value) -> Value:
 
 @on_object(object.__getattribute__)
 def object_getattribute(m: Machine, value: Value, name: Value) -> Value:
-    return m.attributes.generic(value, value.python_type(), attribute_name(m, name), fallback=False)
+    text = attribute_name(m, name)
+    try:
+        return m.attributes.generic(value, value.python_type(), text, fallback=False)
+    except Raised as raised:
+        if isinstance(raised.value, ExceptionValue) and issubclass(raised.value.cls, AttributeError):
+            raised.value.was_looked_for(text, value)
+        raise
 
 
 @on_object(object.__init__)

@@ -28,11 +28,11 @@ def RAISE_VARARGS(m: Machine, f: Frame, i: Instruction) -> None:
     if cause is not None and isinstance(value, ExceptionValue):
         value.link(m, "__cause__", cause)
         value.link(m, "__suppress_context__", Constant(True))
-    if isinstance(value, ExceptionValue) and value.source is None and not value.trail:
+    if isinstance(value, ExceptionValue):
         handled = m.exceptions.current()
-        if handled is not None and handled is not value and "__context__" not in value.links:
-            value.link(m, "__context__", handled)
-        value.by_program = True
+        if handled is not None:
+            m.exceptions.set_context(value, handled)
+        value.by_program = value.by_program or (value.source is None and not value.trail)
     raise Raised(value)
 
 
@@ -58,7 +58,7 @@ def _matches(m: Machine, value: Value, pattern: Value) -> bool:
     cls = m.concrete.constant(pattern, "an except clause")
     if not isinstance(cls, type) or not issubclass(cls, BaseException):
         m.exceptions.raise_(TypeError, "catching classes that do not inherit from BaseException is not allowed")
-    return issubclass(value.python_type(), cls)
+    return cls in value.python_type().__mro__  # whatever `__subclasscheck__` says
 
 
 def CHECK_EXC_MATCH(m: Machine, f: Frame, i: Instruction) -> None:

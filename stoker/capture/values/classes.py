@@ -76,6 +76,9 @@ class ClassValue(ObjectValue):
     def set_attribute(self, m: Machine, name: str, value: Value) -> None:
         self.unsupported(f"assignment to class attribute {name!r}", "keep the state in an instance or a dict")
 
+    def delete_attribute(self, m: Machine, name: str) -> None:
+        self.unsupported(f"deletion of class attribute {name!r}", "keep the state in an instance or a dict")
+
     def item(self, m: Machine, key: Value) -> Value:
         meta = m.attributes.class_lookup(type(self.real), "__getitem__")
         if issubclass(self.real, enum.Enum):

@@ -177,6 +177,8 @@ class InstanceValue(ObjectValue):
     def iterator(self, m: Machine) -> Value:
         found = self.special(m, "__iter__")
         if found is not None:
+            if not hasattr(found.python_type(), "__next__"):
+                m.exceptions.raise_(TypeError, f"iter() returned non-iterator of type '{found.python_type().__name__}'")
             return found
         if m.attributes.special_method(self, "__getitem__") is not None:
             return GetItemIterator(self)
@@ -395,7 +397,7 @@ class GetItemIterator(Value):
     """The old iteration protocol: `__getitem__` with 0, 1, 2, ... until IndexError."""
 
     def __init__(self, sequence: Value) -> None:
-        self.sequence, self.position = sequence, 0
+        self.sequence, self.position, self.done = sequence, 0, False
 
     def python_type(self) -> type:
         return type(iter(_Indexable()))
@@ -404,14 +406,25 @@ class GetItemIterator(Value):
         return self
 
     def next(self, m: Machine) -> Value:
+        if self.done:
+            raise Exhausted
         try:
             found = self.sequence.item(m, Constant(self.position))
         except Raised as raised:
             if issubclass(raised.value.python_type(), (IndexError, StopIteration)):
+                self.done = True
                 raise Exhausted from None
             raise
         self.position += 1
         return found
+
+    def emit(self, e: Emitter) -> None:
+        if self.done:
+            e.call_function(iter, [TupleValue([])])
+            return
+        e.call_function(iter, [self.sequence])
+        e.name_top(self)
+        e.call_method_on_top("__setstate__", [Constant(self.position)])
 
 
 class _Indexable:

@@ -154,16 +154,25 @@ class CallIterator(IteratorValue):
     kind = type(iter(int, 1))
 
     def __init__(self, function: Value, sentinel: Value) -> None:
-        self.function, self.sentinel = function, sentinel
+        self.function, self.sentinel, self.done = function, sentinel, False
 
     def next(self, m: Machine) -> Value:
-        found = self.function.call(m, [], {})
-        if found is self.sentinel or m.operators.equal(found, self.sentinel):
+        if self.done:
+            raise Exhausted
+        try:
+            found = self.function.call(m, [], {})
+        except Raised as raised:
+            if issubclass(raised.value.python_type(), StopIteration):
+                self.done = True
+                raise Exhausted from None
+            raise
+        self.done = self.done or found is self.sentinel or m.operators.equal(found, self.sentinel)
+        if self.done:  # perhaps by the function itself, in the call
             raise Exhausted
         return found
 
     def emit(self, e: Emitter) -> None:
-        e.call_function(iter, [self.function, self.sentinel])
+        e.call_function(iter, [TupleValue([])] if self.done else [self.function, self.sentinel])
 
 
 class PolyfilledIterator(IteratorValue):

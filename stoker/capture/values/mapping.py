@@ -5,6 +5,7 @@ Keys are kept by `hash_key`, a stand-in with the equality of the object, beside 
 
 from __future__ import annotations
 
+import types
 from collections import OrderedDict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,7 @@ class DictValue(Value):
         self.written: dict[Any, None] = {}
         self.waiting: list[tuple[Value, Value]] = []
         self.rewritten = False
+        self.state = 0  # changes with each key that comes, goes or moves
         self.owner: type | None = None  # the class whose instance dictionary this is
 
     def python_type(self) -> type:
@@ -75,9 +77,13 @@ class DictValue(Value):
 
     def lookup(self, m: Machine, key: Value) -> Value | None:
         self.settle(m)
-        if isinstance(key, SymbolicValue) and self._is_short() and key.is_none_of(m, self.load_all(m)):
+        short = len(self._entries if self.real is None else self.real) <= MOST_COMPARED
+        if short and isinstance(key, SymbolicValue) and key.is_none_of(m, self.load_all(m)):
             return None
-        stand_in = key.hash_key(m)
+        return self._found(m, key, key.hash_key(m))
+
+    def _found(self, m: Machine, key: Value, stand_in: Any) -> Value | None:
+        """What is held under a key whose hash was asked for: once for each thing that is done, as CPython does."""
         found = self._entries.get(stand_in)
         if found is None and not self.whole:
             found = self._lookup_real(m, key, stand_in)
@@ -88,9 +94,6 @@ class DictValue(Value):
         if type(found[1]) is Lazy:
             found = self._entries[stand_in] = (found[0], m.wrap.force(found[1]))
         return found[1]
-
-    def _is_short(self) -> bool:
-        return len(self._entries if self.real is None else self.real) <= MOST_COMPARED
 
     def _lookup_real(self, m: Machine, key: Value, stand_in: Any) -> tuple[Value, Value] | None:
         assert self.real is not None and self.source is not None
@@ -114,36 +117,39 @@ class DictValue(Value):
             self.settle(m)
             self._store(m, key, value)
 
-    def _store(self, m: Machine, key: Value, value: Value) -> None:
-        stand_in = key.hash_key(m)
+    def _store(self, m: Machine, key: Value, value: Value, stand_in: Any = None) -> None:
+        stand_in = key.hash_key(m) if stand_in is None else stand_in
         found = self._entries.get(stand_in)
         if found is None and not self.whole:
             found = self._lookup_real(m, key, stand_in)
+        self.state += found is None
         self._entries[stand_in] = (found[0] if found else key, value)
         self.written[stand_in] = None
 
     def remove(self, m: Machine, key: Value) -> Value:
-        found = self.lookup(m, key)
+        self.settle(m)
+        stand_in = key.hash_key(m)
+        found = self._found(m, key, stand_in)
         if found is None:
             m.exceptions.raise_(KeyError, key)
         m.effects.will_mutate(self)
         self.rewritten = True
-        del self.load_all(m)[key.hash_key(m)]
+        self.state += 1
+        del self.load_all(m)[stand_in]
         return found
 
     def keys(self, m: Machine) -> list[Value]:
         return [key for key, _ in self.load_all(m).values()]
 
-    def values(self, m: Machine) -> list[Value]:
+    def hashed_elements(self, m: Machine) -> list[tuple[Any, Value]] | None:
+        return [(stand_in, key) for stand_in, (key, _) in self.load_all(m).items()]
+
+    def pairs(self, m: Machine) -> list[tuple[Value, Value]]:
         entries = self.load_all(m)
         for stand_in, (key, value) in entries.items():
             if type(value) is Lazy:
                 entries[stand_in] = (key, m.wrap.force(value))
-        return [value for _, value in entries.values()]
-
-    def pairs(self, m: Machine) -> list[tuple[Value, Value]]:
-        self.values(m)
-        return list(self._entries.values())
+        return list(entries.values())
 
     def length(self, m: Machine) -> Value:
         if not self.whole and not self.written and not self.waiting:
@@ -241,15 +247,22 @@ class DictValue(Value):
         return DictView(self, "items")
 
     def method_setdefault(self, m: Machine, key: Value, default: Value = Constant(None)) -> Value:  # noqa: B008
-        found = self.lookup(m, key)
+        if isinstance(key, (SymbolicValue, TextValue)):
+            found = self.lookup(m, key)
+            if found is None:
+                self.store(m, key, default)
+            return default if found is None else found
+        self.settle(m)
+        stand_in = key.hash_key(m)
+        found = self._found(m, key, stand_in)
         if found is None:
-            self.store(m, key, default)
-            return default
-        return found
+            m.effects.will_mutate(self)
+            self._store(m, key, default, stand_in)
+        return default if found is None else found
 
-    def method_pop(self, m: Machine, key: Value, *default: Value) -> Value:
-        if self.lookup(m, key) is None and default:
-            return default[0]
+    def method_pop(self, m: Machine, key: Value, default: Value | None = None) -> Value:
+        if default is not None and self.lookup(m, key) is None:
+            return default
         return self.remove(m, key)
 
     def method_popitem(self, m: Machine, last: Value = Constant(True)) -> Value:  # noqa: B008
@@ -261,7 +274,7 @@ class DictValue(Value):
 
     def method_update(self, m: Machine, *others: Value, **kwargs: Value) -> Value:
         for other in others:
-            for key, value in each_pair(m, other):
+            for key, value in each_pair(m, other, "dict mutated during update"):
                 self.store(m, key, value)
         for name, value in kwargs.items():
             self.store(m, Constant(name), value)
@@ -321,11 +334,17 @@ def pairs_of(m: Machine, value: Value) -> list[tuple[Value, Value]]:
     return list(each_pair(m, value))
 
 
-def each_pair(m: Machine, value: Value) -> Iterator[tuple[Value, Value]]:
-    """What `d.update(value)` takes from its argument, one by one: an error in the middle leaves what came before it."""
+def each_pair(m: Machine, value: Value, changed: str = "") -> Iterator[tuple[Value, Value]]:
+    """What `d.update(value)` takes from its argument, one by one: an error in the middle leaves what came before it. `changed`: the words
+    of the error where taking a pair changes the size of what they come from."""
     storage = value.stored()
-    if isinstance(storage, DictValue):
-        yield from storage.pairs(m)
+    own = m.attributes.class_lookup(value.python_type(), "__iter__") if storage is not value else None
+    if isinstance(storage, DictValue) and not isinstance(own, types.FunctionType):
+        pairs = storage.pairs(m)
+        for pair in pairs:
+            yield pair
+            if changed and len(storage.load_all(m)) != len(pairs):
+                m.exceptions.raise_(RuntimeError, changed)
         return
     if m.operators.has_attribute(value, "keys"):
         for key in value.attribute(m, "keys").call(m, [], {}).items_list(m):
@@ -378,7 +397,7 @@ class DictView(Value):
         if self.what == "keys":
             return self.mapping.keys(m)
         if self.what == "values":
-            return self.mapping.values(m)
+            return [value for _, value in self.mapping.pairs(m)]
         return [TupleValue([key, value]) for key, value in self.mapping.pairs(m)]
 
     def iterator(self, m: Machine) -> Value:
@@ -415,12 +434,16 @@ class DictView(Value):
         e.method_call_result(self.mapping, getattr(cls, self.what), [])
 
 
+END = object()
+
+
 class ViewIterator(Value):
-    """An iterator over a dictionary; a change of size under it is CPython's RuntimeError."""
+    """An iterator over a dictionary. CPython's own goes over the stand-ins: changes under it are its RuntimeErrors."""
 
     def __init__(self, mapping: DictValue, what: str, m: Machine) -> None:
         self.mapping, self.what, self.position = mapping, what, 0
-        self.size = len(mapping.load_all(m))
+        entries = mapping.load_all(m)
+        self.size, self.state, self.stand_ins = len(entries), mapping.state, iter(entries)
 
     def python_type(self) -> type:
         return type(iter(getattr(self.mapping.cls(), self.what)()))
@@ -432,17 +455,22 @@ class ViewIterator(Value):
         return True
 
     def next(self, m: Machine) -> Value:
-        entries = self.mapping.load_all(m)
-        if len(entries) != self.size:
-            m.exceptions.raise_(RuntimeError, "dictionary changed size during iteration")
-        if self.position >= len(entries):
+        entries, ordered = self.mapping.load_all(m), issubclass(self.mapping.cls, OrderedDict)
+        if ordered and self.position >= self.size:  # which knows its next element when it gives one
             raise Exhausted
-        key = list(entries.values())[self.position][0]
+        if ordered and (self.mapping.state != self.state or len(entries) != self.size):
+            happened = "mutated" if self.mapping.state != self.state else "changed size"
+            m.exceptions.raise_(RuntimeError, f"OrderedDict {happened} during iteration")
+        stand_in = m.concrete.run(next, self.stand_ins, END)
+        if stand_in is END:
+            raise Exhausted
         self.position += 1
+        key, value = entries[stand_in]
         if self.what == "keys":
             return key
-        value = self.mapping.lookup(m, key)
-        assert value is not None
+        if type(value) is Lazy:
+            value = m.wrap.force(value)
+            entries[stand_in] = (key, value)
         return value if self.what == "values" else TupleValue([key, value])
 
     def emit(self, e: Emitter) -> None:

@@ -70,6 +70,9 @@ class IdentityValue(Value):
             raise Break("id()", "the number itself is used, not only compared with another id()")
         return Constant(m.operators.is_(self.value, other.value) == (operator == "=="))
 
+    def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
+        raise Break("id()", "the number itself is used, not only compared with another id()")
+
     def hash_key(self, m: Machine) -> Any:
         if isinstance(self.value, Constant):
             return ("id of", type(self.value.value), self.value.value)

@@ -67,56 +67,68 @@ class SequenceValue(Value):
         if isinstance(index, slice):
             part = m.concrete.run(lambda: self._elements[index])
             return self.like(part)
-        if isinstance(index, int):
-            if not -len(self._elements) <= index < len(self._elements):
-                m.exceptions.raise_(IndexError, f"{self.python_type().__name__} index out of range")
-            return self.element(m, index)
-        m.exceptions.raise_(
-            TypeError,
-            f"{self.python_type().__name__} indices must be integers or slices, not {key.python_type().__name__}",
-        )
-        return None
+        self.refuse_index(m, index, key)
+        if not -len(self._elements) <= index < len(self._elements):
+            m.exceptions.raise_(IndexError, f"{self.python_type().__name__} index out of range")
+        return self.element(m, index)
+
+    def refuse_index(self, m: Machine, index: Any, key: Value) -> None:
+        """Raise CPython's TypeError for a key that is no integer."""
+        if not isinstance(index, int):
+            names = self.python_type().__name__, key.python_type().__name__
+            m.exceptions.raise_(TypeError, "{} indices must be integers or slices, not {}".format(*names))
 
     def like(self, elements: list[Value]) -> Value:
         raise NotImplementedError
 
     def contains(self, m: Machine, item: Value) -> Value:
-        for index in range(len(self._elements)):
+        return Constant(self.find(m, item) is not None)
+
+    def find(self, m: Machine, item: Value, start: int = 0, stop: int | None = None) -> int | None:
+        """Where an element equals the item. Comparing runs the program's code, which may change the sequence meanwhile."""
+        index = start
+        while index < len(self._elements) and (stop is None or index < stop):
             element = self.element(m, index)
             if element is item or m.operators.equal(element, item):
-                return Constant(True)
-        return Constant(False)
+                return index
+            index += 1
+        return None
 
     def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
+        other = as_sequence(m, other)
         if not isinstance(other, SequenceValue) or not _same_kind(self, other):
             return None
-        mine, theirs = self.elements(m), other.elements(m)
-        if operator in ("==", "!="):
-            same = len(mine) == len(theirs) and all(a is b or m.operators.equal(a, b) for a, b in zip(mine, theirs))
-            return Constant(same == (operator == "=="))
-        for a, b in zip(mine, theirs):
-            if a is not b and not m.operators.equal(a, b):
-                return m.operators.compare(operator, a, b)
-        return Constant(COMPARE[operator](len(mine), len(theirs)))
+        if operator in ("==", "!=") and len(self._elements) != len(other._elements):
+            return Constant(operator == "!=")
+        index = 0
+        while index < min(len(self._elements), len(other._elements)):
+            a, b = self.element(m, index), other.element(m, index)
+            if a is b or m.operators.equal(a, b):
+                index += 1
+            elif index < min(len(self._elements), len(other._elements)):  # which comparing may have changed
+                return Constant(operator == "!=") if operator in ("==", "!=") else m.operators.compare(operator, a, b)
+        return Constant(COMPARE[operator](len(self._elements), len(other._elements)))
 
     kind_name = "list"
 
     def method_index(self, m: Machine, item: Value, start: Value = Constant(0), stop: Value | None = None) -> Value:  # noqa: B008
-        low = m.concrete.index(start)
-        high = m.concrete.index(stop) if stop is not None else len(self._elements)
-        for index in range(len(self._elements))[low:high]:
-            element = self.element(m, index)
-            if element is item or m.operators.equal(element, item):
-                return Constant(index)
-        m.exceptions.raise_(ValueError, self.without(m, item))
-        return None
+        low, high, _ = slice(m.concrete.bound(start), m.concrete.bound(stop) if stop is not None else None).indices(
+            len(self._elements)
+        )
+        found = self.find(m, item, low, None if stop is None else high)
+        if found is None:
+            m.exceptions.raise_(ValueError, self.without(m, item))
+        return Constant(found)
 
     def without(self, m: Machine, item: Value) -> str:
         """CPython's words for an element that `index` does not find."""
         return f"{m.concrete.run(repr, m.concrete.plain(item, 'index()'))} is not in {self.kind_name}"
 
     def method_count(self, m: Machine, item: Value) -> Value:
-        return Constant(sum(1 for element in self.elements(m) if element is item or m.operators.equal(element, item)))
+        count, index = 0, self.find(m, item)
+        while index is not None:
+            count, index = count + 1, self.find(m, item, index + 1)
+        return Constant(count)
 
 
 class ListValue(SequenceValue):
@@ -137,6 +149,7 @@ class ListValue(SequenceValue):
             new = value.items_list(m)
             m.concrete.run(lambda: self._elements.__setitem__(index, new))
             return
+        self.refuse_index(m, index, key)
         if not -len(self._elements) <= index < len(self._elements):
             m.exceptions.raise_(IndexError, "list assignment index out of range")
         self._elements[index] = value
@@ -144,6 +157,8 @@ class ListValue(SequenceValue):
     def delete_item(self, m: Machine, key: Value) -> None:
         index = m.concrete.index(key)
         m.effects.will_mutate(self)
+        if not isinstance(index, slice):
+            self.refuse_index(m, index, key)
         m.concrete.run(lambda: self._elements.__delitem__(index))
 
     def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
@@ -193,14 +208,12 @@ class ListValue(SequenceValue):
         return element
 
     def method_remove(self, m: Machine, item: Value) -> Value:
-        for index in range(len(self._elements)):
-            element = self.element(m, index)
-            if element is item or m.operators.equal(element, item):
-                m.effects.will_mutate(self)
-                del self._elements[index]
-                return Constant(None)
-        m.exceptions.raise_(ValueError, "list.remove(x): x not in list")
-        return None
+        index = self.find(m, item)
+        if index is None:
+            m.exceptions.raise_(ValueError, "list.remove(x): x not in list")
+        m.effects.will_mutate(self)
+        del self._elements[index : index + 1]
+        return Constant(None)
 
     def method_clear(self, m: Machine) -> Value:
         m.effects.will_mutate(self)
@@ -327,6 +340,7 @@ class TupleValue(SequenceValue):
         return m.attributes.instance(self, self.cls, name)
 
     def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
+        other = as_sequence(m, other)
         if operator in ("+", "+=") and isinstance(other, TupleValue):
             left, right = (other, self) if reflected else (self, other)
             size = torch.Size if torch.Size in (self.cls, other.cls) else tuple
@@ -369,6 +383,11 @@ def is_plain_tuple(cls: Any) -> bool:
     bases = cls.__mro__[: cls.__mro__.index(tuple)]
     written = any(isinstance(vars(base).get(name), types.FunctionType) for base in bases for name in SPECIAL)
     return not cls.__dictoffset__ and not written
+
+
+def as_sequence(m: Machine, value: Value) -> Value:
+    """A tuple of plain data from outside may be a constant: a key of a dictionary, an element of a set."""
+    return m.wrap.constant(value.value) if isinstance(value, Constant) and isinstance(value.value, tuple) else value
 
 
 def m_class(cls: type) -> Value:

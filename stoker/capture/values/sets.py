@@ -87,6 +87,12 @@ class Operand:
 UNKNOWN = object()
 
 
+def _key(m: Machine, item: Value) -> Any:
+    """What an element is looked up by: a set, which has no hash, by the frozenset that equals it."""
+    held = item.stored()
+    return frozenset(held._entries) if isinstance(held, SetValue) else item.hash_key(m)
+
+
 def constant_of(value: Value) -> Any:
     try:
         return value.constant()
@@ -103,8 +109,9 @@ def operand(m: Machine, value: Value) -> Operand:
     real = constant_of(value) if isinstance(value, Constant) else UNKNOWN
     elements = value.items_list(m)
     entries: dict[Any, Value] = {}
-    for element in elements:
-        entries.setdefault(element.hash_key(m), element)
+    hashed = value.hashed_elements(m)
+    for key, element in hashed if hashed is not None else ((element.hash_key(m), element) for element in elements):
+        entries.setdefault(key, element)
     constants = [constant_of(element) for element in elements]
     recipe = real
     if real is UNKNOWN and UNKNOWN not in constants:
@@ -163,11 +170,9 @@ class SetValue(Value):
         return bool(self._entries)
 
     def contains(self, m: Machine, item: Value) -> Value:
-        stored = item.stored()
-        if stored.is_none_of(m, self._entries):
+        if item.stored().is_none_of(m, self._entries):
             return Constant(False)
-        key = frozenset(stored._entries) if isinstance(stored, SetValue) else item.hash_key(m)
-        return Constant(key in self._entries)
+        return Constant(_key(m, item) in self._entries)
 
     def iterator(self, m: Machine) -> Value:
         return SetIterator(self, self.elements(m))
@@ -187,8 +192,10 @@ class SetValue(Value):
 
     def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
         plain = operator.rstrip("=")
-        if plain not in ("&", "|", "-", "^") or not issubclass(other.python_type(), SET_TYPES) or reflected:
+        if plain not in ("&", "|", "-", "^") or not issubclass(other.python_type(), SET_TYPES):
             return None
+        if reflected:  # of a frozenset from outside, which is a constant, or of a view
+            return combine(m, plain, other, self) if not isinstance(other, SetValue) else None
         if operator.endswith("=") and self.cls is set:
             if not issubclass(other.python_type(), (set, frozenset)):
                 return None
@@ -211,21 +218,25 @@ class SetValue(Value):
         return m.attributes.builtin(self, name)
 
     def _one(self, m: Machine, item: Value) -> Operand:
-        return Operand({item.hash_key(m): item}, constant_of(item), item)
+        return Operand({_key(m, item): item}, constant_of(item), item)
 
     def method_add(self, m: Machine, item: Value) -> Value:
-        self.change(m, "add", [self._one(m, item)], {item.hash_key(m): item, **self._entries})
+        key, entries = item.hash_key(m), self._entries
+        self.change(m, "add", [Operand({key: item}, constant_of(item), item)], entries)
+        entries.setdefault(key, item)
         return Constant(None)
 
     def method_discard(self, m: Machine, item: Value) -> Value:
-        key = item.hash_key(m)
-        self.change(m, "discard", [self._one(m, item)], {k: v for k, v in self._entries.items() if k != key})
+        part = self._one(m, item)
+        self.change(m, "discard", [part], _combined("-", self._entries, part.entries))
         return Constant(None)
 
     def method_remove(self, m: Machine, item: Value) -> Value:
-        if item.hash_key(m) not in self._entries:
+        part = self._one(m, item)
+        if not part.entries.keys() & self._entries.keys():
             m.exceptions.raise_(KeyError, item)
-        return self.method_discard(m, item)
+        self.change(m, "discard", [part], _combined("-", self._entries, part.entries))
+        return Constant(None)
 
     def method_pop(self, m: Machine) -> Value:
         if not self._entries:
@@ -318,8 +329,8 @@ class SetValue(Value):
         return self.layout if self.real is None or self.layout is None else self.real
 
     def fill(self, e: Emitter) -> None:
-        """Of an instance of a subclass that the captured code made."""
-        if self._entries:
+        """Of an instance of a subclass that the captured code made. A frozenset is made whole."""
+        if self._entries and self.cls is set:
             e.method_call(self, set.update, [TupleValue(list(self._entries.values()))])
 
     def write_back(self, e: Emitter) -> None:

@@ -149,6 +149,10 @@ class Value:
             except Exhausted:
                 return found
 
+    def hashed_elements(self, m: Machine) -> list[tuple[Any, Value]] | None:
+        """All elements behind their `hash_key`s, where those were asked for before."""
+        return None
+
     def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
         """`self op other` (or `other op self` if reflected); None where CPython's slot gives NotImplemented."""
         return None
