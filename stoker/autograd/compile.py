@@ -15,7 +15,7 @@ from torch.fx import GraphModule
 from torch.fx.graph import CodeGen
 
 from stoker import torch_private
-from stoker.autograd.begun import Begun, finished
+from stoker.autograd.begun import Awaited, Begun, finished
 from stoker.autograd.double_backward import Training
 from stoker.autograd.inputs import make_inputs
 from stoker.autograd.joint import Joint, trace_joint
@@ -134,7 +134,9 @@ def _compile(
         begun = how.forward(parts.forward, fake_inputs(parts.forward))  # built while the backward is prepared
         later = None if several else how.backward(parts.backward, fake_inputs(parts.backward))
         forward = drawing_once(_as_traced(finished(begun)), devices)
-        backward: Any = WhenCalled(compile_backward, parts.backward) if later is None else finished(later)
+        backward: Any = WhenCalled(compile_backward, parts.backward) if later is None else later
+        if isinstance(later, Begun):
+            backward = Awaited(later)
     as_given = how.gradients_as_given and not any(n.meta["val"].meta.symbolic for n in joint.tangents if n is not None)
     if as_given:
         world = (graph_module, inputs.anew(), how.decompositions)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from stoker.autograd.begun import awaiting
 from stoker.bytecode import render
 from stoker.errors import BreakReason
 from stoker.frame import Frames
@@ -111,7 +112,7 @@ class Explanation:
 def explain_call(compiled: Callable[..., Any], frames: Frames, args: tuple, kwargs: dict[str, Any]) -> Explanation:
     """Call, then read what the call's configuration has captured, at this call and before."""
     during: list[Event] = []
-    with collecting(during):
+    with collecting(during), awaiting():
         compiled(*args, **kwargs)
     captured = frames.captured
     places = {str(c.graph.meta.get("location")) for c in captured if c.graph is not None}

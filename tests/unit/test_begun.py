@@ -1,4 +1,5 @@
-"""Kernels of a forward are built while its backward is prepared, and errors come where they are waited for."""
+"""Kernels of a forward are built while its backward is prepared, those of a backward while the forward runs, and errors come where they are
+waited for."""
 
 from __future__ import annotations
 
@@ -40,6 +41,48 @@ def _program(x: torch.Tensor) -> torch.Tensor:
 def test_both_are_begun_before_one_is_waited_for(told: list[str]) -> None:
     torch.testing.assert_close(_trained(stoker.compile(_program)), _trained(_program))
     assert told == ["begun", "begun", "waited for", "waited for"]
+
+
+def test_a_backward_is_waited_for_when_it_is_called(told: list[str]) -> None:
+    compiled = stoker.compile(_program)
+    loss = compiled(torch.ones(3, 4, requires_grad=True))
+    assert told == ["begun", "begun", "waited for"]
+    loss.backward()
+    compiled(torch.ones(3, 4, requires_grad=True)).backward()
+    assert told == ["begun", "begun", "waited for", "waited for"]
+
+
+def test_explain_waits_for_it(told: list[str]) -> None:
+    compiled = stoker.compile(_program)
+    assert len(stoker.explain(compiled, torch.ones(3, 4, requires_grad=True)).compiled) == 2
+    assert told == ["begun", "begun", "waited for", "waited for"]
+
+
+@pytest.mark.parametrize("is_strict", [False, True])
+def test_a_backward_that_cannot_be_built(is_strict: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its program is differentiated as captured, and a report says so."""
+    monkeypatch.setenv("STOKER_STRICT", str(int(is_strict)))
+    usual, begun = build.begin_loading, []
+
+    def begin(sources: Sequence[str], words: Sequence[str]) -> Callable[[], Any]:
+        begun.append(words)
+        wait = usual(sources, words)
+
+        def fail() -> Any:
+            raise ValueError("injected")
+
+        return wait if len(begun) == 1 else fail
+
+    monkeypatch.setattr("stoker.codegen.cpp.backend.begin_loading", begin)
+    stoker.log.clear()
+    compiled = stoker.compile(_program)
+    if is_strict:
+        with pytest.raises(ValueError, match="injected"):
+            _trained(compiled)
+        return
+    for _ in range(2):
+        torch.testing.assert_close(_trained(compiled), _trained(_program))
+    assert "injected" in stoker.events("defect")[0].reason
 
 
 def test_inference_waits_at_once(told: list[str]) -> None:
