@@ -22,7 +22,7 @@ from stoker.autograd.inverse import SAME_VALUE, View, inverse
 from stoker.autograd.meeting import meets_itself
 from stoker.autograd.refusal import CannotTrace
 from stoker.fake import FakeStorage, FakeTensor
-from stoker.fake.meta import Meta, is_dense, meta_of
+from stoker.fake.meta import Meta, is_always_one, is_dense, meta_of
 from stoker.shape.symnode import expr_of
 
 Emit = Callable[..., Node]
@@ -170,7 +170,7 @@ class AliasTable:
         it is written, and keeps its strides."""
         entry = storage.root
         meta = entry.meta
-        if entry.parent is not None or is_dense(meta.sizes, meta.strides):
+        if entry.parent is not None or is_dense(meta.sizes, meta.strides, is_always_one):
             return
         reach = sum((size - 1) * stride for size, stride in zip(meta.sizes, meta.strides)) + 1
         span = meta_of(meta.dtype, (reach,), (1,), meta.device, meta.offset)

@@ -37,6 +37,7 @@ from stoker.capture.text import Text
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import wrap_cell
 from stoker.capture.values.instance import ExceptionValue
+from stoker.capture.values.rounds import is_a_round
 from stoker.capture.values.traceback import Passage
 from stoker.capture.values.value import Lazy, Value
 from stoker.capture.wrap import Wrapper
@@ -87,7 +88,8 @@ class Evaluator:
     ) -> None:
         self.request, self.policy = request, policy
         self.env = ShapeEnv()
-        self.sizes = Sizes(self.env, history, dynamic, unrolls=fullgraph)
+        least = 1 if is_a_round(request.code) else 2
+        self.sizes = Sizes(self.env, history, dynamic, unrolls=fullgraph, least=least)
         self.guards, self.effects, self.modes = Guards(self), Effects(), Modes()
         self.wrap, self.record, self.concrete = Wrapper(self), GraphRecorder(self, self.env), Concrete(self)
         self.attributes, self.operators, self.calls = Attributes(self), Operators(self), Calls(self)

@@ -110,8 +110,11 @@ def _see(table: dict[str, list[Any]], source: Source, numbers: tuple[int, ...]) 
 class Sizes:
     """The symbols of one capture."""
 
-    def __init__(self, env: ShapeEnv, history: History, dynamic: bool | None, unrolls: bool = False) -> None:
+    def __init__(
+        self, env: ShapeEnv, history: History, dynamic: bool | None, unrolls: bool = False, least: int = 2
+    ) -> None:
         self.env, self.history, self.dynamic, self.unrolls = env, history, dynamic, unrolls
+        self.least = least  # what a size that is a symbol is, where nothing asks for more
         self.strides: list[tuple[Source, int, Expr]] = []
         self.behind: dict[CodeType, History] = {}  # what is known to vary in the functions that go on behind a break
         self._nodes: dict[Expr, Any] = {}
@@ -193,7 +196,7 @@ class Sizes:
         if not any(wanted) and not any(varying):
             return None, None, sizes, strides
         symbols: list[Expr] = [
-            self.env.new_symbol(size, Size(source, dim)) if wanted[dim] else constant(size)
+            self.env.new_symbol(size, Size(source, dim), minimum=self.least) if wanted[dim] else constant(size)
             for dim, size in enumerate(sizes)
         ]
         stride_exprs = [
@@ -363,7 +366,8 @@ class Sizes:
         index = {symbol: number for number, symbol in enumerate(told)}
         bindings = [_binding(slot_of, self.env.origins[symbol][0]) for symbol in told]
         conditions = [guard.condition for guard in self.env.guards]
-        conditions += [Ge(s, 2) for s in self.env.symbols if isinstance(self.env.origins[s][0], (Size, Stride))]
+        least = {Size: self.least, Stride: 2}
+        conditions += [Ge(s, least[kind]) for s in told if (kind := type(self.env.origins[s][0])) in least]
         for source, dim, expression in self.strides:
             stride = self.env.new_symbol(self.env.size_hint(expression), None, minimum=0)
             index[stride] = len(bindings)

@@ -15,7 +15,10 @@ from typing import Any, TypeVar
 
 import torch
 
+from stoker.shape.condition import Eq, Ge
 from stoker.shape.env import DataDependent
+from stoker.shape.expr import Symbol
+from stoker.shape.prove import Proof
 
 Answer = TypeVar("Answer")
 
@@ -137,6 +140,13 @@ def product(sizes: Sequence[Size]) -> Size:
     return result
 
 
+def _surely_many(size: Size) -> bool:
+    """Has a dimension more than one element, without asking?"""
+    if not isinstance(size, torch.SymInt):
+        return bool(size > 1)
+    return size.node.shape_env.prove(Ge(size.node.expr, 2)) is Proof.YES
+
+
 def surely_empty(size: Size) -> bool:
     """Has a dimension no element? One whose size only data tells counts as having some."""
     untold = isinstance(size, torch.SymInt) and not size.node.has_hint()
@@ -165,35 +175,50 @@ def is_empty(sizes: Sequence[Size]) -> bool:
     return any(size == 0 for size in sizes)
 
 
-def _matches(sizes: Sequence[Size], strides: Sequence[Size], order: Sequence[int]) -> bool:
+def has_one(size: Size) -> bool:
+    """Has a dimension one element?"""
+    return bool(size == 1)
+
+
+def is_always_one(size: Size) -> bool:
+    """Has a dimension one element in every call of a version? One that may have it and may have more is taken to have more, without
+    a guard: for how fresh results lie, where the strides of a dimension of one element tell nothing."""
+    if isinstance(size, torch.SymInt) and isinstance(size.node.expr, Symbol) and size.node.has_hint():
+        return size.node.shape_env.prove(Eq(size.node.expr, 1)) is Proof.YES
+    return has_one(size)
+
+
+IsOne = Callable[[Size], bool]
+
+
+def _matches(sizes: Sequence[Size], strides: Sequence[Size], order: Sequence[int], is_one: IsOne) -> bool:
     expected: Size = 1
     for i in reversed(order):
-        if sizes[i] != 1:
-            if strides[i] != expected:
-                return False
-            expected = expected * sizes[i]
+        if not surely_same([strides[i]], [expected]) and not is_one(sizes[i]) and strides[i] != expected:
+            return False
+        expected = expected * sizes[i]
     return True
 
 
 @of_layout
-def is_contiguous(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
+def is_contiguous(sizes: Sequence[Size], strides: Sequence[Size], is_one: IsOne = has_one) -> bool:
     """Are these row-major strides, leaving dimensions of one element free?"""
-    return is_empty(sizes) or _matches(sizes, strides, range(len(sizes)))
+    return is_empty(sizes) or _matches(sizes, strides, range(len(sizes)), is_one)
 
 
 @of_layout
-def is_channels_last(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
+def is_channels_last(sizes: Sequence[Size], strides: Sequence[Size], is_one: IsOne = has_one) -> bool:
     """Is this a dense image or volume with its channels fastest?"""
-    return len(sizes) in (4, 5) and _matches(sizes, strides, CHANNELS_LAST_ORDER[len(sizes)])
+    return len(sizes) in (4, 5) and _matches(sizes, strides, CHANNELS_LAST_ORDER[len(sizes)], is_one)
 
 
 @of_layout
-def is_dense(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
+def is_dense(sizes: Sequence[Size], strides: Sequence[Size], is_one: IsOne = has_one) -> bool:
     """Do the elements fill a block of memory, each once, in some order of dimensions?"""
-    if is_contiguous(sizes, strides) or is_channels_last(sizes, strides):
+    if is_contiguous(sizes, strides, is_one) or is_channels_last(sizes, strides, is_one):
         return True
-    present = [i for i in range(len(sizes)) if sizes[i] != 1]
-    return _matches(sizes, strides, sorted(present, key=_SortKey.of(strides), reverse=True))
+    present = [i for i, size in enumerate(sizes) if not is_one(size)]
+    return _matches(sizes, strides, sorted(present, key=_SortKey.of(strides), reverse=True), is_one)
 
 
 class _SortKey:
@@ -248,19 +273,23 @@ def iterator_strides(shape: tuple[Size, ...], operands: Sequence[Operand]) -> tu
     rank = len(shape)
     if rank == 0:
         return ()
-    if all(len(sizes) == rank and same(sizes, shape) for sizes, _ in operands):
-        if all(is_contiguous(*o) for o in operands):
+    if all(len(sizes) == rank and not any(map(_is_stretched, sizes, shape)) for sizes, _ in operands):
+        if all(is_contiguous(*o, is_always_one) for o in operands):
             return contiguous_strides(shape)
-        if all(is_channels_last(*o) for o in operands):
+        if all(is_channels_last(*o, is_always_one) for o in operands):
             return channels_last_strides(shape)
         first = operands[0][1]
-        if all(same(o[1], first) for o in operands) and is_dense(*operands[0]):
+        if all(same(o[1], first) for o in operands) and is_dense(*operands[0], is_always_one):
             return first
-    aligned = [_broadcast_strides(shape, *o) for o in operands]
+    return _strides_in_their_order(shape, [_broadcast_strides(shape, *o) for o in operands])
+
+
+def _strides_in_their_order(shape: tuple[Size, ...], aligned: list[list[Size]]) -> tuple[Size, ...]:
+    """Dense, with dimensions in the order of given strides."""
     order = _sorted_dimensions(shape, aligned)
-    if order == tuple(range(rank - 1, -1, -1)):
+    if order == tuple(range(len(shape) - 1, -1, -1)):
         return contiguous_strides(shape)
-    strides: list[Size] = [0] * rank
+    strides: list[Size] = [0] * len(shape)
     running: Size = 1
     for i in order:
         strides[i] = running
@@ -275,16 +304,20 @@ def same(a: Sequence[Size], b: Sequence[Size]) -> bool:
 
 def surely_same(a: Sequence[Size], b: Sequence[Size]) -> bool:
     """Are two size lists equal without asking, element by element?"""
-    return len(a) == len(b) and all(x is y or (type(x) is int and type(y) is int and x == y) for x, y in zip(a, b))
+    return len(a) == len(b) and _plain(a) == _plain(b)
 
 
 def _broadcast_strides(shape: tuple[Size, ...], sizes: tuple[Size, ...], strides: tuple[Size, ...]) -> list[Size]:
     lead = len(shape) - len(sizes)
     padded: list[Size] = [0] * lead
     for i, (size, stride) in enumerate(zip(sizes, strides)):
-        stretched = size == 1 and shape[lead + i] != 1
-        padded.append(0 if stretched else stride)
+        padded.append(0 if _is_stretched(size, shape[lead + i]) else stride)
     return padded
+
+
+def _is_stretched(size: Size, whole: Size) -> bool:
+    """Is a dimension of one element to have more? What broadcasts is either that, or has as many."""
+    return not is_always_one(whole) if type(size) is int and size == 1 else not same([size], [whole])
 
 
 @of_layout
@@ -322,7 +355,10 @@ def _compare(shape: tuple[Size, ...], aligned: list[list[Size]], a: int, b: int)
 
 @of_layout
 def like_strides(sizes: tuple[Size, ...], strides: tuple[Size, ...]) -> tuple[Size, ...]:
-    """What `empty_like(x)` keeps of x's strides: all when dense, else their order."""
-    if is_dense(sizes, strides):
+    """What `empty_like(x)` keeps of x's strides: all when dense, else their order. Without dimensions of one element or none, that is
+    the same, and whether it is dense is not asked."""
+    if any(isinstance(number, torch.SymInt) for number in (*sizes, *strides)) and all(map(_surely_many, sizes)):
+        return _strides_in_their_order(sizes, [list(strides)])
+    if is_dense(sizes, strides, is_always_one):
         return strides
     return iterator_strides(sizes, [(sizes, strides)])

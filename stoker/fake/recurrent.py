@@ -2,7 +2,7 @@
 
 In:  a call of one of them, on fake tensors.
 Out: `whole(function, args, kwargs)`: a function to call in its place, which is one operator and its gradient another; None where the
-     call must go its own way.
+     call must go its own way. Functions that are written otherwise where sizes vary (`cells`, `borders`) are asked for here as well.
 
 Eager's functions are composite: seen from below they are hundreds of small operators, more with each time step, and their C++ asks
 for plain numbers. `stoker::recurrent` runs eager's function; `stoker::recurrent_backward` runs it again under autograd, and back.
@@ -18,6 +18,8 @@ from typing import Any
 import torch
 
 from stoker import torch_private
+from stoker.fake.borders import sliced
+from stoker.fake.cells import formula
 from stoker.fake.meta import Meta, contiguous_strides, meta_of
 from stoker.fake.rule import RULES
 from stoker.fake.tensor import FakeTensor
@@ -51,6 +53,9 @@ def whole(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Callabl
     """What to call in place of `function(*args, **kwargs)`, with the same arguments and results."""
     if isinstance(function, _BUILTIN) and (packing := torch_private.PACKINGS.get(function)) is not None:
         raise DataDependent(f"torch.nn.utils.rnn.{packing}", "its lengths are the data of a tensor")
+    for rewritten in (formula, sliced):
+        if (found := rewritten(function, args, kwargs)) is not None:
+            return found
     kind = KINDS.get(function) if isinstance(function, _BUILTIN) else None
     if kind is not None and _is_packed(args):
         raise DataDependent(f"torch.{kind} of a packed sequence", "its lengths are the data of a tensor")

@@ -360,6 +360,14 @@ class ShapeEnv:
             return True
         return self.decide(condition, reason)
 
+    def asks_for_one(self, condition: Condition) -> bool:
+        """Is it asked whether a size is 1, of a symbol that may be, and is more now? Where torch's own code has an answer for sizes that
+        it does not know, that answer serves both."""
+        (only, *others) = symbols_of(condition) or (None,)
+        if only is None or others or self.ranges[only].low != 1:
+            return False
+        return condition in (Eq(only, 1), Ne(only, 1), Ge(only, 2)) and self.hints.get(only, 1) > 1
+
     def evaluate_sym_node(self, node: Any, size_oblivious: bool = False, fallback_value: Any = None) -> Any:
         """What torch's own Python (`guard_or_false` and its kin, in meta kernels) asks: the truth of a BoolNode; the fallback
         where only data would tell."""

@@ -377,7 +377,9 @@ class BoolNode(Node):
         answer = self.env.prove(self.expr)
         if answer is not Proof.UNKNOWN:
             return answer is Proof.YES
-        return self.env.decide(self.expr) if self.has_hint() else otherwise
+        if not self.has_hint() or (self.hint is otherwise and self.env.asks_for_one(self.expr)):
+            return otherwise
+        return self.env.decide(self.expr)
 
     def statically_known_true(self, file: str, line: int) -> bool:
         return self.env.prove(self.expr) is Proof.YES

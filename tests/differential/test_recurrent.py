@@ -149,3 +149,50 @@ def test_why_packed_sequences_break() -> None:
     torch.testing.assert_close(stoker.compile(f)(x, lengths), f(x, lengths))
     reasons = [event.reason for event in stoker.events("break")[before:]]
     assert reasons and all("lengths are the data of a tensor" in reason for reason in reasons)
+
+
+CELLS: dict[str, Callable[..., nn.Module]] = {
+    "gru": nn.GRUCell,
+    "lstm": nn.LSTMCell,
+    "tanh": nn.RNNCell,
+    "relu": lambda *sizes, **settings: nn.RNNCell(*sizes, nonlinearity="relu", **settings),
+}
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("name", CELLS)
+def test_cells_at_batches_that_change(name: str, grad: bool, bias: bool) -> None:
+    torch.manual_seed(0)
+    model = CELLS[name](5, 4, bias=bias)
+    compiled = stoker.compile(model, fullgraph=True)
+    stoker.log.clear()
+    for batch in (3, 4, 7, 2, 6):
+        x, states = torch.randn(batch, 5), [torch.randn(batch, 4) for _ in range(2 if name == "lstm" else 1)]
+        found = []
+        for run in (compiled, model):
+            model.zero_grad()
+            leaf = x.clone().requires_grad_(grad)
+            with torch.set_grad_enabled(grad):
+                given = tuple(states) if name == "lstm" else states[0]
+                result = run(leaf, given) if batch != 7 else run(leaf)
+            results = list(result) if name == "lstm" else [result]
+            if grad:
+                torch.stack(results).pow(2).sum().backward()
+            found.append([*results, leaf.grad, *(p.grad for p in model.parameters())])
+        torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)
+        assert [r.stride() for r in found[0][: len(states)]] == [r.stride() for r in found[1][: len(states)]]
+    assert len(stoker.events("captured")) <= 4, "two with a state, two without"
+
+
+def test_states_that_do_not_fit_a_cell() -> None:
+    model = nn.GRUCell(5, 4)
+    compiled = stoker.compile(model)
+    for batch in (3, 4, 6):
+        torch.testing.assert_close(compiled(torch.ones(batch, 5)), model(torch.ones(batch, 5)))
+    for given in (torch.ones(1, 4), torch.ones(6, 3)):
+        with pytest.raises(RuntimeError) as theirs:
+            model(torch.ones(6, 5), given)
+        with pytest.raises(RuntimeError) as mine:
+            compiled(torch.ones(6, 5), given)
+        assert str(mine.value) == str(theirs.value)

@@ -175,9 +175,9 @@ def leaves(found: Any) -> list[torch.Tensor]:
     return [t for part in found for t in leaves(part)] if isinstance(found, (tuple, list)) else []
 
 
-def results(function: Any, length: int, train: bool) -> Any:
+def results(function: Any, length: int, train: bool, batch: int = 3) -> Any:
     torch.manual_seed(length)
-    x = torch.randn(3, length, 4, requires_grad=train)
+    x = torch.randn(batch, length, 4, requires_grad=train)
     with torch.set_grad_enabled(train):
         found = function(x)
         if train:
@@ -307,3 +307,49 @@ def test_the_body_takes_over_what_the_function_has_seen() -> None:
         torch.testing.assert_close(compiled(x, x + 1), reads_another(x, x + 1))
     again = [event.reason for event in log.events("recompile")]
     assert len(again) == 1, again
+
+
+def of_a_slice(x):
+    state = x.new_zeros(x.shape[0], 4, 11)[:, :, 1]
+    for t in range(x.shape[1]):
+        state = torch.maximum(state, x[:, t]) * 0.5 + state.tanh() * x[:, t]
+    return state
+
+
+def across(x):
+    state = x.new_zeros(4, x.shape[0]).t()
+    for t in range(x.shape[1]):
+        state = torch.tanh(x[:, t] + state) - state.mean(0)
+    return state
+
+
+def by_matrices(x):
+    state = x.new_ones(x.shape[0], 1).expand(-1, 4)
+    for t in range(x.shape[1]):
+        state = (state.softmax(-1) @ x[0, :1].t()) * x[:, t] + state.sum(0, keepdim=True)
+    return state
+
+
+def asks_for_one(x):
+    state = x.new_zeros(x.shape[0], 4)
+    for t in range(x.shape[1]):
+        state = state * 0.5 + (x[:, t] if x.shape[0] == 1 else x[:, t].flip(0))
+    return state
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "stoker"])
+@pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize("program", [of_a_slice, across, by_matrices, asks_for_one, written_by_index, by_cells])
+def test_a_round_serves_batches_of_one(program, train, backend):
+    log.clear()
+    compiled = stoker.compile(program, backend=backend)
+    for place, length in enumerate((*LENGTHS, 4, 7)):
+        batch = 1 if place in (5, 8) else 2 + place
+        expected, found = (results(function, length, train, batch) for function in (program, compiled))
+        torch.testing.assert_close(found, expected, msg=lambda words: f"{batch}, {length}: {words}")
+        for mine, theirs in zip(leaves(found[0]), leaves(expected[0]), strict=True):
+            assert mine.is_contiguous() == theirs.is_contiguous()
+            assert [s for s, n in zip(mine.stride(), mine.shape) if n > 1] == [
+                s for s, n in zip(theirs.stride(), theirs.shape) if n > 1
+            ]
+    assert most_compilations() <= (4 if program is asks_for_one else 3)

@@ -117,3 +117,27 @@ def test_no_place_takes_any_source(name: str, rows: int) -> None:
 
     x, source = torch.randn(rows), torch.randn(4, 3)
     torch.testing.assert_close(stoker.compile(program)(x, source), program(x, source))
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_border_that_is_added_here_and_removed_there(turned: bool, grad: bool) -> None:
+    """The last three columns, or as many as are missing before the first."""
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        x = x.transpose(1, 2) if turned else x
+        return functional.pad(x, (3 - x.shape[-1], 0), value=7.0)
+
+    log.clear()
+    compiled = stoker.compile(program, fullgraph=True)
+    for length in (9, 6, 4, 3, 5, 2, 1, 7):
+        x = torch.randn(2, length, 4) if turned else torch.randn(2, 4, length)
+        x.requires_grad_(grad)
+        mine, theirs = compiled(x), program(x)
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=0)
+        assert mine.stride() == theirs.stride()
+        if grad:
+            weight = torch.randn_like(theirs)
+            torch.testing.assert_close(torch.autograd.grad(mine, x, weight), torch.autograd.grad(theirs, x, weight))
+        if length == 5:
+            assert len(log.events("captured")) == 2

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
@@ -204,3 +205,9 @@ def stop_at_head(loop: str) -> NoReturn:
 def is_left_by_rounds(source: Source | None) -> bool:
     """Is it the iterator of such a loop, as a resume function gets it?"""
     return isinstance(source, Local) and source.name.startswith(PARAMETER)
+
+
+def is_a_round(code: CodeType) -> bool:
+    """Does a code object go on in the middle of such a loop? It often has two versions as it is: what the first round is given lies
+    otherwise in memory, or requires no gradient. So each of them serves sizes of one as well, where nothing asks whether they are."""
+    return any(name.startswith(PARAMETER) for name in code.co_varnames[: code.co_argcount])

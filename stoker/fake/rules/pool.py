@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from stoker.fake.meta import Meta, Size, formatted_strides, like_strides, meta_of, suggests_channels_last
+from stoker.fake.meta import Meta, Size, formatted_strides, like_strides, meta_of, suggests_channels_last, surely_same
 from stoker.fake.rule import Decline, rule
 from stoker.fake.tensor import FakeTensor
 
@@ -193,14 +193,15 @@ def constant_pad(x: FakeTensor, pad: Sequence[Size], value: Any = 0) -> Meta:
         at = len(sizes) - 1 - i
         left = sizes[at]
         for border in pad[2 * i : 2 * i + 2]:
-            left = left + border if border < 0 else left
+            left = left + torch.sym_min(border, 0)
             if left < 0:  # what is removed must be there, whatever is added at the other side
                 raise Decline
         sizes[at] = sizes[at] + pad[2 * i] + pad[2 * i + 1]
-    if all(border <= 0 for border in pad):
-        strides = like_strides(tuple(sizes), m.strides)
-        return meta_of(m.dtype, sizes, strides, m.device)
-    return meta_of(m.dtype, sizes, formatted_strides(sizes, suggests_channels_last(m.sizes, m.strides)), m.device)
+    strides = formatted_strides(sizes, suggests_channels_last(m.sizes, m.strides))
+    if not any(type(border) is int and border > 0 for border in pad):
+        smaller = like_strides(tuple(sizes), m.strides)
+        strides = smaller if not surely_same(strides, smaller) and all(border <= 0 for border in pad) else strides
+    return meta_of(m.dtype, sizes, strides, m.device)
 
 
 def _padded(x: FakeTensor, pad: Sequence[Size], rank: int, reflects: bool) -> tuple[Size, ...]:

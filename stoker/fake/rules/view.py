@@ -13,6 +13,7 @@ from stoker.fake.meta import (
     Meta,
     Size,
     contiguous_strides,
+    is_always_one,
     is_contiguous,
     meta_of,
     of_layout,
@@ -201,7 +202,7 @@ def _is_same(a: Size, b: Size) -> bool:
 def _is_one(size: Size) -> bool:
     """Of a size that only data tells: no, because strides of one element are free."""
     untold = isinstance(size, torch.SymInt) and not size.node.has_hint()
-    return not untold and size == 1
+    return not untold and is_always_one(size)
 
 
 def _stride_of_added(sizes: list[Size], strides: list[Size], i: int) -> Size:
