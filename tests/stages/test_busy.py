@@ -156,3 +156,27 @@ def test_biases_of_convolutions(grouped: bool, backend: Interpreted) -> None:
     assert len(backend.units) <= 3
     _same(lambda x, w, b: F.conv_transpose2d(x, w, b, groups=groups).relu() * 2, [x, w, b])
     _same(lambda x, w, b: F.conv2d(x, w, b, groups=groups), [x, w, b])
+
+
+@pytest.mark.parametrize("size", [(2, 70, 96), (1, 200, 65), (3, 64, 128)], ids=str)
+def test_rows_whose_other_memory_lies_by_columns(size: tuple[int, ...], backend: Interpreted) -> None:
+    """What a row keeps to itself is in registers, whatever way the rest is walked: gradients of norms behind a transposition."""
+
+    def program(h: torch.Tensor, g: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        with torch.enable_grad():
+            x = h.transpose(1, 2).detach().requires_grad_()
+            y = F.layer_norm(x, x.shape[-1:], w).mean(1)
+            (found,) = torch.autograd.grad(y, x, g)
+        return found.contiguous()
+
+    b, n, c = size
+    _same(program, [torch.randn(b, c, n), torch.randn(b, c), torch.randn(c)])
+
+
+def test_rows_that_are_read_where_a_condition_holds(backend: Interpreted) -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        rows = torch.softmax(x, -1)
+        first = F.pad(rows[:1].exp(), (0, 0, 0, x.shape[0] - 1))
+        return rows + first * first.sum(-1, keepdim=True)
+
+    _same(program, [torch.randn(6, 40)])

@@ -453,7 +453,11 @@ class _Emitter:
         buffer, index = i.buffer, i.index
         key = (buffer, index, i.arguments)
         along = self.varies(index)
-        if key in self.held:
+        if buffer[0] == "s":  # a condition says only where it is wanted
+            held = self.held[buffer, index, ()]
+            self.out.line(f"v{n} = {held}")
+            along = self.axes[int(held[1:])]
+        elif key in self.held:
             self.out.line(f"v{n} = {self.held[key]}")
         elif buffer in self.numbers:
             assert index.value == 0, "a number given by value is one element"

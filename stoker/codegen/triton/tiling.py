@@ -118,7 +118,8 @@ def tiling_of(kernel: Kernel, processors: int) -> Tiling:
     points = TYPICAL_COUNT if points is None else points
     if not kernel.inner:
         return _pointwise(kernel, points, processors)
-    if persistent(kernel.outer, kernel.inner, [i for p in kernel.phases if p.across for _, i in p.lines]):
+    across = [i for p in kernel.phases if p.across for _, i in p.lines]
+    if kernel.scratch or persistent(kernel.outer, kernel.inner, across):  # what it keeps to itself is in registers
         return _persistent(kernel, points, processors)
     return _looped(kernel, points, processors)
 
