@@ -145,6 +145,10 @@ class Break(Exception):
         self.is_end = False  # does the instruction end the call, so that no graph comes after it?
 
 
+class EffectInside(Break):
+    """Captured code that a graph runs inside of itself changes something outside of it."""
+
+
 class BeginAnew(Exception):
     """Capture has done what the program does once, for good: what it looked at so far is no longer so."""
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stoker.capture.values.value import Era, Value
-from stoker.errors import Break
+from stoker.errors import EffectInside
 
 
 class Effects:
@@ -32,7 +32,7 @@ class Effects:
     def _refuse_in_subgraph(self, value: Value) -> None:
         """What a branch or a loop changes of what was there before, the graph cannot do each time it runs."""
         if value.era < Era.now or value.source is not None or value.root_name is not None:
-            raise Break(
+            raise EffectInside(
                 "a change in a branch or loop",
                 f"{value.describe()} was made outside of it",
                 "return what changes, as a tensor",
@@ -41,7 +41,7 @@ class Effects:
     def defer(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> None:
         """A call that nothing in the graph can observe: made after the graph, in order."""
         if Era.now:
-            raise Break(
+            raise EffectInside(
                 "an effect in a branch or loop", f"{function.describe()} is called each time it runs", "do it outside"
             )
         self.deferred.append((function, args, kwargs))

@@ -69,6 +69,9 @@ ROOT_ALLOWED = (
     STANDARD_LIBRARY + "/dist-packages",
 )
 
+ROOT_ALONE = (f"{TORCH}/nn/modules/_functions.py",)
+"""Called by autograd, which must see them."""
+
 # Packages of Stoker's that compile, or run what is compiled. Graphs are also made while a program runs: a backward for the
 # gradients that came, a gradient of a gradient. The others call users' functions: `twin`, `stance`, `capture/polyfill`.
 COMPILING = (
@@ -171,7 +174,7 @@ class Policy:
         if filename == GENERATED_METHODS:
             filename = function.__globals__.get("__file__") or filename
         refused = self.refuse_file(filename)
-        if refused is not None or filename.startswith(ROOT_ALLOWED):
+        if refused is not None or (filename.startswith(ROOT_ALLOWED) and filename not in ROOT_ALONE):
             return refused
         return next((reason for prefix, reason in ROOT_SKIPPED if filename.startswith(prefix)), None)
 

@@ -153,6 +153,45 @@ def test_effects(block, x, mask):
     return block(y, mask) + 1, block.calls
 
 
+KEEPING = {
+    "the backward": lambda net, kept: net[2].register_full_backward_hook(
+        lambda m, i, o: kept.append(o[0].sum().item())
+    ),
+    "before it": lambda net, kept: net[2].register_full_backward_pre_hook(lambda m, o: kept.append(o[0].sum().item())),
+    "forward": lambda net, kept: net[2].register_forward_hook(lambda m, i, o: kept.append(o.sum().item())),
+    "tensors": lambda net, kept: net[2].register_full_backward_hook(lambda m, i, o: kept.extend(i)),
+    "a print": lambda net, kept: net[2].register_full_backward_hook(lambda m, i, o: print("backward")),
+}
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize(
+    "names", [[n] for n in KEEPING] + [["forward", "the backward"], ["forward", "before it", "tensors", "a print"]]
+)
+def test_hooks_that_keep_what_they_see(names, inside, capsys):
+    """In one list, in eager's order; the only break is at the hooks of the backward, and says why."""
+    found, said = [], []
+    log.clear()
+    for compiles in (lambda f: f, stoker.compile):
+        net, kept = network([]), []
+        for name in names:
+            KEEPING[name](net, kept)
+        step = compiles(lambda x, net=net: net(x).sin().sum().backward() if inside else net(x).sin())
+        for _ in range(2):
+            result = step(x := leaf())
+            if not inside:
+                result.sum().backward()
+        found.append([kept, x.grad, [p.grad for p in net.parameters()]])
+        said.append(capsys.readouterr().out)
+    torch.testing.assert_close(found[1], found[0])
+    assert said[1] == said[0]
+    reasons = {e.reason for e in log.events("break") if "full backward hook" in e.reason}
+    assert all("waits until autograd calls it" in reason for reason in reasons) and bool(reasons) == (
+        names != ["forward"]
+    )
+    assert not any("mark_non_differentiable" in e.reason for e in log.events("break"))
+
+
 @program("a full backward hook where no input needs a gradient", BREAK, inputs=hooked())
 def test_no_input_needs(block, x, mask):
     y = x.detach() * 2

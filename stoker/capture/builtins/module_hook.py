@@ -20,7 +20,7 @@ from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.subclass import SubclassValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
-from stoker.errors import Break
+from stoker.errors import Break, EffectInside
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -90,7 +90,10 @@ class ModuleHooks(Value):
             hooking.before_module: [self.module, self.before, of_output],
             hooking.after_module: [self.module, self.after, of_inputs, of_output],
         }
-        branches = [subgraph.capture_branch(m, WHAT, m.wrap.object(f), given) for f, given in arguments.items()]
+        try:
+            branches = [subgraph.capture_branch(m, WHAT, m.wrap.object(f), given) for f, given in arguments.items()]
+        except EffectInside as found:
+            _refuse(f"it does more than compute, which waits until autograd calls it: {found.reason}")
         _refuse_other_results(branches[0], 1)
         _refuse_other_results(branches[1], len(given) - 1)
         closed = subgraph.close(m, branches, given)
