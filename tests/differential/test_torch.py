@@ -489,7 +489,7 @@ def test_iterate(x):
     return [r.sum() for r in x], len(x), list(reversed([*x]))[0], max(range(3)), x.unbind()[1]
 
 
-@program("functional random with a generator", BREAK)
+@program("functional random with a generator")
 def test_generator(x):
     g = torch.Generator().manual_seed(3)
     return x + torch.rand(3, 4, generator=g)

@@ -68,9 +68,9 @@ def as_tensor(m: Machine, data: Value, dtype: Value = NONE, device: Value = NONE
         given = {name: v for name, v in (("dtype", dtype), ("device", device)) if v is not NONE}
         made = tensor_of_sizes(m, data, given)
         return made if made is not None else m.record.call(torch.as_tensor, [data], given)
-    if any(not (isinstance(v, Constant) and v.value is None) for v in (dtype, device)):
-        data.unsupported("torch.as_tensor with a dtype or a device")
-    return _tensor_of(m, data)
+    shared = _tensor_of(m, data)
+    options = {name: v for name, v in (("dtype", dtype), ("device", device)) if not m.operators.identical(v, NONE)}
+    return m.record.method(shared, "to", [], options) if options else shared
 
 
 @handles(torch.tensor)
@@ -80,9 +80,9 @@ def tensor(m: Machine, data: Value, **kwargs: Value) -> Value:
     if not isinstance(data, ArrayValue):
         made = tensor_of_sizes(m, data, kwargs)
         return made if made is not None else m.record.call(torch.tensor, [data], kwargs)
-    if kwargs:
+    if not {*kwargs} <= COPYING_OPTIONS:
         data.unsupported("torch.tensor with options")
-    return m.record.method(data.tensor, "clone", [], {})
+    return _copied(m, data.tensor, kwargs)
 
 
 COPYING_OPTIONS = frozenset({"dtype", "device", "requires_grad"})
@@ -91,9 +91,12 @@ COPYING_OPTIONS = frozenset({"dtype", "device", "requires_grad"})
 def _copy_constructed(m: Machine, data: TensorValue, options: dict[str, Value], name: str) -> Value:
     """A tensor made of a tensor: torch warns of it, at each call."""
     m.wrap.object(warnings.warn).call(m, [Constant(_copying_words(name)), m.wrap.object(UserWarning)], {})
+    return _copied(m, m.record.method(data, "detach", [], {}), options)
+
+
+def _copied(m: Machine, data: Value, options: dict[str, Value]) -> Value:
     given = {k: v for k, v in options.items() if k != "requires_grad" and not m.operators.identical(v, NONE)}
-    detached = m.record.method(data, "detach", [], {})
-    made = m.record.method(detached, "to", [], {**given, "copy": TRUE})
+    made = m.record.method(data, "to", [], {**given, "copy": TRUE})
     needs = options.get("requires_grad")
     return made if needs is None or not needs.truth(m) else made.method(m, "requires_grad_", [], {})
 

@@ -15,14 +15,19 @@ import numpy
 import torch
 
 from stoker.capture.handlers import describe, handles, on_object
+from stoker.capture.values.array import DTYPES, ArrayValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinValue
+from stoker.capture.values.seeded import Maker, SeededValue
+from stoker.capture.values.sequence import ListValue
 from stoker.capture.values.size import SymbolicValue
+from stoker.capture.values.slices import SliceValue
+from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Era, Value
 from stoker.capture.values.varying import VaryingFloat
 from stoker.errors import Break
 from stoker.guard.guard import InRange, TypeIs
-from stoker.guard.source import Asked, Source
+from stoker.guard.source import Asked, Fixed, Item, Source
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -41,11 +46,11 @@ STATES: dict[type, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] = {
 
 DRAWS = {
     random.Random: """random uniform triangular gauss normalvariate lognormvariate expovariate vonmisesvariate gammavariate betavariate
-        paretovariate weibullvariate randint randrange getrandbits seed""",
+        paretovariate weibullvariate randint randrange getrandbits choice choices sample seed""",
     numpy.random.RandomState: """random random_sample rand randn uniform normal standard_normal exponential beta gamma lognormal laplace
-        logistic gumbel triangular randint binomial poisson permutation seed""",
+        logistic gumbel triangular randint binomial poisson permutation choice seed""",
     numpy.random.Generator: """random uniform normal standard_normal exponential beta gamma lognormal laplace logistic gumbel
-        triangular integers binomial poisson permutation""",
+        triangular integers binomial poisson permutation choice""",
 }
 """Methods that draw, and nothing else."""
 
@@ -59,7 +64,19 @@ class Draw:
     kwargs: dict[str, Any]
 
     def take(self, generator: Any) -> Any:
+        if self.name == SHUFFLE:
+            return shuffled(generator, *self.args)
         return getattr(generator, self.name)(*self.args, **self.kwargs)
+
+
+SHUFFLE = "shuffle"
+
+
+def shuffled(generator: random.Random, items: list[Any]) -> list[Any]:
+    """The items in another order; the list is left as it is."""
+    found = list(items)
+    generator.shuffle(found)
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,10 +100,12 @@ class Foretold:
 
 def draw(m: Machine, generator: Value, name: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
     real, source, what = getattr(generator, "real", None), generator.source, f"a draw by {name!r}"
-    if type(real) not in STATES or source is None:
-        raise Break(what, f"{generator.describe()} is no generator from outside")
     plain = tuple(m.concrete.plain(a, what) for a in args)
     step = Draw(name, plain, {key: m.concrete.plain(a, what) for key, a in kwargs.items()})
+    if isinstance(generator, SeededValue):
+        return _known(m, generator.draw(m, step.take))
+    if type(real) not in STATES or source is None:
+        raise Break(what, f"{generator.describe()} is no generator from outside")
     steps = (*m.effects.drawn.get(id(real), ()), step)
     foretold = Foretold(steps)
     found = _number(m, m.concrete.run(foretold, real), Asked(source, foretold), what)
@@ -96,14 +115,16 @@ def draw(m: Machine, generator: Value, name: str, args: tuple[Value, ...], kwarg
 
 
 def _number(m: Machine, real: Any, source: Source, what: str) -> Value:
-    """What was drawn, as something from outside that is another one each time."""
+    """What was drawn, as something from outside that is another one each time. A list has as many elements each time."""
     if type(real) is float:
         m.guards.add(source, TypeIs(float))
         return VaryingFloat(m, real, source)
     if type(real) is int and -(2**63) <= real < 2**63:
         m.guards.add(source, InRange(-(2**63), 2**63 - 1))
         return SymbolicValue(m.sizes.symbol_for_int(m, real, source))
-    if real is None or isinstance(real, numpy.ndarray):
+    if type(real) is list:
+        return ListValue([_number(m, element, Item(source, index), what) for index, element in enumerate(real)])
+    if real is None or isinstance(real, (numpy.ndarray, numpy.generic)):
         return m.wrap.at(real, source)
     raise Break(what, f"it gives a {type(real).__name__}")
 
@@ -122,6 +143,49 @@ for _cls, _names in DRAWS.items():
         _register(_cls, _name)
 
 
+@handles(random.Random.shuffle)
+@on_object(random.Random.shuffle)
+def shuffle(m: Machine, generator: Value, items: Value) -> Value:
+    """Of a list of numbers: the numbers are drawn. A list of other things would be code for each order."""
+    if not isinstance(items, ListValue):
+        raise Break("a draw by 'shuffle'", f"{items.describe()} is no list that capture knows")
+    found = draw(m, generator, SHUFFLE, (items,), {})
+    items.set_item(m, SliceValue(Constant(None), Constant(None), Constant(None)), found)
+    return Constant(None)
+
+
+MAKERS: dict[Any, Maker] = {
+    random.Random: Maker(lambda: random.Random(0), *STATES[random.Random]),
+    numpy.random.RandomState: Maker(lambda: numpy.random.RandomState(0), *STATES[numpy.random.RandomState]),
+    numpy.random.default_rng: Maker(lambda: numpy.random.default_rng(0), *STATES[numpy.random.Generator]),
+}
+
+
+def _made_inside(maker: Any) -> None:
+    @handles(maker)
+    def made(m: Machine, *seed: Value) -> Value:
+        what = f"{maker.__name__}()"
+        given = [m.concrete.constant(value, what) for value in seed]
+        if not given or given[0] is None:
+            raise Break(what, "without a seed, what it draws is another number each time", "give it a seed")
+        return SeededValue(m.concrete.run(maker, *given), MAKERS[maker])
+
+
+for _maker in MAKERS:
+    _made_inside(_maker)
+
+
+def _known(m: Machine, real: Any) -> Value:
+    """What a generator with a known seed gives: the same each time."""
+    if isinstance(real, numpy.ndarray):
+        if real.dtype not in DTYPES:
+            raise Break("a draw", f"it gives an array of {real.dtype}")
+        copied = m.record.method(m.wrap.object(torch.from_numpy(real)), "clone", [], {})
+        assert isinstance(copied, TensorValue)
+        return ArrayValue(copied)
+    return ListValue([_known(m, element) for element in real]) if type(real) is list else m.wrap.constant(real)
+
+
 @handles(numpy.random.seed)
 def seed(m: Machine, *args: Value, **kwargs: Value) -> Value:
     """It seeds the generator that numpy's functions draw from."""
@@ -137,3 +201,37 @@ def manual_seed(m: Machine, seed: Value) -> Value:
         raise Break("torch.manual_seed", "the graph has drawn from the generator that it seeds", "seed it first")
     m.effects.first.append((torch.manual_seed, [Constant(m.concrete.constant(seed, "a seed"))]))
     return m.wrap.object(torch.default_generator)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fresh:
+    """A generator of torch's that captured code makes: another one in each call."""
+
+    device: torch.device
+
+    @property
+    def __name__(self) -> str:
+        return "a_generator"
+
+    def __call__(self, _: object) -> torch.Generator:
+        return torch.Generator(self.device)
+
+
+@handles(torch.Generator)
+def generator(m: Machine, device: Value = Constant("cpu")) -> Value:  # noqa: B008
+    where = torch.device(m.concrete.constant(device, "the device of a generator"))
+    if where.type != "cpu" or Era.now:
+        raise Break("torch.Generator()", f"a generator of {where} is made when the program runs")
+    fresh = Fresh(where)
+    return m.wrap.at(fresh(None), Asked(Fixed(torch, "torch"), fresh))
+
+
+@on_object(torch.Generator.manual_seed)
+def manual_seed_of(m: Machine, generator: Value, seed: Value) -> Value:
+    """As `torch.manual_seed`, of one generator."""
+    if m.record.fake_mode.drawn or Era.now:
+        raise Break("Generator.manual_seed", "the graph has drawn random numbers before", "seed it first")
+    number = m.concrete.constant(seed, "a seed")
+    m.concrete.run(torch.Generator().manual_seed, number)
+    m.effects.first.append((torch.Generator.manual_seed, [generator, Constant(number)]))
+    return generator

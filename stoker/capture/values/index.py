@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import torch
 
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.sequence import TupleValue
+from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.slices import SliceValue
 from stoker.capture.values.value import Era, Value
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 MASKS = (torch.bool, torch.uint8)
+INDICES = (torch.int64, torch.int32, torch.bool)
+"""Elements of arrays that eager indexes by as by a tensor."""
 
 
 def parts_by_data(m: Machine, key: Value, of: Any) -> TupleValue | None:
@@ -41,7 +44,13 @@ def _is_symbolic(part: Value) -> bool:
 
 def with_numbers(m: Machine, key: Value) -> Value:
     """The index with slices between numbers, where they were between tensors, and with numbers for tensors of one number, as eager
-    reads them: the result is a view."""
+    reads them: the result is a view. An array is the tensor of its elements, and so is a list of numbers
+    that vary."""
+    tensor: Any = getattr(key, "tensor", None) if key.python_type() is numpy.ndarray else None
+    if tensor is not None:
+        return with_numbers(m, tensor) if tensor.fake.dtype in INDICES else key
+    if _lists_numbers(m, key):
+        return m.wrap.object(torch.tensor).call(m, [key], {})
     if isinstance(key, SliceValue) and any(isinstance(getattr(p, "fake", None), torch.Tensor) for p in key.parts):
         return SliceValue(*(_number(m, part) for part in key.parts))
     if _is_one_integer(key):
@@ -50,6 +59,13 @@ def with_numbers(m: Machine, key: Value) -> Value:
         parts = [with_numbers(m, part) for part in key.elements(m)]
         return TupleValue(parts) if any(a is not b for a, b in zip(parts, key.elements(m))) else key
     return key
+
+
+def _lists_numbers(m: Machine, key: Value) -> bool:
+    """Is it a list of integers, one of which varies?"""
+    parts = key.elements(m) if type(key) is ListValue else []
+    integers = all(part.python_type() is int for part in parts)
+    return integers and any(isinstance(part, SymbolicValue) for part in parts)
 
 
 def _is_one_integer(part: Value) -> bool:
