@@ -278,13 +278,15 @@ class Calls:
         """`type.__call__`."""
         new = self.m.attributes.class_lookup(cls, "__new__")
         raw_new = new.__func__ if isinstance(new, staticmethod) else new
+        init = self.m.attributes.class_lookup(cls, "__init__")
+        if (args or kwargs) and raw_new is object.__new__ and init is object.__init__:
+            self.m.exceptions.raise_(TypeError, f"{cls.__name__}() takes no arguments")
         if isinstance(raw_new, types.FunctionType):
             made = self.m.wrap.object(raw_new).call(self.m, [self.m.wrap.object(cls), *args], kwargs)
         else:
             made = self.new_instance(cls, args, kwargs)
         if not issubclass(made.python_type(), cls):
             return made
-        init = self.m.attributes.class_lookup(cls, "__init__")
         if isinstance(init, types.FunctionType):
             result = self.m.attributes.bind(init, made, cls).call(self.m, args, kwargs)
             if not (isinstance(result, Constant) and result.value is None):

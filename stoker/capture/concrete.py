@@ -38,6 +38,21 @@ FIELDS: dict[type[Exception], tuple[str, ...]] = {
 """Fields of exceptions that their arguments do not fill."""
 
 
+CONVERSIONS = (
+    "__float__",
+    "__index__",
+    "__int__",
+    "__complex__",
+    "__floor__",
+    "__ceil__",
+    "__trunc__",
+    "__round__",
+    "__bytes__",
+)
+DATA = -1
+"""Among the containers that a value is in: it is not to be shown, but computed with."""
+
+
 class Concrete:
     """From values to objects."""
 
@@ -114,6 +129,10 @@ class Concrete:
             return value.value
         return None
 
+    def data(self, value: Value, what: str) -> Any:
+        """A real object for a function of C that computes with it: instances of the program's classes have to be plain data inside."""
+        return self.plain(value, what, {DATA: None})
+
     def plain(self, value: Value, what: str, above: dict[int, Any] | None = None) -> Any:
         """A real object that prints as the value prints. `above`: the containers that it is in, one of which it may hold again."""
         if isinstance(value, (SymbolicValue, TextValue)):
@@ -140,12 +159,21 @@ class Concrete:
                 return value.shown()
             case SetValue():
                 return value.cls(self.plain(element, what, above) for element in value.elements(self.m))
+            case InstanceValue() if DATA in above:
+                return self._held(value, what)
             case InstanceValue():
                 return Shown(self.m, value)
         try:
             return value.constant()
         except NotConstant:
             value.unsupported(what)
+
+    def _held(self, value: InstanceValue, what: str) -> Any:
+        """The number or text inside an instance, which functions of C look at, unless its class says how to convert it."""
+        own = [self.m.attributes.class_lookup(value.cls, name) for name in CONVERSIONS]
+        if not isinstance(value.storage, Constant) or any(isinstance(method, types.FunctionType) for method in own):
+            value.unsupported(what)
+        return value.storage.value
 
     def _plain_dictionary(self, value: DictValue, what: str, above: dict[int, Any]) -> Any:
         made: Any = value.python_type()

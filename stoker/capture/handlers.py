@@ -169,8 +169,8 @@ def _shown(m: Machine, kwargs: Keywords) -> dict[str, Any]:
 def _argument(m: Machine, value: Value, what: str) -> Any:
     """A real object for a value: itself, a container of plain data, or, of an iterator, the list of what it gives."""
     if hasattr(value.python_type(), "__next__"):
-        return [m.concrete.plain(element, what) for element in value.items_list(m)]
-    return m.concrete.plain(value, what)
+        return [m.concrete.data(element, what) for element in value.items_list(m)]
+    return m.concrete.data(value, what)
 
 
 def fold_pure(m: Machine, real: Any, args: Arguments, kwargs: Keywords) -> Value | None:
@@ -178,8 +178,8 @@ def fold_pure(m: Machine, real: Any, args: Arguments, kwargs: Keywords) -> Value
     owner = getattr(real, "__self__", None)
     if id(real) not in PURE and not (isinstance(owner, types.ModuleType) and owner in PURE_MODULES):
         return None
-    values = [m.concrete.plain(a, f"an argument of {describe(real)}") for a in args]
-    named = {name: m.concrete.plain(a, f"an argument of {describe(real)}") for name, a in kwargs.items()}
+    values = [m.concrete.data(a, f"an argument of {describe(real)}") for a in args]
+    named = {name: m.concrete.data(a, f"an argument of {describe(real)}") for name, a in kwargs.items()}
     return m.wrap.constant(m.concrete.run(functools.partial(real, **named), *values))
 
 
@@ -219,5 +219,10 @@ def _is_harmless(base: type) -> bool:
 def call_new(m: Machine, owner: type, cls: type, args: Arguments, kwargs: Keywords) -> Value:
     """`object.__new__(cls)` and its kin, called by name."""
     if owner is object:
+        own = m.attributes.class_lookup(cls, "__new__") is not object.__new__
+        if (args or kwargs) and own:
+            m.exceptions.raise_(TypeError, "object.__new__() takes exactly one argument (the type to instantiate)")
+        if (args or kwargs) and m.attributes.class_lookup(cls, "__init__") is object.__init__:
+            m.exceptions.raise_(TypeError, f"{cls.__name__}() takes no arguments")
         return m.calls.new_instance(cls, [], {})
     return m.calls.new_instance(cls, args, kwargs)

@@ -124,8 +124,14 @@ BUILTIN_CALLABLES = (
 
 def fixed_source(real: Any) -> Fixed:
     """The source of an object that needs no path."""
-    name = getattr(real, "__qualname__", None) or getattr(real, "__name__", None) or type(real).__name__
-    return Fixed(real, str(name))
+    return Fixed(real, _name_of(real))
+
+
+def _name_of(real: Any) -> str:
+    """What an object is called. Objects of the program's may answer any question in their own way: they are not asked."""
+    if not isinstance(real, (type, types.FunctionType, types.ModuleType, *BUILTIN_CALLABLES)):
+        return type(real).__name__
+    return str(getattr(real, "__qualname__", None) or getattr(real, "__name__", None) or type(real).__name__)
 
 
 def value_of(m: Machine, real: Any, source: Source) -> Value:
@@ -255,6 +261,8 @@ def wrap_proxy(m: Machine, real: types.MappingProxyType, source: Source) -> Valu
     (mapping,) = gc.get_referents(real)
     if type(mapping) not in DICTS:
         return wrap_opaque(m, real, source, "a mapping proxy", f"is a view of a {type(mapping).__qualname__}")
+    if id(mapping) in m.wrap.known:
+        return wrap_opaque(m, real, source, "a mapping proxy", "is a view of a dictionary that was met elsewhere")
     m.guards.add_unless_fixed(source, TypeIs(types.MappingProxyType))
     if not isinstance(source, Fixed):
         m.guards.ask(source, real, list, "has the same keys")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import operator
+import sys
 import types
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
@@ -257,10 +258,16 @@ class Operators:
         return True
 
     def hashed_key(self, value: Value) -> Any:
+        return HashedKey(self.m, value, self.hash_of(value))
+
+    def hash_of(self, value: Value) -> int:
+        """`hash(value)` of an instance that has a hash of its own: what a C integer cannot hold is hashed again, and -1 means an error."""
         found = value.special(self.m, "__hash__") if isinstance(value, InstanceValue) else None
         if found is None:
             value.unsupported("hashing")
-        return HashedKey(self.m, value, self.m.concrete.constant(found, "a user-written __hash__"))
+        number = self.m.concrete.constant(found, "a user-written __hash__")
+        fits = -sys.maxsize - 1 <= number <= sys.maxsize
+        return -2 if number == -1 else int(number) if fits else hash(number)
 
     def is_(self, left: Value, right: Value) -> bool:
         """The `is` operator, with the guard that a negative answer about two outside objects needs."""

@@ -42,6 +42,10 @@ def _number(m: Machine, cls: type, special: str, args: tuple[Value, ...]) -> Val
         return m.calls.builtin_method(value, f"__{cls.__name__}__", [], {})
     if isinstance(value, InstanceValue):
         found = value.special(m, special) or value.special(m, "__index__")
+        if found is not None and issubclass(found.python_type(), cls) and found.python_type() is not cls:
+            raise Break(
+                f"{cls.__name__}()", f"{special} gives a {found.python_type().__name__}, of which CPython warns"
+            )
         if found is not None:
             return found
     if isinstance(value, SymbolicValue) and value.python_type() is cls:
@@ -96,13 +100,14 @@ def str_(m: Machine, value: Value = Constant("")) -> Value:  # noqa: B008
 
 @handles(bytes)
 def bytes_(m: Machine, *args: Value) -> Value:
-    return Constant(m.concrete.run(bytes, *(m.concrete.plain(a, "bytes()") for a in args)))
+    return Constant(m.concrete.run(bytes, *(m.concrete.data(a, "bytes()") for a in args)))
 
 
 @handles(collections.deque)
 def deque_(m: Machine, iterable: Value | None = None, maxlen: Value = NONE) -> Value:
-    items = iterable.items_list(m) if iterable is not None else []
-    return DequeValue(items, m.concrete.constant(maxlen, "deque()"))
+    limit = m.concrete.constant(maxlen, "deque()")
+    m.concrete.run(collections.deque, (), limit)  # raises, in its own words
+    return DequeValue(iterable.items_list(m) if iterable is not None else [], limit)
 
 
 @handles(torch.device)
@@ -115,6 +120,8 @@ def device_(m: Machine, *args: Value, **kwargs: Value) -> Value:
 
 @handles(slice)
 def slice_(m: Machine, *args: Value) -> Value:
+    if not 1 <= len(args) <= 3:
+        m.concrete.run(slice, *[None] * len(args))  # raises, in its own words
     start, stop, step = (NONE, *args, NONE)[:3] if len(args) == 1 else (*args, NONE)[:3]
     return m.operators.slice(start, stop, step)
 
@@ -155,9 +162,33 @@ def ordered_dict(m: Machine, *args: Value, **kwargs: Value) -> Value:
 
 @handles(collections.defaultdict)
 def default_dict(m: Machine, factory: Value = NONE, *args: Value, **kwargs: Value) -> Value:
+    _refuse_factory(m, factory)
     made = dict_from(m, collections.defaultdict, list(args), kwargs)
     made.default_factory = factory
     return made
+
+
+def _refuse_factory(m: Machine, factory: Value) -> None:
+    callable_ = any("__call__" in vars(base) for base in factory.python_type().__mro__)
+    if not callable_ and not (isinstance(factory, Constant) and factory.value is None):
+        m.exceptions.raise_(TypeError, "first argument must be callable or None")
+
+
+@on_object(
+    *(
+        getattr(kind, name)
+        for kind in (collections.OrderedDict, collections.defaultdict)
+        for name in ("copy", "__or__", "__ror__")
+    )
+)
+def made_by_own_class(m: Machine, value: Value, *args: Value) -> Value:
+    """They make an object of the receiver's class, by calling it."""
+    storage = value.stored()
+    if storage is not value or not isinstance(storage, DictValue):
+        value.unsupported("a copy")
+    if not args:
+        return storage.method_copy(m)
+    return storage.binary(m, "|", args[0], False) or Constant(NotImplemented)
 
 
 @handles(set)
@@ -193,7 +224,9 @@ CLASS_METHODS[(dict, "fromkeys")] = from_keys
 
 
 def ordered_from_keys(m: Machine, args: Arguments, kwargs: Keywords) -> Value:
-    made = from_keys(m, args, kwargs)
+    if not args or not kwargs.keys() <= {"value"}:
+        raise Break("a call of `OrderedDict.fromkeys`", "its arguments are not of a form that capture knows")
+    made = from_keys(m, [*args, *kwargs.values()], {})
     assert isinstance(made, DictValue)
     made.cls = collections.OrderedDict
     return made
@@ -281,6 +314,7 @@ def deque_init(m: Machine, value: Value, items: Value | None = None, maxlen: Val
 def defaultdict_init(m: Machine, value: Value, factory: Value = NONE, *args: Value, **kwargs: Value) -> Value:
     storage = value.stored()
     assert isinstance(storage, DictValue)
+    _refuse_factory(m, factory)
     storage.default_factory = factory
     if isinstance(value, InstanceValue):
         value.slots[vars(collections.defaultdict)["default_factory"]] = factory

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stoker.capture.handlers import handles
 from stoker.capture.polyfill import iteration
-from stoker.capture.values.constant import Constant
+from stoker.capture.values.constant import Constant, ConstantIterator
 from stoker.capture.values.iterator import (
     CallIterator,
     CountIterator,
@@ -64,6 +64,8 @@ def filter_(m: Machine, function: Value, part: Value) -> Value:
 
 @handles(reversed)
 def reversed_(m: Machine, value: Value) -> Value:
+    if m.attributes.class_lookup(value.python_type(), "__reversed__") is None:
+        m.exceptions.raise_(TypeError, f"'{value.python_type().__name__}' object is not reversible")
     found = (
         m.attributes.special_method(value, "__reversed__") if not isinstance(value, (SequenceValue, Constant)) else None
     )
@@ -72,7 +74,10 @@ def reversed_(m: Machine, value: Value) -> Value:
     storage = value.stored()
     if isinstance(storage, SequenceValue):
         return SequenceIterator(storage, -1)
-    if isinstance(storage, (DictValue, DictView, Constant)):
+    if isinstance(storage, Constant):
+        backwards = m.concrete.run(reversed, storage.value)
+        return ConstantIterator(backwards, type(backwards))
+    if isinstance(storage, (DictValue, DictView)):
         return SequenceIterator(ListValue(storage.items_list(m)), -1)
     if found is not None:
         return found.call(m, [], {})

@@ -145,6 +145,13 @@ def object_getattribute(m: Machine, value: Value, name: Value) -> Value:
 
 @on_object(object.__init__)
 def object_init(m: Machine, value: Value, *args: Value, **kwargs: Value) -> Value:
+    if args or kwargs:
+        cls = value.python_type()
+        words = "__init__() takes exactly one argument (the instance to initialize)"
+        if m.attributes.class_lookup(cls, "__init__") is not object.__init__:
+            m.exceptions.raise_(TypeError, f"object.{words}")
+        if m.attributes.class_lookup(cls, "__new__") is object.__new__:
+            m.exceptions.raise_(TypeError, f"{cls.__name__}.{words}")
     return NONE
 
 
@@ -215,7 +222,7 @@ def hash_(m: Machine, value: Value) -> Value:
     if hasher is None:
         m.exceptions.raise_(TypeError, f"unhashable type: '{value.python_type().__name__}'")
     if isinstance(value, InstanceValue) and isinstance(hasher, types.FunctionType):
-        return m.attributes.bind(hasher, value, value.cls).call(m, [], {})
+        return Constant(m.operators.hash_of(value))
     return Constant(m.concrete.run(hash, m.concrete.constant(value, "hash()")))
 
 
@@ -490,8 +497,9 @@ def _operator_method(text: str, reflected: bool):
 def _compare_method(text: str):
     def method(m: Machine, value: Value, other: Value) -> Value:
         other = other.stored()
-        folded = m.operators.fold(COMPARE[text], value, other)
-        found = folded if folded is not None else value.compare(m, text, other)
+        if isinstance(value, Constant) and isinstance(other, Constant):
+            return Constant(m.concrete.run(getattr(value.value, SPECIAL_COMPARE[text]), other.value))
+        found = value.compare(m, text, other)
         return Constant(NotImplemented) if found is None else found
 
     return method

@@ -92,12 +92,19 @@ class DequeValue(ListValue):
         return super().method_clear(m)
 
     def method_insert(self, m: Machine, index: Value, item: Value) -> Value:
+        if self.maxlen is not None and len(self._elements) >= self.maxlen:
+            m.exceptions.raise_(IndexError, "deque already at its maximum size")
         self.state += 1
         return super().method_insert(m, index, item)
 
     def method_remove(self, m: Machine, item: Value) -> Value:
         self.state += 1
-        return super().method_remove(m, item)
+        index = self.find(m, item)
+        if index is None:
+            m.exceptions.raise_(ValueError, self.without(m, item))
+        m.effects.will_mutate(self)
+        del self._elements[index]
+        return Constant(None)
 
     def method_pop(self, m: Machine) -> Value:  # type: ignore[override]  # a deque's own parameters, not a list's
         return self._pop(m, -1)

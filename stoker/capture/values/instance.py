@@ -6,6 +6,7 @@ built-in base holds in `storage`.
 
 from __future__ import annotations
 
+import sys
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -112,6 +113,27 @@ HASHED_AS_BASE = tuple(base.__hash__ for base in BASES)
 EQUAL_AS_BASE = tuple(base.__eq__ for base in BASES)
 
 
+BLOCKED = {
+    "__iter__": "'{}' object is not iterable",
+    "__contains__": "'{}' object is not a container",
+    "__reversed__": "'{}' object is not reversible",
+}
+"""What CPython says where a class has None for a special method."""
+RETURNS: dict[str, tuple[type, str]] = {
+    "__float__": (float, "{cls}.__float__ returned non-float (type {got})"),
+    "__int__": (int, "__int__ returned non-int (type {got})"),
+    "__index__": (int, "__index__ returned non-int (type {got})"),
+    "__complex__": (complex, "__complex__ returned non-complex (type {got})"),
+    "__str__": (str, "__str__ returned non-string (type {got})"),
+    "__repr__": (str, "__repr__ returned non-string (type {got})"),
+    "__format__": (str, "__format__ must return a str, not {got}"),
+    "__hash__": (int, "__hash__ method should return an integer"),
+    "__bool__": (bool, "__bool__ should return bool, returned {got}"),
+    "__len__": (int, "'{got}' object cannot be interpreted as an integer"),
+}
+"""What special methods must give, and CPython's words for anything else."""
+
+
 class InstanceValue(ObjectValue):
     """An instance of a class written in Python."""
 
@@ -123,23 +145,29 @@ class InstanceValue(ObjectValue):
         return super().describe()
 
     def special(self, m: Machine, name: str, *args: Value) -> Value | None:
-        """Call a special method found on the class; None when the class has none."""
-        found = m.attributes.special_method(self, name)
-        return found.call(m, list(args), {}) if found is not None else None
+        """Call a special method found on the class, as CPython's slots do; None when the class has none."""
+        if m.attributes.class_lookup(self.cls, name) is None and name != "__hash__":
+            m.exceptions.raise_(
+                TypeError, BLOCKED.get(name, "'NoneType' object is not callable").format(self.cls.__name__)
+            )
+        method = m.attributes.special_method(self, name)
+        found = method.call(m, list(args), {}) if method is not None else None
+        wanted, words = RETURNS.get(name, (object, ""))
+        if found is not None and not issubclass(found.python_type(), wanted):
+            m.exceptions.raise_(TypeError, words.format(cls=self.cls.__name__, got=found.python_type().__name__))
+        return found
 
     def truth(self, m: Machine) -> bool:
         found = self.special(m, "__bool__")
-        if found is not None and found.python_type() is not bool:
-            m.exceptions.raise_(TypeError, f"__bool__ should return bool, returned {found.python_type().__name__}")
         if found is None:
-            found = self.special(m, "__len__")
+            found = checked_length(m, self.special(m, "__len__"))
         return True if found is None else found.truth(m)
 
     def length(self, m: Machine) -> Value:
         found = self.special(m, "__len__")
         if found is None:
             m.exceptions.raise_(TypeError, f"object of type '{self.cls.__name__}' has no len()")
-        return found
+        return checked_length(m, found) or found
 
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
         found = m.attributes.special_method(self, "__call__")
@@ -368,6 +396,16 @@ class ExceptionValue(InstanceValue):
         assert isinstance(self.storage, TupleValue)
         args = ", ".join(argument.describe() for argument in self.storage.raw_elements())
         return f"{self.cls.__name__}({args})"
+
+
+def checked_length(m: Machine, found: Value | None) -> Value | None:
+    """What `__len__` gives: a number that a C integer holds."""
+    if isinstance(found, Constant):
+        if found.value < 0:
+            m.exceptions.raise_(ValueError, "__len__() should return >= 0")
+        if found.value > sys.maxsize:
+            m.exceptions.raise_(OverflowError, "cannot fit 'int' into an index-sized integer")
+    return found
 
 
 def _is_slot(raw: Any) -> bool:

@@ -5,9 +5,9 @@ Keys are kept by `hash_key`, a stand-in with the equality of the object, beside 
 
 from __future__ import annotations
 
-import types
 from collections import OrderedDict
 from collections.abc import Iterator
+from types import FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from stoker.capture.values.constant import Constant
@@ -203,7 +203,8 @@ class DictValue(Value):
     def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
         other_dict = other.stored()
         if operator == "|" and isinstance(other_dict, DictValue) and not reflected:
-            merged = DictValue(dict(self.load_all(m)), self.cls, default_factory=self.default_factory)
+            kind = other_dict if self.cls is dict and other_dict.cls is not dict else self
+            merged = DictValue(dict(self.load_all(m)), kind.cls, default_factory=kind.default_factory)
             merged.method_update(m, other_dict)
             return merged
         if operator == "|=" and not reflected:
@@ -229,6 +230,11 @@ class DictValue(Value):
         return self._attributes
 
     def set_attribute(self, m: Machine, name: str, value: Value) -> None:
+        if name == "default_factory" and self.default_factory is not None and self.source is None:
+            self.default_factory = value
+            return
+        if name == "default_factory" and self.default_factory is not None:
+            self.unsupported("assignment to attribute 'default_factory'")
         if not issubclass(self.cls, OrderedDict):
             m.exceptions.no_attribute(self.cls, name)
         self.attributes(m).store(m, Constant(name), value)
@@ -339,7 +345,7 @@ def each_pair(m: Machine, value: Value, changed: str = "") -> Iterator[tuple[Val
     of the error where taking a pair changes the size of what they come from."""
     storage = value.stored()
     own = m.attributes.class_lookup(value.python_type(), "__iter__") if storage is not value else None
-    if isinstance(storage, DictValue) and not isinstance(own, types.FunctionType):
+    if isinstance(storage, DictValue) and not isinstance(own, FunctionType):
         pairs = storage.pairs(m)
         for pair in pairs:
             yield pair
@@ -425,6 +431,8 @@ class DictView(Value):
         return compare_sets(m, operator, self, other)
 
     def attribute(self, m: Machine, name: str) -> Value:
+        if name == "mapping" and self.mapping.source is None:
+            return m.wrap.object(MappingProxyType).call(m, [self.mapping], {})
         if name == "isdisjoint":
             return set_of(m, self).attribute(m, name)
         return m.attributes.builtin(self, name)
