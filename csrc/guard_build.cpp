@@ -112,6 +112,8 @@ bool read_argument(Check& check, Py_ssize_t slot_count) {
       return read_identity(check);
     case CheckKind::EQUALS:
     case CheckKind::PYTHON:
+      for (Py_ssize_t i = 1; check.kind == CheckKind::PYTHON && PyTuple_Check(argument) && i < PyTuple_GET_SIZE(argument); ++i)
+        if (!valid_slot(PyTuple_GET_ITEM(argument, i), slot_count)) return false;
       return true;
     case CheckKind::LENGTH:
       check.low = PyLong_AsSsize_t(argument);

@@ -265,8 +265,14 @@ bool differs_from_slots(const Check& check, PyObject* object, const Context& con
   return true;
 }
 
-bool asks_python(const Check& check, PyObject* object) {
-  Ref answer = Ref::steal(PyObject_CallOneArg(check.argument, object));
+// Of a function; or of a function and slots, whose objects it takes, too.
+bool asks_python(const Check& check, PyObject* object, const Context& context) {
+  const bool together = PyTuple_Check(check.argument);
+  std::vector<PyObject*> given{object};
+  for (Py_ssize_t i = 1; together && i < PyTuple_GET_SIZE(check.argument); ++i)
+    given.push_back(context.fetched[PyLong_AsSsize_t(PyTuple_GET_ITEM(check.argument, i))]);
+  PyObject* function = together ? PyTuple_GET_ITEM(check.argument, 0) : check.argument;
+  Ref answer = Ref::steal(PyObject_Vectorcall(function, given.data(), given.size(), nullptr));
   return answer && PyObject_IsTrue(answer.get()) == 1;
 }
 
@@ -325,7 +331,7 @@ bool holds(Check& check, PyObject* object, const Context& context) {
     case CheckKind::RANGE:
       return in_range(check, object);
     case CheckKind::PYTHON:
-      return asks_python(check, object);
+      return asks_python(check, object, context);
   }
   Py_UNREACHABLE();
 }

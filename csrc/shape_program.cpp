@@ -30,6 +30,11 @@ bool floor_divide(int64_t a, int64_t b, int64_t* quotient, int64_t* remainder) {
   return true;
 }
 
+bool invalid(const char* what) {
+  PyErr_Format(PyExc_ValueError, "shape program: %s", what);
+  return false;
+}
+
 }  // namespace
 
 bool combine(ShapeOp op, int64_t& a, int64_t b) {
@@ -65,15 +70,6 @@ bool combine(ShapeOp op, int64_t& a, int64_t b) {
       return false;
   }
 }
-
-namespace {
-
-bool invalid(const char* what) {
-  PyErr_Format(PyExc_ValueError, "shape program: %s", what);
-  return false;
-}
-
-}  // namespace
 
 bool ShapeProgram::build_binding(PyObject* description, Py_ssize_t slot_count) {
   Py_ssize_t slot;
@@ -138,12 +134,8 @@ bool ShapeProgram::bind(PyObject* const* fetched, int64_t* symbols) const {
   for (const Binding& binding : bindings_) {
     PyObject* object = fetched[binding.slot];
     int overflow = 0;
-    if (binding.dimension) {
-      if (!tensor_number(object, *binding.dimension, symbols)) return false;
-    } else {
-      if (!PyLong_CheckExact(object)) return false;
-      *symbols = PyLong_AsLongLongAndOverflow(object, &overflow);
-    }
+    if (binding.dimension ? !tensor_number(object, *binding.dimension, symbols) : !PyLong_CheckExact(object)) return false;
+    if (!binding.dimension) *symbols = PyLong_AsLongLongAndOverflow(object, &overflow);
     if (overflow) return false;
     ++symbols;
   }

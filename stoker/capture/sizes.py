@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Node
 
-from stoker.guard.guard import Equals, Guard, Holds
+from stoker.guard.guard import Check, Equals, Guard, Holds, HoldsTogether
 from stoker.guard.program import SizeRelations
 from stoker.guard.source import Size, Source, Stride
 from stoker.shape import Eq, Expr, Ge, ShapeEnv, Symbol, constant, free_symbols, program
 from stoker.shape.condition import Comparison, condition_text, symbols_of, written
+from stoker.shape.env import FloatGuard
 from stoker.shape.expr import FloorDiv, Max, Min, Mod
 from stoker.shape.prove import Proof
 from stoker.shape.recipe import SYMBOL, TO_INTEGER, Recipe, integer_of_truth
@@ -301,11 +302,10 @@ class Sizes:
         """What was asked of floats, as guards."""
         found: dict[Any, Guard] = {}
         for asked in self.env.float_guards:
-            symbol = asked.symbol
-            source = self.env.origins[symbol][0] if isinstance(symbol, Symbol) else self.env.float_origins[symbol]
-            check = (
-                Equals(asked.answer) if asked.question is None else _holds(asked.question, asked.answer, asked.words)
+            source, *others = (
+                self.env.origins[s][0] if isinstance(s, Symbol) else self.env.float_origins[s] for s in asked.symbols
             )
+            check = Equals(asked.answer) if asked.question is None else _holds(asked, tuple(others))
             found.setdefault((source, asked.question is None or asked.words), Guard(source, check))
         return list(found.values())
 
@@ -408,14 +408,16 @@ def _is_own(env: ShapeEnv, stride: Expr) -> bool:
     return isinstance(stride, Symbol) and isinstance(env.origins[stride][0], Stride)
 
 
-def _holds(question: Callable[[float], bool], answer: bool, words: str) -> Holds:
-    def holds(now: float) -> bool:
+def _holds(asked: FloatGuard, others: tuple[Source, ...]) -> Check:
+    def holds(*now: float) -> bool:
+        assert asked.question is not None
         try:
-            return question(now) is answer
-        except (ArithmeticError, ValueError):  # Python does not compute it of this number: the program would raise
+            return asked.question(dict(zip(asked.symbols, now))) is asked.answer
+        except (ArithmeticError, ValueError):  # Python does not compute it of these numbers: the program would raise
             return False
 
-    return Holds(holds, f"answers {answer} to {words}")
+    words = f"answers {asked.answer} to {asked.words}"
+    return HoldsTogether(holds, words, others) if others else Holds(holds, words)
 
 
 def _emit(m: Machine, target: Any, args: tuple) -> Any:

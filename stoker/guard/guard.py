@@ -303,6 +303,25 @@ class Holds(Check):
 
 
 @dataclass(frozen=True, eq=False)
+class HoldsTogether(Check):
+    """A Python predicate of the object and of those found at other sources."""
+
+    predicate: Any
+    description: str
+    others: tuple[Source, ...]
+    kind = "PYTHON"
+    rank = 7
+
+    @property
+    def argument(self) -> Any:
+        raise AssertionError("resolved to slots by compile_guards")
+
+    @property
+    def words(self) -> str:
+        return f"{self.description}, with {', '.join(other.text for other in self.others)}"
+
+
+@dataclass(frozen=True, eq=False)
 class Guard:
     """A check at a source, and the user's line that needed it. Source None: the thread's torch state or a size relation."""
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stoker import _C
-from stoker.guard.guard import Guard, HasKey, NotSameAs, SameAs
+from stoker.guard.guard import Guard, HasKey, HoldsTogether, NotSameAs, SameAs
 from stoker.guard.source import DictItem, Source
 
 
@@ -55,7 +55,7 @@ def compile_guards(
             continue
         if isinstance(guard.check, HasKey) and DictItem(guard.source, guard.check.key) in followed:
             continue
-        compares = isinstance(guard.check, (SameAs, NotSameAs))
+        compares = isinstance(guard.check, (SameAs, NotSameAs, HoldsTogether))
         (late if compares else forest).node(guard.source).checks.append((guard.check.rank, number, guard.check))
     roots = [_freeze(node, slot_of) for node in forest.roots + late.roots]
     shapes = None
@@ -83,7 +83,7 @@ def slots_needed(guards: Sequence[Guard]) -> list[Source]:
         match guard.check:
             case SameAs(other=other):
                 needed[other] = None
-            case NotSameAs(others=others):
+            case NotSameAs(others=others) | HoldsTogether(others=others):
                 needed.update(dict.fromkeys(others))
     return list(needed)
 
@@ -115,4 +115,6 @@ def _argument(check: Any, slot_of: dict[Source, int]) -> Any:
             return slot_of[other]
         case NotSameAs(others=others):
             return tuple(slot_of[other] for other in others)
+        case HoldsTogether(predicate=predicate, others=others):
+            return (predicate, *(slot_of[other] for other in others))
     return check.argument

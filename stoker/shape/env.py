@@ -38,7 +38,7 @@ from stoker.shape.condition import (
 )
 from stoker.shape.expr import Atom, Expr, FloorDiv, Max, Mod, Symbol, constant, modulo, rejoined, symbol
 from stoker.shape.prove import Interval, Proof, bounds, prove
-from stoker.shape.recipe import SYMBOL, FloatSymbol, Recipe, only_float
+from stoker.shape.recipe import SYMBOL, FloatSymbol, Numbers, Recipe, only_float
 from stoker.shape.walk import atoms, evaluate, free_symbols, substitute
 
 LARGEST_SIZE = sys.maxsize - 1
@@ -74,10 +74,10 @@ class SizeGuard:
 
 @dataclass(frozen=True, slots=True)
 class FloatGuard:
-    """A question about a float, and the answer it had. Without a question, the float is to stay what it was."""
+    """A question about floats, and the answer it had. Without a question, the float is to stay what it was."""
 
-    symbol: FloatSymbol | Symbol
-    question: Callable[[float], bool] | None
+    symbols: tuple[FloatSymbol | Symbol, ...]
+    question: Callable[[Numbers], bool] | None
     answer: Any
     words: str
 
@@ -209,21 +209,21 @@ class ShapeEnv:
         if not isinstance(part, FloatSymbol):
             return self.specialize(part, reason)
         hint = self.number_hint(part)
-        self.float_guards.append(FloatGuard(part, None, hint, reason))
+        self.float_guards.append(FloatGuard((part,), None, hint, reason))
         return hint
 
-    def only_read(self, symbols: Collection[FloatSymbol | Symbol]) -> FloatSymbol | Symbol | None:
-        """The symbol, if it is one alone, and a guard can ask it: a float, or an integer that is read from one place."""
-        only = next(iter(symbols), None)
-        if len(symbols) != 1 or isinstance(only, FloatSymbol):
-            return only if len(symbols) == 1 else None
-        read = only in self.hints and self.simplify(only) is only and None not in self.origins.get(only, (None,))
-        return only if read and only not in self.roundings and only not in self.truths else None
+    def can_ask(self, symbols: Collection[FloatSymbol | Symbol]) -> bool:
+        """Can a guard ask them: are all of them floats, or integers that are read from one place?"""
+        return bool(symbols) and all(isinstance(s, FloatSymbol) or self._is_read(s) for s in symbols)
 
-    def ask(self, part: FloatSymbol | Symbol, question: Callable[[float], bool], words: str) -> bool:
-        """What a float answers now, guarded to stay the answer."""
-        answer = question(self.number_hint(part))
-        self.float_guards.append(FloatGuard(part, question, answer, words))
+    def _is_read(self, name: Symbol) -> bool:
+        read = name in self.hints and self.simplify(name) is name and None not in self.origins.get(name, (None,))
+        return read and name not in self.roundings and name not in self.truths
+
+    def ask(self, symbols: Collection[FloatSymbol | Symbol], question: Callable[[Numbers], bool], words: str) -> bool:
+        """What floats answer now, guarded to stay the answer."""
+        answer = question({s: self.number_hint(s) for s in symbols})
+        self.float_guards.append(FloatGuard(tuple(sorted(symbols, key=str)), question, answer, words))
         return answer
 
     def simplify(self, expr: Expr) -> Expr:
@@ -321,7 +321,7 @@ class ShapeEnv:
             if self.roundings.keys().isdisjoint(involved):
                 self._guard(held, reason)
             elif (only := only_float(self._made_of(involved))) is not None:
-                self.ask(only, lambda now: holds(held, self._rounded_at(involved, now)), condition_text(held))
+                self.ask([only], lambda now: holds(held, self._rounded_at(involved, now)), condition_text(held))
                 self._learn(held)
             else:
                 self._fix_roundings(involved)
@@ -336,9 +336,9 @@ class ShapeEnv:
         parts = (self.roundings[s][1].symbols if s in self.roundings else {s} for s in symbols)
         return frozenset().union(*parts)
 
-    def _rounded_at(self, symbols: Iterable[Symbol], number: float) -> dict[Symbol, int]:
-        """The values of integers that are all made of one float, where it is this number."""
-        return {s: function(recipe.at(number)) for s in symbols for function, recipe in (self.roundings[s],)}
+    def _rounded_at(self, symbols: Iterable[Symbol], numbers: Numbers) -> dict[Symbol, int]:
+        """The values of integers that are all made of floats, where these are such numbers."""
+        return {s: function(recipe.at(numbers)) for s in symbols for function, recipe in (self.roundings[s],)}
 
     def _fix_roundings(self, symbols: Iterable[Symbol]) -> None:
         """Integers made of floats meet something else, and no guard sees both: they stay what they are now."""

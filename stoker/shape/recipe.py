@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,15 +58,13 @@ class Recipe:
         """The float, where `value` tells those of symbols and of integer expressions."""
         return self.operation.function(*(_evaluated(part, value) for part in self.parts))
 
-    def at(self, number: float) -> float:
-        """The float, where its only symbol is this number."""
+    def at(self, numbers: Numbers) -> float:
+        """The float, where its symbols are these numbers."""
 
         def value(part: Any) -> float:
-            return (
-                number
-                if isinstance(part, FloatSymbol)
-                else evaluate(part, dict.fromkeys(free_symbols(part), int(number)))
-            )
+            if isinstance(part, FloatSymbol):
+                return numbers[part]
+            return evaluate(part, {s: int(numbers[s]) for s in free_symbols(part)})
 
         return self.evaluate(value)
 
@@ -79,6 +77,9 @@ class Recipe:
         if self.operation.infix:
             return f"({shown[0]} {self.operation.name} {shown[1]})"
         return f"{self.operation.name}({', '.join(shown)})"
+
+
+Numbers = Mapping[FloatSymbol | Symbol, float]
 
 
 def only_float(symbols: Collection[FloatSymbol | Symbol]) -> FloatSymbol | None:

@@ -471,16 +471,16 @@ class FloatNode(Node):
         return made
 
     def asked(self, function: Callable[..., bool], *others: FloatNode) -> BoolNode:
-        """A question about one float is guarded by its answer; one about several by their values."""
+        """A question about floats is guarded by its answer; by their values where a guard cannot ask it."""
         nodes = (self, *others)
         recipes = [node.recipe for node in nodes]
         if (exact := of_integers(function, recipes)) is not None and self._is_exact(recipes):
             return BoolNode(self.env, exact)
-        only = self.env.only_read(frozenset().union(*(recipe.symbols for recipe in recipes)))
-        if only is None:
+        symbols = frozenset().union(*(recipe.symbols for recipe in recipes))
+        if not self.env.can_ask(symbols):
             return self.wrap_bool(function(*(node.guard_float() for node in nodes)))
         words = f"{function.__name__}({', '.join(map(str, recipes))})"
-        answer = self.env.ask(only, lambda now: function(*(recipe.at(now) for recipe in recipes)), words)
+        answer = self.env.ask(symbols, lambda now: function(*(recipe.at(now) for recipe in recipes)), words)
         return self.wrap_bool(answer)
 
     def _is_exact(self, recipes: Sequence[Recipe]) -> bool:
@@ -505,12 +505,12 @@ class FloatNode(Node):
                 return IntNode(self.env, self.env.simplify(-(-above // below)))
         if not self.has_hint() or self._rounds_to_a_size(function):
             return IntNode(self.env, self.env.rounded(function, self.recipe))
-        only = self.env.only_read(self.recipe.symbols)
-        if only is None:
+        symbols = self.recipe.symbols
+        if not self.env.can_ask(symbols):
             return self.wrap_int(function(self.guard_float()))
         result = function(self.recipe.evaluate(self.env.number_hint))
         words = f"{function.__name__}({self.recipe}) == {result}"
-        self.env.ask(only, lambda now: function(self.recipe.at(now)) == result, words)
+        self.env.ask(symbols, lambda now: function(self.recipe.at(now)) == result, words)
         return self.wrap_int(result)
 
     def _rounds_to_a_size(self, function: Callable[[float], int]) -> bool:

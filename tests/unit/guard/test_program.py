@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stoker import _C
-from stoker.guard.guard import Equals, Guard, HasKey, Holds, Length, NotSameAs, SameAs, TypeIs
+from stoker.guard.guard import Equals, Guard, HasKey, Holds, HoldsTogether, Length, NotSameAs, SameAs, TypeIs
 from stoker.guard.program import compile_guards, slots_needed
 from stoker.guard.source import DictItem, Item, Local, Source
 
@@ -83,3 +83,24 @@ def test_comparisons_refer_to_slots_and_come_last() -> None:
     assert check(guards, [one, [], {}], slots) == 0
     assert check(guards, [one, one, one], slots) == 1
     assert check(guards, [(), (), {}], slots) == 2
+
+
+def test_a_question_about_several_objects() -> None:
+    inner = Item(ys, 0)
+    guards = [Guard(xs, HoldsTogether(lambda a, b, c: a < b < c, "answers", (inner, table))), Guard(xs, TypeIs(int))]
+    slots = slots_needed(guards)
+    assert slots == [inner, table]
+    program = compile_guards(guards, slots, None, (_C.torch_state(), 99))
+    for _ in range(2):  # along the trail, too
+        assert program.check([1, [2], 3], plain) == (2, 3)
+        assert program.check([1, [0], 3], plain) == 0
+        assert program.check([1, [2], 2], plain) == 0
+        assert program.check([1, [2], "text"], plain) == 0
+        assert program.check([1.0, [2], 3], plain) == 1
+    assert guards[0].text == "xs answers, with ys[0], table"
+
+
+def test_a_slot_that_is_not_there() -> None:
+    check = (_C.CHECKS["PYTHON"], (lambda a, b: True, 1), 0)
+    with pytest.raises(ValueError, match="slot that does not exist"):
+        _C.GuardProgram([(_C.ACCESSORS["LOCAL"], 0, [check], [], -1)], 1)
