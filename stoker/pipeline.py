@@ -228,7 +228,7 @@ def begin_graph(
         except NOT_COMPILED as reason:
             return _through_aten(graph_module, reason)
 
-    return Begun(finish)
+    return Begun(finish, can_wait=not options.autotune and devices_of(graph_module) == ["cpu"])
 
 
 NOT_COMPILED = (CannotLower, NeedsData, NoCompiler, NoGenerator, NoKernels, TooLarge)

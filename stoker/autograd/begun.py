@@ -20,6 +20,8 @@ class Begun:
     """To finish is to wait for what is being built; once."""
 
     finish: Callable[[], Callable[..., Any]]
+    can_wait: bool = False
+    """May a backward be finished in the middle of the program, where autograd first calls it? Then it only waits, and measures nothing."""
 
 
 class Awaited:

@@ -136,7 +136,7 @@ def _compile(
         forward = drawing_once(_as_traced(finished(begun)), devices)
         backward: Any = WhenCalled(compile_backward, parts.backward) if later is None else later
         if isinstance(later, Begun):
-            backward = Awaited(later)
+            backward = Awaited(later) if later.can_wait else finished(later)
     as_given = how.gradients_as_given and not any(n.meta["val"].meta.symbolic for n in joint.tangents if n is not None)
     if as_given:
         world = (graph_module, inputs.anew(), how.decompositions)
