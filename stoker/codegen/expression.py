@@ -27,6 +27,8 @@ class Dialect:
     remainder_down: str
     operand: str
     """An argument of a maximum or minimum."""
+    number_beside: str
+    """A number known by the writer as the first argument of a function, beside the second."""
     maximum: str
     minimum: str
 
@@ -54,6 +56,8 @@ def _atom(atom: Atom, ranges: Mapping[Symbol, Interval], dialect: Dialect) -> st
             divides = isinstance(atom, FloorDiv)
             if bounds(atom.numerator, ranges).low >= 0 and bounds(atom.denominator, ranges).low >= 0:
                 return f"(({a}) {dialect.divide if divides else '%'} ({b}))"
+            if atom.numerator.value is not None:
+                a = dialect.number_beside.format(a, b)
             return f"{dialect.divide_down if divides else dialect.remainder_down}({a}, {b})"
         case Extreme():
             name = dialect.maximum if isinstance(atom, Max) else dialect.minimum

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from stoker.shape.expr import Expr, constant
+from stoker.shape.prove import bounds
 
 Sizes = tuple[Expr, ...]
 
@@ -74,9 +75,12 @@ def is_dense(sizes: Sequence[Expr], strides: Sequence[Expr]) -> bool:
 
 def has_longer_rows(sizes: Sequence[Expr], strides: Sequence[Expr]) -> bool:
     """Do they fill a block but for a small gap behind each row? So does a slice of rows that begin at aligned places."""
-    steps = [stride.value for size, stride in zip(sizes[:-1], strides) if size.value != 1]
-    if not steps or strides[-1].value != 1 or sizes[-1].value is None:
+    if strides[-1].value != 1:
         return False
-    row = min((step for step in steps if step is not None), default=0)
-    gap = row - sizes[-1].value
-    return 0 < gap <= max(sizes[-1].value, LARGEST_GAP) and is_dense((*sizes[:-1], constant(row)), strides)
+    steps = dict.fromkeys(stride for size, stride in zip(sizes[:-1], strides) if size.value != 1)
+    return any(_is_small(row - sizes[-1], sizes[-1]) and is_dense((*sizes[:-1], row), strides) for row in steps)
+
+
+def _is_small(gap: Expr, size: Expr) -> bool:
+    found = bounds(gap, {})
+    return found.low >= 0 and 0 < found.high <= max(size.value or 0, LARGEST_GAP)

@@ -92,7 +92,8 @@ class Builder:
         return stored
 
     def store_once(self, tensor: Tensor) -> Stored:
-        """The tensor in memory, of which dimensions along which it does not vary hold one element, with a stride of 0."""
+        """The tensor in memory, of which dimensions along which it does not vary hold one element, with a stride of 0; but for the last, along
+        which kernels read."""
         if isinstance(tensor, Stored):
             return tensor
         known = self._stored.get(id(tensor)) or self._once.get(id(tensor))
@@ -102,7 +103,7 @@ class Builder:
         with using(Recorder(self.wide)) as recorder:
             tensor.at(_loop_index(loops))
         seen = {s for i in recorder.instructions for e in index_expressions(i) for s in free_symbols(e)}
-        varies = [loop.symbol in seen for loop in loops]
+        varies = [*(loop.symbol in seen for loop in loops[:-1]), True]
         sizes = tuple(size if v else constant(1) for size, v in zip(tensor.sizes, varies))
         stored = self.store(tensor if all(varies) else replace(tensor, sizes=sizes), gaps=True)
         strides = tuple(stride if v else constant(0) for stride, v in zip(stored.strides, varies))

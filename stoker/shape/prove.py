@@ -92,8 +92,20 @@ def bounds(expr: Expr, ranges: Ranges) -> Interval:
                 known[atom] = Interval(choose(i.low for i in inside), choose(i.high for i in inside))
     result = of(expr)
     if result.low <= 0 <= result.high and len(expr.terms) > 1 and len(expr.terms) <= _LARGEST_EXPANSION:
-        return result & _shifted_bounds(expr, ranges)
+        result = result & _shifted_bounds(expr, ranges)
+        by_remainders = _with_remainders(expr)
+        return result if by_remainders is expr else result & bounds(by_remainders, ranges)
     return result
+
+
+def _with_remainders(expr: Expr) -> Expr:
+    """Multiples of quotients by what is left: 8*(s // 8) - s, which cancels nothing, is -(s % 8)."""
+    found = expr
+    for monomial, coefficient in expr.terms:
+        match monomial:
+            case (FloorDiv(numerator=a, denominator=b) as quotient,) if b.value and coefficient % b.value == 0:
+                found = found - coefficient * quotient + coefficient // b.value * (a - a % b)
+    return found
 
 
 def _quotient(a: Interval, b: Interval) -> Interval:

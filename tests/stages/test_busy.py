@@ -180,3 +180,15 @@ def test_rows_that_are_read_where_a_condition_holds(backend: Interpreted) -> Non
         return rows + first * first.sum(-1, keepdim=True)
 
     _same(program, [torch.randn(6, 40)])
+
+
+def test_the_last_of_what_repeats_a_length_that_changes(backend: Interpreted) -> None:
+    """The place of the last is -1, modulo a length: a number known to the writer, whose remainder by what is not is rounded down."""
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        places = torch.arange(1, x.shape[1] + 1, dtype=torch.float32).repeat(x.shape[0], 2)
+        return x.repeat(1, 2) + places / (places[:, -1:] + 1e-6)
+
+    compiled = stoker.compile(program, dynamic=True, fullgraph=True)
+    for sizes in ((3, 5), (4, 7), (2, 16)):
+        _same(program, [torch.randn(sizes)], compiled)

@@ -34,6 +34,7 @@ CPP = Dialect(
     divide_down="floor_div",
     remainder_down="floor_mod",
     operand="int64_t({})",
+    number_beside="{0}",
     maximum="maximum",
     minimum="minimum",
 )

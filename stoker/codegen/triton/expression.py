@@ -17,6 +17,7 @@ TRITON = Dialect(
     divide_down="divide_down",
     remainder_down="remainder_by_floor",
     operand="({})",
+    number_beside="{0} + 0*({1})",
     maximum="tl.maximum",
     minimum="tl.minimum",
 )

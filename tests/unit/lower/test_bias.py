@@ -78,6 +78,19 @@ def test_padded_rows_of_a_mask_of_keys(inference: bool) -> None:
     assert strides(bias) == [64, 0, 0, 1]
 
 
+@pytest.mark.parametrize("inference", [False, True])
+def test_what_does_not_vary_along_keys_is_laid_out_along_them(inference: bool) -> None:
+    """A mask of queries, seen by all keys: kernels read along keys."""
+
+    def make(w: Written) -> Any:
+        spread = w.call(aten.expand.default, w.call(aten.sin.default, w.input(4, 1, 49, 1, dtype=HALF)), [4, 1, 49, 49])
+        dense = w.call(aten.clone.default, spread, memory_format=torch.contiguous_format)
+        return w.call(aten.expand.default, dense, [4, 3, 49, 49])
+
+    (bias,) = given(make, kernel=aten._scaled_dot_product_cudnn_attention.default, inference=inference)
+    assert strides(bias) == [2401, 0, 49, 1]
+
+
 def test_all_calls_share_it() -> None:
     first, second = given(lambda w: expanded(w, 1, 3, 49, 49), calls=2)
     assert first == second

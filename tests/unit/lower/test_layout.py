@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from stoker.loop.layout import has_longer_rows
 from stoker.pipeline import compile_captured
-from stoker.shape.expr import constant
+from stoker.shape.expr import constant, symbol
 
 
 def test_convolutions_keep_channels_last() -> None:
@@ -54,3 +54,8 @@ def test_rows_with_gaps() -> None:
     assert not holds((5, 8), (100, 1)), "most of it is a gap"
     assert not holds((6, 5, 8), (50, 16, 1)), "a gap elsewhere"
     assert not holds((5, 8), (16, 2)) and not holds((8,), (1,)) and not holds((5, 8), (0, 1))
+    keys, heads = symbol("keys"), symbol("heads")
+    row, one = (keys + 7) // 8 * 8, constant(1)
+    assert has_longer_rows((heads, one, keys, keys), (keys * row, keys * row, row, one)), "sizes that vary"
+    assert not has_longer_rows((heads, one, keys, keys), (keys * keys, keys * keys, keys, one)), "dense"
+    assert not has_longer_rows((heads, keys), (heads, one)), "rows may overlap"
