@@ -67,6 +67,25 @@ def assume(m: Machine, condition: Value) -> None:
     m.record.call(torch.ops.aten._assert_scalar.default, [condition, Constant(UNEXPECTED)], {}, keep=True)
 
 
+def assume_it_divides(m: Machine, operator: str, number: Value, divisor: Value) -> None:
+    """An integer that only data tells divides a number: go on as if it were not 0."""
+    if operator.removesuffix("=") not in DIVISIONS or not isinstance(divisor, SymbolicValue):
+        return
+    if (
+        number.python_type() not in (int, float)
+        or divisor.python_type() is not int
+        or not divisor.untold
+        or _writes_history(m)
+    ):
+        return
+    zero = m.operators.compare("==", divisor, Constant(0))
+    if isinstance(zero, SymbolicValue) and zero.symbol.node.is_unknown():
+        assume(m, m.operators.compare("!=", divisor, Constant(0)))
+
+
+DIVISIONS = ("/", "//", "%")
+
+
 def assumes_sizes_fit(m: Machine, asked: DataDependent) -> bool:
     """An operator asks about sizes of which only data tells: whether two are the same, where eager would refuse others, but for 1; or how
     one stands to a number. Go on as with most sizes; False if it asked something else."""

@@ -37,7 +37,7 @@ from stoker.shape.condition import (
     symbols_of,
 )
 from stoker.shape.expr import Atom, Expr, FloorDiv, Max, Mod, Symbol, constant, modulo, rejoined, symbol
-from stoker.shape.prove import Interval, Proof, bounds, prove
+from stoker.shape.prove import Interval, Proof, bounds, prove, prove_by_cases
 from stoker.shape.recipe import SYMBOL, FloatSymbol, Numbers, Recipe, only_float
 from stoker.shape.walk import atoms, evaluate, free_symbols, substitute
 
@@ -311,6 +311,9 @@ class ShapeEnv:
         if answer is Proof.UNKNOWN:
             involved = symbols_of(simple)
             if any(s not in self.hints for s in involved):
+                answer = prove_by_cases(simple, self.ranges, self._facts)
+                if answer is not Proof.UNKNOWN:
+                    return answer is Proof.YES
                 if self._guesses:
                     return self._guessed(simple)
                 asked = self._no_hint(involved, condition_text(simple))

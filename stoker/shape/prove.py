@@ -9,11 +9,11 @@ What must hold: a YES or NO never contradicts evaluation (tests/fuzz/test_shape.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from stoker.shape.condition import Comparison, Condition, Junction, Known, Not, Relation
+from stoker.shape.condition import Comparison, Condition, Junction, Known, Not, Relation, substitute_condition
 from stoker.shape.expr import Atom, Expr, Extreme, FloorDiv, Max, Mod, Symbol, constant, symbol
 from stoker.shape.walk import atoms
 
@@ -179,6 +179,42 @@ def prove(condition: Condition, ranges: Ranges, facts: Iterable[Condition] = ())
             return Proof.UNKNOWN if Proof.UNKNOWN in answers else next(iter(answers))
         case Comparison():
             return _prove_comparison(condition, ranges, facts)
+
+
+def prove_by_cases(condition: Condition, ranges: Ranges, facts: Iterable[Condition] = (), depth: int = 3) -> Proof:
+    """As `prove`; and where the smaller or the larger of a symbol and a number is meant, each case alone. Strides are made of such: max(1, u)
+    is 1 where u is 0, and else u."""
+    facts = list(facts)
+    answer = prove(condition, ranges, facts)
+    split = next(_splits(condition, ranges), None) if answer is Proof.UNKNOWN and depth else None
+    if split is None:
+        return answer
+    atom, name, limit = split
+    below, above = Interval(ranges[name].low, limit - 1), Interval(limit, ranges[name].high)
+    answers = set()
+    for interval in (below, above):
+        exact: dict[Atom, Expr] = {name: constant(int(interval.low))} if interval.low == interval.high else {}
+        is_symbol = (interval is above) is isinstance(atom, Max)
+        case = substitute_condition(condition, {atom: name if is_symbol else constant(limit)})
+        answers.add(prove_by_cases(substitute_condition(case, exact), {**ranges, name: interval}, facts, depth - 1))
+    return answers.pop() if len(answers) == 1 else Proof.UNKNOWN
+
+
+def _splits(condition: Condition, ranges: Ranges) -> Iterator[tuple[Extreme, Symbol, int]]:
+    """Extremes of a symbol and a number, either of which may be it."""
+    match condition:
+        case Junction():
+            for part in condition.parts:
+                yield from _splits(part, ranges)
+        case Comparison():
+            for atom in atoms(condition.expr):
+                of = atom.arguments if isinstance(atom, Extreme) else ()
+                names = [part for part in of if isinstance(part, Symbol) and part in ranges]
+                numbers = [part.value for part in of if part.value is not None]
+                if not isinstance(atom, Extreme) or not len(of) == 2 == len(names) + len(numbers) or not numbers:
+                    continue
+                if ranges[names[0]].low < numbers[0] <= ranges[names[0]].high:
+                    yield atom, names[0], numbers[0]
 
 
 def _prove_comparison(condition: Comparison, ranges: Ranges, facts: Iterable[Condition]) -> Proof:

@@ -35,6 +35,11 @@ PROGRAMS: dict[str, Callable[[int], Any]] = {
     "pinv": lambda n: torch.linalg.pinv(X[:n]),
     "matrix_exp": lambda n: torch.matrix_exp(torch.eye(n)),
     "lu": lambda n: torch.linalg.lu_factor(torch.eye(n) * 2)[0],
+    "divided": lambda n: (V * (1 / n), V[: 12 // n] + 1, X[: 12 % n] * 2, V.lerp(V * 2, 1.0 / n)),
+    "inverse": lambda n: (torch.linalg.inv(torch.eye(n) * 2), torch.linalg.cholesky(torch.eye(n) * 4), torch.linalg.det(torch.eye(n))),
+    "spectrum": lambda n: (torch.linalg.svdvals(X[:n]), torch.linalg.eigvalsh(X[:n] @ X[:n].t())),
+    "solve": lambda n: torch.linalg.solve(torch.eye(n) * 2, X[:n]),
+    "gathered": lambda n: (X[[n % 12, 0]], V[[0, n - n // 2]] * 2, X[:, [1, n % 6]]),
     "mask": lambda n: torch.triu(torch.full((n, n), -math.inf), 1),
 }  # fmt: skip
 
@@ -63,12 +68,12 @@ def test_unusual_numbers(name: str) -> None:
         torch.manual_seed(n)
         try:
             expected = program(n)
-        except (RuntimeError, ValueError, IndexError) as error:
+        except (RuntimeError, ValueError, IndexError, ArithmeticError) as error:
             expected = type(error), str(error)
         torch.manual_seed(n)
         try:
             found = compiled(torch.tensor(n))
-        except (RuntimeError, ValueError, IndexError) as error:
+        except (RuntimeError, ValueError, IndexError, ArithmeticError) as error:
             found = type(error), str(error)
         if isinstance(expected, tuple) and isinstance(expected[0], type):
             assert found == expected, n
@@ -86,3 +91,21 @@ def test_classes_by_a_size() -> None:
         t, x = torch.tensor([0, 3, 2]), torch.ones(2, classes)
         assert torch.equal(compiled(t, x), program(t, x))
     assert len(log.events("captured")) == 2
+
+
+SCALED: dict[str, Callable[..., Any]] = {
+    "nearest": lambda x, n: F.interpolate(x, scale_factor=n),
+    "by lines": lambda x, n: F.interpolate(x, scale_factor=n, mode="bilinear", align_corners=False),
+    "one of two": lambda x, n: F.interpolate(x, None, (n, 2.0), "nearest"),
+    "a module": lambda x, n: torch.nn.Upsample(scale_factor=n, mode="nearest")(x),
+}
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_images_that_grow_by_an_integer(name: str) -> None:
+    program = SCALED[name]
+    log.clear()
+    compiled = stoker.compile(program, backend="aot_eager")
+    for n in (2, 3, 5, 4, 1):
+        torch.testing.assert_close(compiled(IMAGE, n), program(IMAGE, n))
+    assert not log.events("break")

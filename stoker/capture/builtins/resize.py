@@ -16,7 +16,7 @@ from stoker.capture.handlers import handles
 from stoker.capture.polyfill import indexing, resizing
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import FunctionValue
-from stoker.capture.values.sequence import SequenceValue
+from stoker.capture.values.sequence import SequenceValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
@@ -29,6 +29,13 @@ interpolate = torch.nn.functional.interpolate
 
 @handles(interpolate)
 def interpolate_(m: Machine, *args: Value, **kwargs: Value) -> Value:
+    given = dict(zip(NAMES, args)) | kwargs
+    scale = given.get("scale_factor")
+    factors = scale.items_list(m) if isinstance(scale, SequenceValue) else [scale] if scale is not None else []
+    if any(map(_is_varying_int, factors)):
+        floats = [m.wrap.object(float).call(m, [f], {}) if _is_varying_int(f) else f for f in factors]
+        by_float = TupleValue(floats) if isinstance(scale, SequenceValue) else floats[0]
+        return interpolate_(m, **{**given, "scale_factor": by_float})
     if _resizes_by_what_varies(m, args, kwargs):
         return m.wrap.object(resizing.interpolate).call(m, list(args), kwargs)
     function = m.wrap.object(interpolate)
@@ -37,6 +44,11 @@ def interpolate_(m: Machine, *args: Value, **kwargs: Value) -> Value:
     ):
         return m.record.call(interpolate, list(args), kwargs)
     return m.calls.inline(function, list(args), kwargs)
+
+
+def _is_varying_int(value: Value) -> bool:
+    """Torch reads it as a float, which it does not of a symbol."""
+    return isinstance(value, SymbolicValue) and value.python_type() is int
 
 
 DIMS = {"linear": (3,), "bilinear": (4,), "bicubic": (4,), "trilinear": (5,)}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stoker.bytecode import BINARY_OPS, Instruction
 from stoker.capture.frame import Frame
+from stoker.capture.raising import assume_it_divides
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 def BINARY_OP(m: Machine, f: Frame, i: Instruction) -> None:
     right, left = f.pop(), f.pop()
+    assume_it_divides(m, BINARY_OPS[i.value], left, right)
     f.push(m.operators.binary(BINARY_OPS[i.value], left, right))
 
 
