@@ -95,6 +95,7 @@ class _Break:
     names: list[str]  # where each value below the operands is kept; "" for NULL
     handled: list[Value]
     places: dict[str, str] = field(default_factory=dict)  # locals kept under another name than their own
+    unused: frozenset[str] = frozenset()  # locals that nothing reads after the instruction, and that stay
 
 
 def leave_by_break(e: Emitter, m: Evaluator, instruction: Instruction) -> None:
@@ -116,6 +117,7 @@ def leave_by_break(e: Emitter, m: Evaluator, instruction: Instruction) -> None:
             known.refuse_one_round(m)
     state = _Break(e, m, frame, instruction, below, operands, [], list(frame.handled))
     e.effects()
+    state.unused = _kept_alive(state)
     _keep_cells(state)
     _keep_stack(state)
     _place_locals(state)
@@ -190,7 +192,7 @@ def _keep_stack(s: _Break) -> None:
 
 def _place_locals(s: _Break) -> None:
     """Give live locals a name that resume calls load; parameters are never overwritten, since sources read them."""
-    live = _live(s, s.instruction) | frozenset(_leading(s)) | _kept_alive(s)
+    live = _live(s, s.instruction) | frozenset(_leading(s)) | s.unused
     parameters = s.m.request.code.co_varnames[: len(s.m.request.bound)]
     for name in sorted(live):
         value = s.frame.locals.get(name)
@@ -335,7 +337,7 @@ def _continue_in_handler(s: _Break) -> None:
 
 def _resume(s: _Break, target: int, marks: str, stack_names: list[str]) -> None:
     origin = s.frame.program.origin
-    wanted = origin.live_locals[target] | _kept_alive(s)
+    wanted = origin.live_locals[target] | s.unused
     deleted = s.instruction.value if s.instruction.name == "DELETE_FAST" else None
     leading = _leading(s)
     kept = {name for name in wanted if name in s.frame.locals and name != deleted and name not in leading}
@@ -412,7 +414,7 @@ def _kept_alive(s: _Break) -> frozenset[str]:
     for name in code.co_varnames:
         value = s.frame.locals.get(name)
         known = value.forced or value if type(value) is Lazy else value
-        is_generator = isinstance(getattr(known, "real", None), GENERATOR)
+        is_generator = type(getattr(known, "real", None)) is GENERATOR
         if is_generator or isinstance(known, (GeneratorValue, RunningIterator)) or _may_be_referred_to(s, known):
             found.add(name)
     return frozenset(found)
@@ -423,7 +425,8 @@ def _may_be_referred_to(s: _Break, value: Value | None) -> bool:
     if value is None or type(value) not in (InstanceValue, Lazy):
         return False
     cls = value.python_type()
-    exists = value.source is not None or id(value) in s.e.names or any(value is operand for operand in s.operands)
+    given = [*s.operands, *(getattr(operand, "receiver", None) for operand in s.operands)]
+    exists = value.source is not None or id(value) in s.e.names or any(value is operand for operand in given)
     return exists and bool(cls.__weakrefoffset__ and cls.__flags__ & HEAP_TYPE) and not issubclass(cls, torch.Tensor)
 
 

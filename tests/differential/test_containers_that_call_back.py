@@ -257,6 +257,30 @@ def test_weak_proxy(x, held):
     return x + 1, len(proxy), sorted(proxy)
 
 
+class Methodical:
+    def method(self):
+        return 4
+
+
+@program("a weak reference to a method of an object that only a variable holds", BREAK)
+def test_weak_method(x):
+    kept = Methodical()
+    reference = weakref.WeakMethod(kept.method)
+    return x + 1, reference()(), reference() is None
+
+
+@program("a dead weak proxy", BREAK)
+def test_dead_proxy(x):
+    kept = Methodical()
+    proxy = weakref.proxy(kept)
+    del kept
+    gc.collect()
+    try:
+        return x + 1, proxy.method()
+    except ReferenceError as error:
+        return x + 2, str(error)
+
+
 @program("a weak dictionary of an object that only a variable holds", BREAK, inputs=lambda: (torch.ones(2), [1, 2]))
 def test_weak_dictionary(x, held):
     known, kept = weakref.WeakValueDictionary(), Kept(held)

@@ -30,12 +30,21 @@ def LOAD_FAST(m: Machine, f: Frame, i: Instruction) -> None:
         m.exceptions.raise_(
             UnboundLocalError, f"cannot access local variable '{i.value}' where it is not associated with a value"
         )
-    if type(found) is Lazy:
+    if type(found) is Lazy and not _only_moves(f):
         found = f.locals[i.value] = m.wrap.force(found)
     f.push(found)
 
 
 LOAD_FAST_CHECK = LOAD_FAST
+UNCONDITIONAL = frozenset({"JUMP", "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT"})
+
+
+def _only_moves(f: Frame) -> bool:
+    """Is what is loaded dropped or stored at once? So a resume function does with the result of a call that the program does not use."""
+    after = f.instructions[f.position]
+    if after.name in UNCONDITIONAL:
+        after = after.value
+    return after.name in ("POP_TOP", "STORE_FAST")
 
 
 def LOAD_FAST_AND_CLEAR(m: Machine, f: Frame, i: Instruction) -> None:
