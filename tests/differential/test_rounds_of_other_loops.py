@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -355,3 +356,33 @@ def test_the_reason_names_the_line():
         e for e in log.events("break") if "while" in e.reason and "s0" in e.reason and e.data.line == "while t >= 0:"
     ][:1]
     assert "changes from call to call" in event.reason
+
+
+COMPREHENSIONS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "by number": lambda x: torch.stack([x[i].sin() for i in range(x.shape[0])]),
+    "of rows": lambda x: torch.stack([row * 2 for row in x]),
+    "counted": lambda x: torch.stack([row * i for i, row in enumerate(x)]),
+    "in pairs": lambda x: torch.stack([a + b for a, b in zip(x, x.flip(0))]),
+    "of pieces": lambda x: torch.cat([piece.cumsum(0) for piece in x.split(2)]),
+    "some": lambda x: torch.stack([x[i] for i in range(x.shape[0]) if i % 2 == 0]),
+    "by name": lambda x: {f"row {i}": x[i].sum() for i in range(x.shape[0])},
+    "summed": lambda x: sum(x[i] * i for i in range(x.shape[0])),
+    "largest": lambda x: x * max(i * 2 for i in range(x.shape[0])),
+    "any": lambda x: x * 2 if any(i > 7 for i in range(x.shape[0])) else x,
+}
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("name", COMPREHENSIONS)
+def test_comprehensions(name: str, grad: bool) -> None:
+    program = COMPREHENSIONS[name]
+    log.clear()
+    compiled = stoker.compile(program, backend="aot_eager")
+    for length in (4, 5, 6, 7, 8, 3, 9, 10, 11, 12, 13):
+        x = torch.randn(length, 3, requires_grad=grad)
+        torch.testing.assert_close(compiled(x), program(x))
+    assert not log.events("limit")
+    late = len(log.events("captured"))
+    for length in (14, 15, 16):
+        compiled(torch.randn(length, 3, requires_grad=grad))
+    assert len(log.events("captured")) == late

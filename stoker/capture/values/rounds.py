@@ -1,6 +1,6 @@
 """Loops whose number of rounds changes from call to call.
 
-A `for` loop over `range(n)`, or over the rows or pieces of a tensor, or over `enumerate`, `zip` or `reversed` of these, becomes part of the graph around it, round after round. Where their number
+A `for` loop or a comprehension over `range(n)`, or over the rows or pieces of a tensor, or over `enumerate`, `zip` or `reversed` of these, becomes part of the graph around it, round after round. Where their number
 has been seen to change, or only data tells it, that would be code for each number. Such a loop breaks at its head: CPython advances it, and its body is captured as a resume
 function, which takes the iterator as it comes and never asks how much of it is left (tests/differential/test_rounds.py).
 """
@@ -47,11 +47,27 @@ def is_for_a_loop(m: Machine) -> bool:
     frame = m.current
     following = [i.name for i in itertools.islice(frame.instructions, frame.position, frame.position + FARTHEST)]
     last = next((name for name in following if not name.startswith(ON_THE_WAY)), None)
-    if Era.now or last not in HEADS:
+    if Era.now:
+        return False
+    if _starts_a_comprehension(frame, following):
+        return True
+    if last not in HEADS:
         return False
     return following[0] in HEADS or ITERATORS.issuperset(map(id, _waiting(frame)))
 
 
+def _starts_a_comprehension(frame: Frame, following: list[str]) -> bool:
+    """Is what is made the iterator of a comprehension? Until 3.11 that is a function, which is called with it; then it is a loop, which puts
+    its variables away first (PEP 709)."""
+    if following[0] in ("PRECALL", "CALL"):
+        code = getattr(frame.stack[-1], "code", None) if frame.stack else None
+        return isinstance(code, CodeType) and code.co_varnames[: code.co_argcount] == (".0",)
+    return (
+        following[0] == PUT_AWAY[0] and next((n for n in following if not n.startswith(PUT_AWAY)), None) == "FOR_ITER"
+    )
+
+
+PUT_AWAY = ("LOAD_FAST_AND_CLEAR", "SWAP", "BUILD_", "COPY", "CACHE")
 HEADS = ("GET_ITER", "FOR_ITER")
 FARTHEST = 64
 ON_THE_WAY = ("LOAD_", "BINARY_", "CALL", "PRECALL", "KW_NAMES", "PUSH_NULL", "CACHE")

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import torch
+
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.iterator import (
     CountIterator,
@@ -31,7 +33,7 @@ from stoker.capture.values.rounds import goes_over_rounds, is_left_by_rounds, st
 from stoker.capture.values.sequence import SequenceIterator, SequenceValue
 from stoker.capture.values.value import Lazy, Value
 from stoker.errors import Break, StepBreak
-from stoker.guard.source import Asked, Source, root_of
+from stoker.guard.source import Asked, Local, Source, root_of
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
@@ -139,7 +141,9 @@ def _model(m: Machine, real: Any, source: Source) -> Value | None:
 
 def _sequence(m: Machine, real: Any, source: Source) -> Value | None:
     sequence, position = _iterated(real), _position(real)
-    where = _position if type(sequence) in (list, tuple) else length_hint
+    where = (
+        _position if type(sequence) in (list, tuple) and not _fills_a_comprehension(source, sequence) else length_hint
+    )
     if _is_elsewhere(m, Asked(source, where), where(real)):
         return None
     m.guards.ask(source, real, _position, f"is at position {position}")
@@ -153,6 +157,12 @@ def _sequence(m: Machine, real: Any, source: Source) -> Value | None:
     made = SequenceIterator(value, -1 if backward else 1)
     made.position, made.done = position, position < 0
     return made
+
+
+def _fills_a_comprehension(source: Source, sequence: Any) -> bool:
+    """Are they tensors that a comprehension goes over? It starts anew in each call: how many there are is what varies."""
+    root = root_of(source)
+    return isinstance(root, Local) and root.name == ".0" and any(isinstance(part, torch.Tensor) for part in sequence)
 
 
 def _is_elsewhere(m: Machine, place: Source, position: int) -> bool:
