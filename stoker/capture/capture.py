@@ -182,7 +182,10 @@ def finish(m: Evaluator, stop: Stop, compile_graph: GraphCompiler, state: Any) -
             e.slot(source)
         relations = _size_relations(m, e, guards)
         code = _assemble(m, e, tidy(e.code + tail))
-        program = compile_guards(guards, list(e.slots), relations, (state, 0))
+        try:
+            program = compile_guards(guards, list(e.slots), relations, (state, 0))
+        except OverflowError as error:
+            raise SkipFrame("a condition between its numbers has one that 64 bits do not hold") from error
     effects = [value.describe() for value in m.effects.mutated.values()]
     reason = _reason(stop.reason) if stop.reason is not None and not stop.reason.is_end else None
     breaks = stop.instruction is not None

@@ -358,13 +358,32 @@ class Operators:
         if count and real in SELF_MATCHING:
             found.append(subject)
         elif count:
-            fields = self.m.concrete.constant(cls.attribute(self.m, "__match_args__"), "__match_args__")
-            names = (*fields[:count], *names)
+            names = (*self.matched_fields(cls, count), *names)
+        twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
+        if twice is not None:
+            self.m.exceptions.raise_(TypeError, f"{real.__name__}() got multiple sub-patterns for attribute {twice!r}")
         for name in names:
             if not self.has_attribute(subject, name):
                 return Constant(None)
             found.append(subject.attribute(self.m, name))
         return TupleValue(found)
+
+    def matched_fields(self, cls: Value, count: int) -> tuple[str, ...]:
+        """The attributes that the positional parts of a class pattern are about."""
+        name = self.m.concrete.constant(cls, "a class pattern").__name__
+        held = cls.attribute(self.m, "__match_args__") if self.has_attribute(cls, "__match_args__") else TupleValue([])
+        if not issubclass(held.python_type(), tuple):
+            words = f"{name}.__match_args__ must be a tuple (got {held.python_type().__name__})"
+            self.m.exceptions.raise_(TypeError, words)
+        fields = self.m.concrete.constant(held, "__match_args__")
+        if len(fields) < count:
+            plural = "" if len(fields) == 1 else "s"
+            words = f"{name}() accepts {len(fields)} positional sub-pattern{plural} ({count} given)"
+            self.m.exceptions.raise_(TypeError, words)
+        odd = next((field for field in fields[:count] if not isinstance(field, str)), None)
+        if odd is not None:
+            self.m.exceptions.raise_(TypeError, f"__match_args__ elements must be strings (got {type(odd).__name__})")
+        return fields[:count]
 
     def real_callable(self, value: Value) -> Any:
         """The real function behind a value, for questions about it; None if captured code made it."""

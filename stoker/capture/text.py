@@ -50,6 +50,9 @@ class Text:
         function: Any = {1: str, 2: repr, 3: ascii}[conversion]
         if isinstance(value, InstanceValue):
             found = value.special(self.m, "__str__" if conversion == 1 else "__repr__")
+            if found is not None and conversion == 3:
+                text = self.m.concrete.constant(found, "ascii()")
+                return Constant(text.encode("ascii", "backslashreplace").decode("ascii"))
             if found is not None:
                 return found
         found = self.told(value, function) or shown(self.m, function, value)
@@ -90,3 +93,14 @@ class Shown:
 
     def __format__(self, specification: str) -> str:
         return self._ask("__format__", Constant(specification))
+
+    def __getattr__(self, name: str) -> Any:
+        self.value.unsupported(f"attribute {name!r} in a format")
+
+    def __getitem__(self, key: Any) -> Any:
+        self.value.unsupported("indexing in a format")
+
+    def __int__(self) -> int:
+        self.value.unsupported("formatting as a number")
+
+    __index__ = __float__ = __int__

@@ -4,9 +4,13 @@ constructors do not take."""
 from __future__ import annotations
 
 import collections
+import copy
+import enum
+import itertools
 import math
 import operator
 
+import torch
 from harness import BREAK, program
 
 
@@ -219,3 +223,106 @@ def test_reversed(x):
         list(reversed("abc")),
         [*reversed((1, 2))],
     )
+
+
+class Dotted:
+    def __init__(self):
+        self.name = "dot"
+
+    def __getitem__(self, key):
+        return f"item {key}"
+
+    def __repr__(self):
+        return "<\U0001f40d>"
+
+
+class Odd:
+    __match_args__ = ["name"]
+
+
+class Few:
+    __match_args__ = ("name",)
+    name = 1
+
+
+class Numbered:
+    __match_args__ = (1,)
+
+
+@program("attributes and items in formats", BREAK)
+def test_formats(x):
+    y = x + 1
+    return y, "{0.name} {0[key]}".format(Dotted()), said("{:d}".format, Dotted())
+
+
+@program("ascii() of instances")
+def test_ascii(x):
+    return x + 1, ascii(Dotted()), f"{Dotted()!a}", repr(Dotted())
+
+
+@program("views compared with what is no set")
+def test_views(x):
+    keys = {"a": 1}.keys()
+    return x + 1, keys == 5, keys != [1], said(lambda: keys < 5), keys == {"a"}, {"a": 1}.items() == {("a", 1)}
+
+
+@program("sizes with complex numbers", inputs=lambda: (torch.ones(3),), steady=False)
+def test_complex_sizes(x):
+    return x + 1, x.shape[0] * 2j, 1j - x.shape[0], x.shape[0] == 3 + 0j
+
+
+@program("arguments of itertools that do not fit")
+def test_itertools(x):
+    return (
+        x + 1,
+        said(itertools.islice, "abc"),
+        said(itertools.islice, "abc", 1, 2, 3, 4),
+        said(itertools.combinations, "abc", -1),
+        said(itertools.count, "a"),
+        list(itertools.permutations("ab")),
+        list(itertools.combinations("abc", r=2)),
+    )
+
+
+def matches(subject, kind):
+    match kind, subject:
+        case "odd", Odd(name):
+            return name
+        case "few", Few(first, second):
+            return first, second
+        case "twice", Few(first, name=second):
+            return first, second
+        case "numbered", Numbered(first):
+            return first
+        case "one", Few(first):
+            return first
+
+
+@program("class patterns that do not fit their classes")
+def test_patterns(x):
+    subjects = {"odd": Odd(), "few": Few(), "twice": Few(), "numbered": Numbered(), "one": Few()}
+    return x + 1, [said(matches, subject, kind) for kind, subject in subjects.items()]
+
+
+@program("copies of what C code holds", BREAK)
+def test_copies(x):
+    y = x + 1
+    return y, copy.copy(bytearray(b"abc")), copy.deepcopy(bytearray(b"abc"))
+
+
+def makes_enumeration():
+    class Color(enum.Enum):
+        RED = 1
+        BLUE = 2
+
+    return [member.name for member in Color]
+
+
+def makes_wrong():
+    class Wrong(enum.Enum, list):
+        RED = 1
+
+
+@program("classes of other metaclasses, made in callees", BREAK, steady=False)
+def test_metaclasses(x):
+    return x + 1, makes_enumeration(), type(said(makes_wrong)).__name__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 import types
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import torch
 
 from stoker import torch_private
 from stoker.capture.handlers import handles
+from stoker.capture.static import HEAP_TYPE
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.deque import DequeValue
@@ -118,6 +120,9 @@ def _copied_instance(m: Machine, value: InstanceValue, special: str, part, regis
     for name in ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__getnewargs_ex__", "__getnewargs__"):
         if isinstance(m.attributes.class_lookup(value.cls, name), types.FunctionType):
             value.unsupported(f"{special} through a user-written {name}")
+    in_c = [base for base in value.cls.__mro__ if not base.__flags__ & HEAP_TYPE and base is not object]
+    if value.cls in copyreg.dispatch_table or (in_c and value.storage is None):
+        value.unsupported(f"{special} of what C code holds, or by a function of copyreg's")
     made = InstanceValue(value.cls, storage=part(value.storage) if value.storage is not None else None)
     if isinstance(value, ObjectValue) and type(value) is not InstanceValue:
         made = type(value)(value.cls)

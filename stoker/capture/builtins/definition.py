@@ -15,6 +15,8 @@ import functools
 import types
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import torch
+
 from stoker.capture.handlers import handles
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant, is_plain
@@ -71,6 +73,9 @@ class UnmadeClass(Value):
     def unsupported(self, what: str, fix: str | None = None) -> NoReturn:
         raise definition_break()
 
+    def require(self, m: Machine, special: str, words: str) -> None:
+        raise definition_break()
+
     def call(self, m: Machine, args: Any, kwargs: Any) -> Value:
         raise definition_break()
 
@@ -83,7 +88,7 @@ def build_class(m: Machine, body: Value, name: Value, *bases: Value, **kwargs: V
     assert isinstance(body, FunctionValue)
     real_bases = [_real_base(m, base) for base in bases]
     if kwargs or None in real_bases or not _may_run(m, body):
-        if m.current is m.root:
+        if m.current is m.root or kwargs or not all(map(_is_made_unseen, bases)):
             raise definition_break()
         return UnmadeClass(str(name.constant()))
     function = types.FunctionType(body.code, body.globals.real, body.name)  # type: ignore[arg-type]  # `_may_run` has seen that they exist
@@ -129,6 +134,11 @@ def _real_base(m: Machine, base: Value) -> type | None:
         return None
     hooked = any(name in vars(cls) for cls in base.real.__mro__ if cls is not object for name in INHERITED)
     return None if hooked else base.real
+
+
+def _is_made_unseen(base: Value) -> bool:
+    """Does nobody know of a subclass of it that is never used? Other metaclasses may refuse to make one, or keep it."""
+    return isinstance(base, ClassValue) and type(base.real) in (type, type(torch.autograd.Function))
 
 
 def _may_run(m: Machine, body: FunctionValue) -> bool:

@@ -92,6 +92,9 @@ def reversed_(m: Machine, value: Value) -> Value:
 
 @handles(itertools.count)
 def count_(m: Machine, start: Value = Constant(0), step: Value = Constant(1)) -> Value:  # noqa: B008
+    for number in (start, step):
+        if isinstance(number, Constant):
+            m.concrete.run(itertools.count, number.value)  # raises, where it is no number
     return CountIterator(start, step)
 
 

@@ -43,6 +43,8 @@ CLASS_METHODS[(itertools.chain, "from_iterable")] = chain_from_iterable
 
 @handles(itertools.islice)
 def islice(m: Machine, iterable: Value, *limits: Value) -> Value:
+    if not 1 <= len(limits) <= 3:
+        m.concrete.run(itertools.islice, (), *[None] * len(limits))  # raises, in its own words
     start, stop, step = (NONE, limits[0], NONE) if len(limits) == 1 else (*limits, NONE)[:3]
     for limit in (start, stop, step):
         number = m.concrete.constant(limit, "itertools.islice()")
@@ -119,10 +121,12 @@ def product(m: Machine, *iterables: Value, repeat: Value = Constant(1)) -> Value
 
 
 def _pooled(kind: Any) -> None:
-    def handler(m: Machine, iterable: Value, r: Value = NONE) -> Value:
+    def handler(m: Machine, iterable: Value, *size: Value, r: Value | None = None) -> Value:
         pool = iterable.items_list(m)
-        size = m.concrete.constant(r, f"itertools.{kind.__name__}()")
-        return PooledIterator(kind, m.concrete.run(lambda: kind(pool, len(pool) if size is None else size)))
+        sizes = [
+            m.concrete.constant(part, f"itertools.{kind.__name__}()") for part in (*size, *([] if r is None else [r]))
+        ]
+        return PooledIterator(kind, m.concrete.run(kind, pool, *sizes))
 
     handles(kind)(handler)
 

@@ -178,6 +178,9 @@ def object_str(m: Machine, value: Value) -> Value:
 
 @on_object(object.__format__)
 def object_format(m: Machine, value: Value, specification: Value) -> Value:
+    if m.concrete.constant(specification, "a format specification"):
+        words = f"unsupported format string passed to {value.python_type().__name__}.__format__"
+        m.exceptions.raise_(TypeError, words)
     return m.wrap.object(str).call(m, [value], {})
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.reference import IdentityValue
 from stoker.capture.values.sequence import ListValue, TupleValue, is_taken_one_by_one
-from stoker.capture.values.sets import combine, compare_sets, set_of
+from stoker.capture.values.sets import SET_TYPES, combine, compare_sets, set_of
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.text import TextValue
 from stoker.capture.values.value import MOST_COMPARED, Exhausted, Keywords, Lazy, NotConstant, Value
@@ -426,7 +426,7 @@ class DictView(Value):
         return combine(m, operator, other, self) if reflected else combine(m, operator, self, other)
 
     def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
-        if self.what == "values":
+        if self.what == "values" or not issubclass(other.python_type(), SET_TYPES):
             return None
         return compare_sets(m, operator, self, other)
 

@@ -67,6 +67,9 @@ class SymbolicValue(Value):
         number = m.concrete.number(other)
         if number is None:
             return None
+        if isinstance(number, complex):
+            known = Constant(self.specialize(m))
+            return m.operators.binary(operator, *((other, known) if reflected else (known, other)))
         mine = self.as_number()
         left, right = (number, mine) if reflected else (mine, number)
         function = BINARY[operator]
@@ -78,6 +81,8 @@ class SymbolicValue(Value):
         number = m.concrete.number(other)
         if number is None:
             return None
+        if isinstance(number, complex):
+            return m.operators.compare(operator, Constant(self.specialize(m)), other)
         mine, function = self.as_number(), COMPARE[operator]
         if isinstance(mine, torch.SymInt) and isinstance(number, float) and math.isfinite(number):
             return m.wrap.number(compared_exactly(mine, function, number))
