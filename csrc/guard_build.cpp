@@ -167,7 +167,7 @@ bool read_argument(Node& node) {
     case Accessor::SLOT:
       return Py_TYPE(node.argument)->tp_descr_get || invalid("SLOT takes a descriptor");
     case Accessor::ASKED:
-      return PyCallable_Check(node.argument) || invalid("ASKED takes a function");
+      return PyCallable_Check(node.argument) || PyTuple_Check(node.argument) || invalid("ASKED takes a function");
     default:
       return true;
   }

@@ -75,6 +75,16 @@ PyObject* keep(Ref& owned, PyObject* fresh) {
   return fresh;
 }
 
+// What a function answers; one in a tuple with slots takes their objects, too.
+PyObject* ask(PyObject* question, PyObject* object, const Context& context) {
+  const bool together = PyTuple_Check(question);
+  std::vector<PyObject*> given{object};
+  for (Py_ssize_t i = 1; together && i < PyTuple_GET_SIZE(question); ++i)
+    given.push_back(context.fetched[PyLong_AsSsize_t(PyTuple_GET_ITEM(question, i))]);
+  if (!given.back()) return nullptr;
+  return PyObject_Vectorcall(together ? PyTuple_GET_ITEM(question, 0) : question, given.data(), given.size(), nullptr);
+}
+
 // The object of a node; null (with or without an exception) if it cannot be reached. `owned` receives a reference where the
 // object is new.
 PyObject* fetch(Node& node, PyObject* parent, const Context& context, Ref& owned) {
@@ -139,7 +149,7 @@ PyObject* fetch(Node& node, PyObject* parent, const Context& context, Ref& owned
       return keep(owned, get(node.argument, parent, reinterpret_cast<PyObject*>(Py_TYPE(parent))));
     }
     case Accessor::ASKED:
-      return keep(owned, PyObject_CallOneArg(node.argument, parent));
+      return keep(owned, ask(node.argument, parent, context));
   }
   Py_UNREACHABLE();
 }
@@ -265,14 +275,8 @@ bool differs_from_slots(const Check& check, PyObject* object, const Context& con
   return true;
 }
 
-// Of a function; or of a function and slots, whose objects it takes, too.
 bool asks_python(const Check& check, PyObject* object, const Context& context) {
-  const bool together = PyTuple_Check(check.argument);
-  std::vector<PyObject*> given{object};
-  for (Py_ssize_t i = 1; together && i < PyTuple_GET_SIZE(check.argument); ++i)
-    given.push_back(context.fetched[PyLong_AsSsize_t(PyTuple_GET_ITEM(check.argument, i))]);
-  PyObject* function = together ? PyTuple_GET_ITEM(check.argument, 0) : check.argument;
-  Ref answer = Ref::steal(PyObject_Vectorcall(function, given.data(), given.size(), nullptr));
+  Ref answer = Ref::steal(ask(check.argument, object, context));
   return answer && PyObject_IsTrue(answer.get()) == 1;
 }
 
@@ -393,11 +397,6 @@ int walk(GuardProgram* program, const Context& context) {
   return GUARDS_HOLD;
 }
 
-int check_shapes(GuardProgram* program, const Context& context) {
-  int failed;
-  return program->shapes.holds(context.fetched, &failed) ? GUARDS_HOLD : failed;
-}
-
 // Leaves no reference and no exception behind.
 void give_up(GuardProgram* program, const Context& context) {
   for (Py_ssize_t i = 0; i < program->slot_count; ++i) Py_CLEAR(context.fetched[i]);
@@ -427,8 +426,7 @@ int check_guards(GuardProgram* program, PyObject* const* bound, Py_ssize_t count
   std::fill_n(fetched, program->slot_count, nullptr);
   const Context context{bound, count, function, fetched, program->holds_all};
   int failed = check_objects(program, context);
-  if (failed == GUARDS_HOLD) failed = check_shapes(program, context);
-  if (failed == GUARDS_HOLD) return failed;
+  if (failed == GUARDS_HOLD && program->shapes.holds(context.fetched, &failed)) return GUARDS_HOLD;
   give_up(program, context);
   if (!context.needs_hold) return failed;
   program->holds_all = true;

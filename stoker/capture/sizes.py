@@ -188,6 +188,16 @@ class Sizes:
             self._floats[source] = self.env.new_float(value, source)
         return symfloat(self.env, self._floats[source])
 
+    def place_of(self, symbol: Any) -> Source | None:
+        """Where an int is read that is a symbol and nothing else."""
+        if not isinstance(symbol, torch.SymInt):
+            return None
+        expression = self.env.simplify(expr_of(symbol))
+        if not isinstance(expression, Symbol) or not self.env.can_ask([expression]):
+            return None
+        place: Source = self.env.origins[expression][0]
+        return place
+
     def shape_of(self, m: Machine, real: torch.Tensor, source: Source) -> tuple[Any, Any, tuple, tuple]:
         """Sizes and strides for the fake tensor, and for the guard (-1: any)."""
         sizes, strides = tuple(real.shape), tuple(real.stride()) if real.layout is torch.strided else ()

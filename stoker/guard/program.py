@@ -17,7 +17,7 @@ from typing import Any
 
 from stoker import _C
 from stoker.guard.guard import Guard, HasKey, HoldsTogether, NotSameAs, SameAs
-from stoker.guard.source import DictItem, Source
+from stoker.guard.source import DictItem, Looked, Source, look_up, looked_through
 
 
 @dataclass(slots=True)
@@ -45,10 +45,9 @@ def compile_guards(
 ) -> Any:
     """Build the program. `state` is the torch state at capture and the number of the guard that stands for it."""
     slot_of = {source: number for number, source in enumerate(slots)}
-    forest = _Forest()
+    forest, looked, late = _Forest(), _Forest(), _Forest()
     for source, number in slot_of.items():
-        forest.node(source).slot = number
-    late = _Forest()
+        (forest if looked_through(source) is None else looked).node(source).slot = number
     followed = _followed(guards, slots)
     for number, guard in enumerate(guards):
         if guard.source is None or guard.check is None:
@@ -56,8 +55,11 @@ def compile_guards(
         if isinstance(guard.check, HasKey) and DictItem(guard.source, guard.check.key) in followed:
             continue
         compares = isinstance(guard.check, (SameAs, NotSameAs, HoldsTogether))
-        (late if compares else forest).node(guard.source).checks.append((guard.check.rank, number, guard.check))
-    roots = [_freeze(node, slot_of) for node in forest.roots + late.roots]
+        early = (
+            forest if looked_through(guard.source) is None else looked
+        )  # which needs the slots of what it looks up in
+        (late if compares else early).node(guard.source).checks.append((guard.check.rank, number, guard.check))
+    roots = [_freeze(node, slot_of) for node in forest.roots + looked.roots + late.roots]
     shapes = None
     if relations is not None and relations.programs:
         programs = [[(_C.SHAPE_OPS[op], argument) for op, argument in program] for program in relations.programs]
@@ -77,9 +79,11 @@ def _followed(guards: Sequence[Guard], slots: Sequence[Source]) -> set[Source]:
 
 
 def slots_needed(guards: Sequence[Guard]) -> list[Source]:
-    """The sources that comparing guards refer to: each must have a slot."""
+    """The sources that comparing guards, and look-ups, refer to: each must have a slot."""
     needed: dict[Source, None] = {}
     for guard in guards:
+        if guard.source is not None and (place := looked_through(guard.source)) is not None:
+            needed[place.mapping] = None
         match guard.check:
             case SameAs(other=other):
                 needed[other] = None
@@ -106,7 +110,9 @@ def _freeze(node: _Node, slot_of: dict[Source, int]) -> tuple:
     node.checks.sort(key=lambda entry: entry[:2])
     checks = [(_C.CHECKS[check.kind], _argument(check, slot_of), number) for _, number, check in node.checks]
     children = [_freeze(child, slot_of) for child in node.children]
-    return (_C.ACCESSORS[node.source.accessor], node.source.argument, checks, children, node.slot)
+    source = node.source
+    argument = (look_up, slot_of[source.mapping]) if isinstance(source, Looked) else source.argument
+    return (_C.ACCESSORS[source.accessor], argument, checks, children, node.slot)
 
 
 def _argument(check: Any, slot_of: dict[Source, int]) -> Any:

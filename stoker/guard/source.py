@@ -425,6 +425,32 @@ class Asked(Source):
         return self.question
 
 
+@_hash_by("base", "mapping")
+@dataclass(frozen=True, eq=False, repr=False)
+class Looked(Source):
+    """What a dictionary holds under the key that is found at another place."""
+
+    base: Source
+    """Of the key."""
+    mapping: Source
+    accessor = "ASKED"
+
+    @property
+    def text(self) -> str:
+        return f"{self.mapping.text}[{self.base.text}]"
+
+    @property
+    def argument(self) -> Any:
+        raise AssertionError("resolved to a slot by compile_guards")
+
+
+def look_up(key: Any, mapping: Any) -> Any:
+    """What the accessor of `Looked` does. Only an exact dictionary, and a key of plain data: no code of the user's runs."""
+    if type(mapping) is not dict or type(key) is not int:
+        raise KeyError(key)
+    return mapping[key]
+
+
 def ordered_keys(real: dict) -> KeysView[Any]:
     """The keys of a dictionary or of a subclass, whose own methods are not asked; an OrderedDict keeps an order of its own."""
     return OrderedDict.keys(real) if isinstance(real, OrderedDict) else dict.keys(real)
@@ -493,6 +519,8 @@ def _follow(source: Source, at: CallPoint) -> Any:
             return descriptor.__get__(found)
         case Asked(question=question):
             return question(found)
+        case Looked(mapping=mapping):
+            return look_up(found, _follow(mapping, at))
     raise AssertionError(source)
 
 
@@ -520,3 +548,11 @@ def root_of(source: Source) -> Source:
     while source.base is not None:
         source = source.base
     return source
+
+
+def looked_through(source: Source) -> Looked | None:
+    """The look-up that a place is reached through, if there is one."""
+    place: Source | None = source
+    while place is not None and not isinstance(place, Looked):
+        place = place.base
+    return place

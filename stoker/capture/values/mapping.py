@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from types import FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.reference import IdentityValue
 from stoker.capture.values.sequence import ListValue, TupleValue, is_taken_one_by_one
@@ -17,8 +19,8 @@ from stoker.capture.values.sets import SET_TYPES, combine, compare_sets, set_of
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.text import TextValue
 from stoker.capture.values.value import MOST_COMPARED, Exhausted, Keywords, Lazy, NotConstant, Value
-from stoker.guard.guard import HasKey, LacksKey, Length
-from stoker.guard.source import DictItem, InstanceDict, Source, ordered_keys
+from stoker.guard.guard import HasKey, LacksKey, Length, TypeIs
+from stoker.guard.source import DictItem, Fixed, InstanceDict, Looked, Source, looked_through, ordered_keys
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
@@ -77,6 +79,8 @@ class DictValue(Value):
 
     def lookup(self, m: Machine, key: Value) -> Value | None:
         self.settle(m)
+        if isinstance(key, SymbolicValue) and (found := _looked_up(m, self, key)) is not None:
+            return found
         short = len(self._entries if self.real is None else self.real) <= MOST_COMPARED
         if short and isinstance(key, SymbolicValue) and key.is_none_of(m, self.load_all(m)):
             return None
@@ -506,3 +510,18 @@ def _changed_iterator(what: str) -> Any:
 
 def _is_none(value: Value) -> bool:
     return isinstance(value, Constant) and value.value is None
+
+
+def _looked_up(m: Machine, mapping: DictValue, key: SymbolicValue) -> Value | None:
+    """A tensor or a number under a key that varies: found anew at each call, whatever the key is then."""
+    place, source, real = m.sizes.place_of(key.symbol), mapping.source, mapping.real
+    if place is None or source is None or isinstance(source, Fixed) or looked_through(source) is not None:
+        return None
+    if type(real) is not dict or mapping.whole or mapping.written or mapping.rewritten:
+        return None
+    held = real.get(int(key.symbol.node.hint))
+    if type(held) not in (int, float, torch.Tensor, torch.nn.Parameter):
+        return None
+    found = Looked(place, source)
+    m.guards.add(found, TypeIs(type(held)))
+    return m.wrap.at(held, found)

@@ -9,7 +9,7 @@ import pytest
 from stoker import _C
 from stoker.guard.guard import Equals, Guard, HasKey, Holds, HoldsTogether, Length, NotSameAs, SameAs, TypeIs
 from stoker.guard.program import compile_guards, slots_needed
-from stoker.guard.source import DictItem, Item, Local, Source
+from stoker.guard.source import DictItem, Item, Local, Looked, Source
 
 xs, ys, table = Local(0, "xs"), Local(1, "ys"), Local(2, "table")
 
@@ -104,3 +104,20 @@ def test_a_slot_that_is_not_there() -> None:
     check = (_C.CHECKS["PYTHON"], (lambda a, b: True, 1), 0)
     with pytest.raises(ValueError, match="slot that does not exist"):
         _C.GuardProgram([(_C.ACCESSORS["LOCAL"], 0, [check], [], -1)], 1)
+
+
+def test_a_look_up_under_a_key_from_elsewhere() -> None:
+    place = Looked(Item(xs, 0), table)
+    guards = [Guard(Item(place, 1), Equals(5)), Guard(place, TypeIs(list))]
+    slots = [*slots_needed(guards), place]
+    assert slots == [table, place]
+    program = compile_guards(guards, slots, None, (_C.torch_state(), 99))
+    held = {7: [4, 5], 8: [4, 5], 9: [4, 6], 10: (4, 5)}
+    for _ in range(2):  # along the trail, too
+        assert program.check([[7], None, held], plain) == (held, held[7])
+        assert program.check([[8], None, held], plain)[1] is held[8]
+        assert program.check([[9], None, held], plain) == 0
+        assert program.check([[10], None, held], plain) == 1
+        for key in (11, "7", 7.0, True):
+            assert program.check([[key], None, held | {True: [4, 5]}], plain) in (0, 1), key
+    assert place.text == "table[xs[0]]"

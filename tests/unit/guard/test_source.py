@@ -13,7 +13,7 @@ import torch
 from stoker import _C
 from stoker.guard import source as sources
 from stoker.guard.guard import Guard, Holds
-from stoker.guard.program import compile_guards
+from stoker.guard.program import compile_guards, slots_needed
 from stoker.guard.source import (
     Asked,
     Attribute,
@@ -30,6 +30,7 @@ from stoker.guard.source import (
     InstanceDict,
     Item,
     Local,
+    Looked,
     MethodFunction,
     MethodSelf,
     Referent,
@@ -98,13 +99,14 @@ FOUND: dict[Source, tuple[str, Any]] = {
     Stride(DictItem(InstanceDict(thing), "weight"), 0): ("thing.weight.stride(0)", 5),
     Slot(DictItem(InstanceDict(thing), "slotted"), Slotted.field): ("thing.slotted.field", 7),
     Asked(table, len): ("len of table", 2),
+    Looked(DictKey(table, 1), table): ("table[list(table)[1]]", "four"),
 }
 
 
 def fetched(source: Source) -> Any:
     """What the guard program puts into the slot of a source."""
     always = Guard(source, Holds(lambda now: True, "is there"))
-    program = compile_guards([always], [source], None, (_C.torch_state(), 0))
+    program = compile_guards([always], [source, *slots_needed([always])], None, (_C.torch_state(), 0))
     return program.check(AT.bound, AT.function)
 
 
@@ -115,7 +117,7 @@ def test_follow(source: Source) -> None:
     assert source.text == text
     assert found is expected or found == expected
     if not isinstance(source, (Size, Stride)):  # sizes are read from tensors by the programs of the shape engine
-        (slot,) = fetched(source)
+        slot, *_ = fetched(source)
         assert slot is found or slot == found
 
 
@@ -128,6 +130,7 @@ def test_every_kind_is_tried() -> None:
     "source",
     [
         Local(9, "absent"),
+        Looked(DictKey(table, 0), table),
         DictItem(table, "absent"),
         Item(queue, 7),
         FunctionCell(function, 3),
