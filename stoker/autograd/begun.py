@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from stoker.collector import collector_paused
+
 
 @dataclass(frozen=True, slots=True)
 class Begun:
@@ -36,7 +38,7 @@ class Awaited:
 
     def wait(self) -> Callable[..., Any]:
         if self.compiled is None:
-            with torch.inference_mode(False), torch.no_grad():
+            with torch.inference_mode(False), torch.no_grad(), collector_paused():
                 self.compiled = self.begun.finish()
         return self.compiled
 

@@ -26,6 +26,7 @@ from stoker.autograd.partition import Parts, backward_of
 from stoker.autograd.refusal import CannotTrace
 from stoker.autograd.relayout import same_forward
 from stoker.autograd.trace import Decompositions
+from stoker.collector import collector_paused
 from stoker.defect import survive
 from stoker.graph.walk import ancestors
 from stoker.strict import strict
@@ -65,7 +66,7 @@ class WhenCalled:
 
     def __call__(self, arguments: list[Any]) -> Any:
         if self.compiled is None:
-            with torch.inference_mode(False), torch.no_grad():
+            with torch.inference_mode(False), torch.no_grad(), collector_paused():
                 self.compiled = survive(_EAGERLY, self.module, self.compile, lambda module: module.forward)
         return self.compiled(arguments) if getattr(self.compiled, "_boxed_call", False) else self.compiled(*arguments)
 

@@ -12,14 +12,12 @@ Requirements:
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import logging
 import threading
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +29,7 @@ from stoker.capture.evaluator import Request
 from stoker.capture.place import MODULE_CALLS
 from stoker.capture.policy import OWN_CODE, Policy
 from stoker.capture.sizes import History
+from stoker.collector import collector_paused
 from stoker.errors import (
     DEFAULT_FIX,
     BreakReason,
@@ -49,20 +48,6 @@ from stoker.took import WHOLE, timed
 _compiling = threading.RLock()
 EVENTS_KEPT = 1024
 MODULES_LIMIT = 32  # times the version limit: how many versions a function has for all modules it runs on
-
-
-@contextlib.contextmanager
-def _collector_paused() -> Iterator[None]:
-    """A compilation makes many objects that live on, and the garbage collector would look at all of them again and
-    again: a third of the time to compile a 12-layer BERT for training."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 @dataclass(frozen=True)
@@ -134,7 +119,7 @@ class Frames:
             if surroundings is not None:
                 self.tell("skip", request, surroundings)
                 return _C.RUN_ONCE
-            with _compiling, _collector_paused(), timed(WHOLE):
+            with _compiling, collector_paused(), timed(WHOLE):
                 return self.compile_frame(request, failures)
 
     def tell(
