@@ -201,7 +201,8 @@ class Operators:
             return self.identical(Constant(left.specialize(self.m)), right)
         if isinstance(right, SymbolicValue) and isinstance(left, Constant) and type(left.value) is int:
             return self.identical(left, Constant(right.specialize(self.m)))
-        if VaryingFloat in (type(left), type(right)) and left.python_type() is not right.python_type():
+        varies = isinstance(left, VaryingFloat) or isinstance(right, VaryingFloat)
+        if varies and left.python_type() is not right.python_type():
             return False
         try:
             a, b = left.constant(), right.constant()
@@ -217,9 +218,7 @@ class Operators:
         return a is b
 
     def unary(self, text: str, value: Value) -> Value:
-        if text == "-" and isinstance(value, VaryingFloat):
-            value = value.symbolic()
-        return value.unary(self.m, text)
+        return (symbolic(value) if text == "-" else value).unary(self.m, text)
 
     def not_(self, value: Value) -> Value:
         if isinstance(value, SymbolicValue) and value.untold:

@@ -12,12 +12,12 @@ import torch
 from stoker.capture.builtins.conjugate import known_bits
 from stoker.capture.handlers import TENSOR_METHODS, handles, pure, tensor_special
 from stoker.capture.values.array import DTYPES, ArrayValue
-from stoker.capture.values.constant import Constant
+from stoker.capture.values.constant import Constant, is_numpy_scalar
 from stoker.capture.values.sequence import GrowingList, ListValue, SequenceValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
-from stoker.capture.values.varying import VaryingFloat
+from stoker.capture.values.varying import VaryingFloat, VaryingScalar
 from stoker.errors import Break
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def from_numpy(m: Machine, array: Value) -> Value:
 def as_tensor(m: Machine, data: Value, dtype: Value = NONE, device: Value = NONE) -> Value:
     if not isinstance(data, ArrayValue):
         given = {name: v for name, v in (("dtype", dtype), ("device", device)) if v is not NONE}
+        given = _with_type_of_scalars(m, data, given)
         made = tensor_of_sizes(m, data, given)
         return made if made is not None else m.record.call(torch.as_tensor, [data], given)
     shared = _tensor_of(m, data)
@@ -78,11 +79,31 @@ def tensor(m: Machine, data: Value, **kwargs: Value) -> Value:
     if isinstance(data, TensorValue) and {*kwargs} <= COPYING_OPTIONS:
         return _copy_constructed(m, data, kwargs, "torch.tensor")
     if not isinstance(data, ArrayValue):
+        kwargs = _with_type_of_scalars(m, data, kwargs)
         made = tensor_of_sizes(m, data, kwargs)
         return made if made is not None else m.record.call(torch.tensor, [data], kwargs)
     if not {*kwargs} <= COPYING_OPTIONS:
         data.unsupported("torch.tensor with options")
     return _copied(m, data.tensor, kwargs)
+
+
+@handles(torch.asarray)
+def torch_asarray(m: Machine, data: Value, **kwargs: Value) -> Value:
+    return m.record.call(torch.asarray, [data], _with_type_of_scalars(m, data, kwargs))
+
+
+def _with_type_of_scalars(m: Machine, data: Value, options: dict[str, Value]) -> dict[str, Value]:
+    """Numbers of numpy among the data decide its type, which Python's numbers in their place would not."""
+    if not m.operators.identical(options.get("dtype", NONE), NONE) or not _holds_scalars(m, data):
+        return options
+    real = m.concrete.run(torch.tensor, m.concrete.plain(data, "the data of a tensor"))
+    return {**options, "dtype": Constant(real.dtype)}
+
+
+def _holds_scalars(m: Machine, data: Value) -> bool:
+    if isinstance(data, SequenceValue):
+        return any(_holds_scalars(m, part) for part in data.elements(m))
+    return isinstance(data, VaryingScalar) or type(data) is Constant and is_numpy_scalar(data.value)
 
 
 COPYING_OPTIONS = frozenset({"dtype", "device", "requires_grad"})

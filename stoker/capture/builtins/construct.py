@@ -23,7 +23,7 @@ from stoker.capture.values.sets import SetValue, set_of
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Arguments, Keywords, NotConstant, Value
-from stoker.capture.values.varying import symbolic
+from stoker.capture.values.varying import VaryingScalar, symbolic
 from stoker.errors import Break
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ def int_(m: Machine, *args: Value, base: Value | None = None) -> Value:
 
 @handles(float)
 def float_(m: Machine, *args: Value) -> Value:
+    if len(args) == 1 and isinstance(args[0], VaryingScalar):
+        return args[0].symbolic()
     return _number(m, float, "__float__", args)
 
 

@@ -12,8 +12,8 @@ from stoker.capture.python_operators import COMPARE
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.value import Value
-from stoker.guard.guard import Equals
-from stoker.guard.source import Source
+from stoker.guard.guard import Equals, Holds
+from stoker.guard.source import Asked, Source
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -60,13 +60,38 @@ class VaryingFloat(Constant):
         return Constant(self.asked(m, operator, other.value)) if known else None
 
 
+class VaryingScalar(VaryingFloat):
+    """A float of numpy, which tensor operators take as Python's. numpy's own arithmetic, and its warnings, are of the number that it is."""
+
+    def __init__(self, m: Machine, real: Any, source: Source) -> None:
+        super().__init__(m, real, source)
+        self.real: Any = real
+
+    @property
+    def value(self) -> Any:
+        assert self.source is not None
+        was = self.real.tobytes()
+        self.m.guards.add(self.source, Holds(lambda now: now.tobytes() == was, f"== {self.real!r}"))
+        return self.real
+
+    def python_type(self) -> type:
+        return type(self.real)
+
+    def symbolic(self) -> SymbolicValue:
+        assert self.source is not None
+        return SymbolicValue(self.m.sizes.symbol_for_float(float(self.real), Asked(self.source, float)))
+
+    def truth(self, m: Machine) -> bool:
+        return bool(super().truth(m))
+
+
 ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "%", "**"})
 """What is done to a varying float without looking at its number."""
 
 
 def symbolic(value: Value) -> Value:
-    """A varying float as a symbol; other values as they are."""
-    return value.symbolic() if isinstance(value, VaryingFloat) else value
+    """A varying float as a symbol; other values as they are, and numpy's, whose arithmetic is numpy's."""
+    return value.symbolic() if type(value) is VaryingFloat else value
 
 
 def as_symbols(operator: str, *values: Value) -> tuple[Value, ...]:
