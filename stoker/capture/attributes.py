@@ -25,6 +25,8 @@ from stoker.guard.source import Fixed
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
+FUNCTION_FIELDS = frozenset({"__defaults__", "__kwdefaults__", "__code__"})
+"""What a call of a function reads, besides its arguments."""
 EXCEPTION_FIELDS = frozenset({"__cause__", "__context__", "__traceback__", "__suppress_context__", "args"})
 BUILTIN_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 TUPLE_GETTER = type(inspect.getattr_static(__import__("collections").namedtuple("_P", "x"), "x"))
@@ -236,8 +238,8 @@ class Attributes:
         self.set_generic(value, cls, name, new)
 
     def set_generic(self, value: Value, cls: type, name: str, new: Value) -> None:
-        if name == "__class__":
-            value.unsupported("assignment to __class__")
+        if name in ("__class__", "__dict__") or (name in FUNCTION_FIELDS and cls is types.FunctionType):
+            value.unsupported(f"assignment to {name}")
         raw = self.class_lookup(cls, name)
         if (setter := self.overridden(raw, "__set__")) is not None:
             setter.call(self.m, [self.m.wrap.object(raw), value, new], {})

@@ -69,7 +69,9 @@ class Operators:
         folded = self.fold(BINARY[text], left, right)
         if folded is not None:
             return folded
-        if plain == "%" and isinstance(left, Constant) and isinstance(left.value, (str, bytes)):
+        by_right = isinstance(right, InstanceValue) and issubclass(right.cls, left.python_type())
+        by_right = by_right and self.has_own(right.python_type(), left.python_type(), "__rmod__")
+        if plain == "%" and isinstance(left, Constant) and isinstance(left.value, (str, bytes)) and not by_right:
             held = right.stored() if isinstance(right, InstanceValue) else right
             right = held if isinstance(held, TupleValue) else right
             parts = right.elements(self.m) if isinstance(right, TupleValue) else [right]
@@ -88,7 +90,12 @@ class Operators:
         backward = lambda: self.operate(right, f"__r{name}__", left, lambda: right.binary(self.m, plain, left, True))  # noqa: E731
         first, second = forward, backward
         lt, rt = left.python_type(), right.python_type()
-        if rt is not lt and issubclass(rt, lt) and isinstance(right, InstanceValue):
+        if (
+            rt is not lt
+            and issubclass(rt, lt)
+            and isinstance(right, InstanceValue)
+            and self.has_own(rt, lt, f"__r{name}__")
+        ):
             first, second = backward, forward
         for attempt in (first, second):
             found = attempt()
@@ -123,6 +130,10 @@ class Operators:
         if left.python_type() is right.python_type():
             order = [forward]
         return self.m.overrides.binary([(left, f"__i{name}__", right), *order] if text.endswith("=") else order)
+
+    def has_own(self, cls: type, base: type, name: str) -> bool:
+        """Has a class another method than its base, and not the base's own?"""
+        return self.m.attributes.class_lookup(cls, name) is not self.m.attributes.class_lookup(base, name)
 
     def defines(self, value: Value, plain: str, prefixes: Iterable[str]) -> bool:
         """Has its class a method of its own for an operator, or for one of the operator's other forms?"""
@@ -330,6 +341,8 @@ class Operators:
         after = self.m.concrete.constant(cls, "super()")
         bound_to_class = isinstance(receiver, ClassValue) and issubclass(receiver.real, after)
         start = receiver.constant() if bound_to_class else receiver.python_type()
+        if not issubclass(start, after):
+            self.m.exceptions.raise_(TypeError, "super(type, obj): obj must be an instance or subtype of type")
         return SuperValue(after, receiver, start, bound_to_class)
 
     def as_scope(self, manager: Value) -> Value:

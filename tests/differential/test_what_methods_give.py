@@ -326,3 +326,71 @@ def makes_wrong():
 @program("classes of other metaclasses, made in callees", BREAK, steady=False)
 def test_metaclasses(x):
     return x + 1, makes_enumeration(), type(said(makes_wrong)).__name__
+
+
+class Left:
+    def __floordiv__(self, other):
+        return "left"
+
+    def __rfloordiv__(self, other):
+        return "right"
+
+
+class Inherits(Left): ...
+
+
+class Overrides(Left):
+    def __rfloordiv__(self, other):
+        return "own"
+
+
+class Modulus(str):
+    def __rmod__(self, other):
+        return "modulus"
+
+
+@program("which operand is asked first")
+def test_first_asked(x):
+    return x + 1, Left() // Inherits(), Left() // Overrides(), 1 // Left(), "%r" % Modulus("a"), "%s" % "b"
+
+
+@program("defaults of a function that are set", BREAK)
+def test_set_defaults(x):
+    def function(a=1, *, b=2):
+        return a, b
+
+    before = function()
+    function.__kwdefaults__ = {"b": 5}
+    function.__defaults__ = (9,)
+    return x + 1, before, function()
+
+
+@program("an instance dictionary that is set", BREAK)
+def test_set_dictionary(x):
+    held = Empty()
+    held.__dict__ = {"b": 1}
+    return x + 1, held.b, vars(held)
+
+
+@program("super() of what does not fit, and keywords that are no strings")
+def test_super(x):
+    def takes(**kwargs):
+        return kwargs
+
+    return x + 1, said(lambda: super(int, "a")), said(lambda: takes(**{1: 2})), takes(**{"a": 2})
+
+
+async def coroutine():
+    return 1
+
+
+@program("coroutines are not gone over", BREAK)
+def test_coroutines(x):
+    y, held, shown = x + 1, coroutine(), []
+    try:
+        for _ in held:
+            pass
+    except TypeError as error:
+        shown.append(str(error))
+    held.close()
+    return y, shown

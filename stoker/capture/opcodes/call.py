@@ -60,7 +60,10 @@ def CALL_FUNCTION_EX(m: Machine, f: Frame, i: Instruction) -> None:
         m.exceptions.raise_(TypeError, f"{callee_text(m, function)} {words}")
     if keywords is not None:
         for key, value in pairs_of(m, keywords):
-            kwargs[m.concrete.constant(key, "a keyword")] = value
+            name = m.concrete.constant(key, "a keyword")
+            if not isinstance(name, str):
+                m.exceptions.raise_(TypeError, "keywords must be strings")
+            kwargs[name] = value
     f.push(function.call(m, arguments.items_list(m), kwargs))
 
 

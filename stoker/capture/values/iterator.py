@@ -28,6 +28,7 @@ class IteratorValue(Value):
         return self.kind
 
     def iterator(self, m: Machine) -> Value:
+        self.require(m, "__iter__", "'{name}' object is not iterable")  # a coroutine is advanced in the same way
         return self
 
     def truth(self, m: Machine) -> bool:
