@@ -159,7 +159,7 @@ def test_argument(x, generator):
     return x * generator.random() + generator.randint(1, 9)
 
 
-@program("random.choice, sample and shuffle", BREAK)
+@program("random.choice, sample and shuffle")
 def test_choices(x):
     y = x * 2
     order = [1, 2, 3]
