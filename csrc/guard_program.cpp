@@ -206,23 +206,21 @@ bool same_constant(PyObject* a, PyObject* b) {
 bool has_length(PyObject* object, Py_ssize_t length, const Context& context) {
   // Of subclasses, what they hold: a __len__ of their own is called by the program, not by its guards.
   if (PyList_Check(object) || PyTuple_Check(object)) return Py_SIZE(object) == length;
-  // OrderedDict and most subclasses inherit the length of dict.
-  if (PyDict_Check(object) && Py_TYPE(object)->tp_as_mapping->mp_length == PyDict_Type.tp_as_mapping->mp_length)
-    return PyDict_GET_SIZE(object) == length;
+  if (PyDict_Check(object)) return PyDict_GET_SIZE(object) == length;
   return context.may_run_python() && PyObject_Size(object) == length;
 }
 
-bool has_keys(PyObject* dict, PyObject* keys, const Context& context) {
+// Of subclasses, the keys that they hold: an __iter__ of their own would run the program, and may come back here.
+bool has_keys(PyObject* dict, PyObject* keys) {
   if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
-  if (PyDict_CheckExact(dict)) {
+  if (!PyODict_Check(dict)) {
     Py_ssize_t position = 0;
     PyObject* key;
     for (Py_ssize_t i = 0; PyDict_Next(dict, &position, &key, nullptr); ++i)
       if (i >= PyTuple_GET_SIZE(keys) || !same_constant(key, PyTuple_GET_ITEM(keys, i))) return false;
     return true;
   }
-  if (Py_TYPE(dict)->tp_iter != PyODict_Type.tp_iter && !context.may_run_python()) return false;
-  Ref iterator = Ref::steal(PyObject_GetIter(dict));
+  Ref iterator = Ref::steal(PyODict_Type.tp_iter(dict));
   if (!iterator) return false;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); ++i) {
     Ref key = Ref::steal(PyIter_Next(iterator.get()));
@@ -285,7 +283,7 @@ bool holds_on_contents(const Check& check, PyObject* dict, const Context& contex
     case CheckKind::LENGTH:
       return has_length(dict, check.low, context);
     case CheckKind::DICT_KEYS:
-      return has_keys(dict, check.argument, context);
+      return has_keys(dict, check.argument);
     case CheckKind::HAS_KEY:
       return contains(dict, check) == 1;
     default:

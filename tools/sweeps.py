@@ -37,6 +37,7 @@ class Sweep:
 
 SWEEPS = {
     "python": Sweep("docs/coverage/python.md", (("tools/coverage_python.py",),), (*FRONT, "tests/differential")),
+    "cpython": Sweep("docs/coverage/cpython.md", (("tools/sweep_cpython.py",),), FRONT),
     "operators": Sweep("docs/coverage/operators.md", (("tools/sweep_operators.py",),), (*FRONT, *MIDDLE)),
     "lowerings": Sweep("docs/coverage/lowerings.md", (("tools/sweep_lowerings.py",),), (*MIDDLE, *BACK)),
     "triton": Sweep(

@@ -70,10 +70,10 @@ class Guards:
             self.add(source, check)
 
     def keys(self, source: Source, real: dict) -> None:
-        if all(is_plain(key) for key in real):
+        if all(is_plain(key) for key in ordered_keys(real)):
             self.add(source, DictKeys(tuple(ordered_keys(real))))
         else:
-            self.add(source, Length(len(real)))
+            self.add(source, Length(dict.__len__(real)))
 
     def ask(self, source: Source, real: Any, question: Callable[[Any], Any], words: str) -> Any:
         """What an object answers to a question that no source can express. It is asked again before each run."""

@@ -293,3 +293,11 @@ def test_weak_dictionary(x, held):
 @program("the number of an object, computed with", BREAK)
 def test_identity_as_a_number(x):
     return x + 1, (id(x) & 0) == 0
+
+
+@program(
+    "a dictionary from outside that goes over its keys in its own way",
+    inputs=lambda: (torch.ones(2), Reversed([("a", 1), ("b", 2)])),
+)
+def test_own_order_from_outside(x, table):
+    return x + 1, list(table.keys()), list(table), [*dict.keys(table)], len(table)
