@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -90,6 +91,21 @@ class Generator:
         return words
 
 
+def read_too_soon(source: str) -> str | None:
+    """A line of a source that reads what the program wrote, with no barrier since: other threads may not have done it yet. The interpreter
+    has no threads."""
+    fresh: set[str] = set()
+    for line in source[source.rindex("@triton.jit") :].splitlines():
+        if "tl.debug_barrier()" in line:
+            fresh.clear()
+        elif found := re.search(r"tl\.load\((\w+) \+", line):
+            if found[1] in fresh:
+                return line
+        elif found := re.search(r"tl\.store\((\w+) \+", line):
+            fresh.add(found[1])
+    return None
+
+
 class Interpreted:
     """A back end whose target is a GPU in everything but where its memory is."""
 
@@ -112,6 +128,8 @@ class Interpreted:
     def build(self, kernels: Sequence[Kernel], sites: Sequence[Site], *, tune: bool) -> list[Built]:
         units = [unit_of(k, tiling_of(k, PROCESSORS), s.origins) for k, s in zip(kernels, sites)]
         self.units += units
+        for unit in units:
+            assert read_too_soon(unit.source) is None, unit.source
         return [Built(None, host_kernel(u, LIBDEVICE), u.source) for u in units]
 
 

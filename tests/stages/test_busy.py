@@ -192,3 +192,16 @@ def test_the_last_of_what_repeats_a_length_that_changes(backend: Interpreted) ->
     compiled = stoker.compile(program, dynamic=True, fullgraph=True)
     for sizes in ((3, 5), (4, 7), (2, 16)):
         _same(program, [torch.randn(sizes)], compiled)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_rows_that_are_written_and_read_where_a_condition_holds(kept: bool, backend: Interpreted) -> None:
+    """What was just written is read from registers: no thread of a program may read what another has yet to write."""
+
+    def program(x: torch.Tensor, y: torch.Tensor, first: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        total = x + y
+        joined = torch.cat((first, total[:, 1:]), 1)
+        normed = F.layer_norm(joined, joined.shape[-1:])
+        return (total, normed, joined) if kept else (total, normed)
+
+    _same(program, [torch.randn(3, 9, 40), torch.randn(3, 9, 40), torch.randn(3, 1, 40)])

@@ -101,8 +101,8 @@ class _Emitter:
         """For each value, what it varies along."""
         self.held: dict[tuple[object, ...], str] = {}
         """What is in registers of memory: (buffer, index, condition) to the value's name."""
-        self.stored: set[str] = set()
-        """Buffers written by earlier phases."""
+        self.fresh: set[str] = set()
+        """Buffers written since threads last waited for each other."""
         self.held |= {(PRODUCT, place, ()): PRODUCT for place in places_in_product(i for _, i in self.lines)}
 
     def programs(self) -> Expr:
@@ -245,8 +245,8 @@ class _Emitter:
     def looped(self, lines: Sequence[Line]) -> None:
         """A phase in a loop over the inner points, with accumulators around it."""
         out, tiling = self.out, self.tiling
-        if self.stored & {i.buffer for _, i in lines if isinstance(i, Load)}:
-            out.line("tl.debug_barrier()")  # what other threads of this program wrote is read
+        if self.fresh & {i.buffer for _, i in lines if isinstance(i, Load)}:
+            self.wait()
         reductions = [(n, form_of(i.kind, self.types[i.arguments[0]])) for n, i in lines if isinstance(i, Reduce)]
         for n, form in reductions:
             for k, (start, dtype) in enumerate(form.starts):
@@ -263,7 +263,6 @@ class _Emitter:
                 else:
                     self.instruction(n, i)
         self.held = held
-        self.stored |= {i.buffer for _, i in lines if isinstance(i, Store)}
         for n, form in reductions:
             self.finish(n, form, [f"v{n}_{k}" for k in range(len(form.starts))])
 
@@ -453,12 +452,10 @@ class _Emitter:
         buffer, index = i.buffer, i.index
         key = (buffer, index, i.arguments)
         along = self.varies(index)
-        if buffer[0] == "s":  # a condition says only where it is wanted
-            held = self.held[buffer, index, ()]
+        held = self.held.get((buffer, index, ())) or self.held.get(key)  # a condition says only where it is wanted
+        if held is not None:
             self.out.line(f"v{n} = {held}")
-            along = self.axes[int(held[1:])]
-        elif key in self.held:
-            self.out.line(f"v{n} = {self.held[key]}")
+            along = self.axes[int(held[1:])] if buffer[0] == "s" else along
         elif buffer in self.numbers:
             assert index.value == 0, "a number given by value is one element"
             self.out.line(f"v{n} = {given(buffer, self.kernel.arguments[int(buffer[1:])], self.shape(NONE))}")
@@ -473,12 +470,19 @@ class _Emitter:
             if i.arguments or not along:
                 place = f"{place} + {self.zeros(along)}"
             mask = f", {' & '.join(conditions)}, other=0" if conditions else ""
+            if buffer in self.fresh:
+                self.wait()
             self.out.line(f"v{n} = tl.load({buffer} + ({place}){mask})")
             self.held[key] = f"v{n}"
         stored = self.kernel.arguments[int(buffer[1:])] if buffer[0] == "a" else i.dtype
         if stored is not i.dtype:
             self.out.line(f"v{n} = v{n}.to({TYPES[i.dtype]}, bitcast=True)")
         self.axes[n] = along
+
+    def wait(self) -> None:
+        """Threads of this program read what others of it wrote."""
+        self.out.line("tl.debug_barrier()")
+        self.fresh.clear()
 
     def shape(self, axes: Axes) -> list[int]:
         """The sizes of a tile that varies along some axes."""
@@ -500,6 +504,7 @@ class _Emitter:
         self.held[buffer, index, ()] = value
         if buffer[0] == "s":
             return  # memory of one outer point is registers
+        self.fresh.add(buffer)
         along = self.varies(index) | self.axes[i.arguments[0]] | self.whole_outer()
         place = f"{buffer} + ({self.expr(index)} + {self.zeros(along)})"
         mask = " & ".join([*self.inside(along), *self.somewhere(index)]) or "None"
