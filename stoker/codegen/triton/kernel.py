@@ -66,6 +66,12 @@ def emit(name: str, kernel: Kernel, tiling: Tiling) -> Written:
     )
 
 
+def _wait(out: Writer, fresh: set[str]) -> None:
+    """Threads of a program read what others of it wrote."""
+    out.line("tl.debug_barrier()")
+    fresh.clear()
+
+
 class _Emitter:
     """The state of one function being written."""
 
@@ -246,7 +252,7 @@ class _Emitter:
         """A phase in a loop over the inner points, with accumulators around it."""
         out, tiling = self.out, self.tiling
         if self.fresh & {i.buffer for _, i in lines if isinstance(i, Load)}:
-            self.wait()
+            _wait(out, self.fresh)
         reductions = [(n, form_of(i.kind, self.types[i.arguments[0]])) for n, i in lines if isinstance(i, Reduce)]
         for n, form in reductions:
             for k, (start, dtype) in enumerate(form.starts):
@@ -471,18 +477,13 @@ class _Emitter:
                 place = f"{place} + {self.zeros(along)}"
             mask = f", {' & '.join(conditions)}, other=0" if conditions else ""
             if buffer in self.fresh:
-                self.wait()
+                _wait(self.out, self.fresh)
             self.out.line(f"v{n} = tl.load({buffer} + ({place}){mask})")
             self.held[key] = f"v{n}"
         stored = self.kernel.arguments[int(buffer[1:])] if buffer[0] == "a" else i.dtype
         if stored is not i.dtype:
             self.out.line(f"v{n} = v{n}.to({TYPES[i.dtype]}, bitcast=True)")
         self.axes[n] = along
-
-    def wait(self) -> None:
-        """Threads of this program read what others of it wrote."""
-        self.out.line("tl.debug_barrier()")
-        self.fresh.clear()
 
     def shape(self, axes: Axes) -> list[int]:
         """The sizes of a tile that varies along some axes."""
