@@ -191,8 +191,9 @@ def test_seed_before_break(x):
 
 
 def test_seeding_by_a_function_that_torch_has_wrapped(monkeypatch):
-    """Loading some of torch's modules puts wrappers in the place of functions, in processes that use them."""
-    monkeypatch.setattr(torch, "manual_seed", torch._disable_dynamo(torch.random.manual_seed))
+    """Loading some of torch's modules puts wrappers in the place of functions, in processes that use them; maybe around others."""
+    wrapped = torch._disable_dynamo(torch._disable_dynamo(torch.random.manual_seed))
+    monkeypatch.setattr(torch, "manual_seed", wrapped)
 
     def program(x):
         torch.manual_seed(5)
