@@ -52,13 +52,6 @@ KEEPS_TEXT = frozenset(map(id, (print, str, repr, format, isinstance, type, warn
 """Functions that are not entered, and do not look at the text that they are given."""
 
 
-def _inside_wrappers(real: Any) -> Any:
-    """Some of torch's modules wrap functions when they are loaded, some of them again."""
-    while getattr(real, "__code__", None) is torch_private.WITHHELD:
-        real = real.__wrapped__
-    return real
-
-
 class Calls:
     """Entering and resuming frames, calling what is not entered, making instances."""
 
@@ -77,7 +70,7 @@ class Calls:
                 and self.m.overrides.intercepts(args, kwargs)
             ):
                 return self.inline(function, args, kwargs)
-            handler = handlers.handler_for(real) or handlers.handler_for(_inside_wrappers(real))
+            handler = handlers.handler_for(real)
             try:
                 if handler is not None:
                     return handler(self.m, *self.as_taken(real, args, kwargs))

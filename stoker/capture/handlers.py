@@ -14,6 +14,7 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from stoker import torch_private
 from stoker.capture.static import HEAP_TYPE
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import ExceptionValue
@@ -43,7 +44,7 @@ def handles(*reals: Any) -> Callable[[Callable[..., Value]], Callable[..., Value
         def handler(m: Machine, args: Arguments, kwargs: Keywords) -> Value:
             return apply(m, functools.partial(function, m), function, args, kwargs)
 
-        for real in reals:
+        for real in map(inside_wrappers, reals):
             _handlers[id(real)] = (real, handler)
         return function
 
@@ -91,7 +92,15 @@ NAMED: dict[str, Any] = {"torch.onnx.is_in_onnx_export": False, "torch._dynamo.d
 each step (`torch.optim.optimizer`), compiled or not; it asks torch's own compiler for a break, and does nothing in eager."""
 
 
+def inside_wrappers(real: Any) -> Any:
+    """The function that wrappers of torch's are around: some of its modules put them there when they are loaded, some twice."""
+    while getattr(real, "__code__", None) is torch_private.WITHHELD:
+        real = real.__wrapped__
+    return real
+
+
 def handler_for(real: Any) -> Handler | None:
+    real = inside_wrappers(real)
     found = _handlers.get(id(real))
     if found is not None and found[0] is real:
         return found[1]
