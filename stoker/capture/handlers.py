@@ -94,8 +94,8 @@ each step (`torch.optim.optimizer`), compiled or not; it asks torch's own compil
 
 def inside_wrappers(real: Any) -> Any:
     """The function that wrappers of torch's are around: some of its modules put them there when they are loaded, some twice."""
-    while getattr(real, "__code__", None) is torch_private.WITHHELD:
-        real = real.__wrapped__
+    while isinstance(real, types.FunctionType) and real.__code__ is torch_private.WITHHELD:
+        real = real.__dict__["__wrapped__"]
     return real
 
 
