@@ -23,6 +23,7 @@ from stoker.capture import handlers
 from stoker.capture.binding import bind_arguments
 from stoker.capture.frame import Frame, program_of
 from stoker.capture.single_dispatch import SINGLE_DISPATCH, dispatch_by_class
+from stoker.capture.static import derives
 from stoker.capture.values.ambient import ThreadLocalValue
 from stoker.capture.values.array import BY_FUNCTION, ArrayValue
 from stoker.capture.values.classes import ClassValue
@@ -281,7 +282,7 @@ class Calls:
             made = self.m.wrap.object(raw_new).call(self.m, [self.m.wrap.object(cls), *args], kwargs)
         else:
             made = self.new_instance(cls, args, kwargs)
-        if not issubclass(made.python_type(), cls):
+        if not derives(made.python_type(), cls):
             return made
         if isinstance(init, types.FunctionType):
             result = self.m.attributes.bind(init, made, cls).call(self.m, args, kwargs)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stoker.capture.python_operators import BINARY, COMPARE, SPECIAL_BINARY, SPECIAL_COMPARE, SWAPPED
-from stoker.capture.static import MISSING
+from stoker.capture.static import MISSING, derives
 from stoker.capture.values.classes import ClassValue, SuperValue
 from stoker.capture.values.constant import Constant, is_numpy_scalar, is_plain
 from stoker.capture.values.context import ScopeValue
@@ -69,7 +69,7 @@ class Operators:
         folded = self.fold(BINARY[text], left, right)
         if folded is not None:
             return folded
-        by_right = isinstance(right, InstanceValue) and issubclass(right.cls, left.python_type())
+        by_right = isinstance(right, InstanceValue) and derives(right.cls, left.python_type())
         by_right = by_right and self.has_own(right.python_type(), left.python_type(), "__rmod__")
         if plain == "%" and isinstance(left, Constant) and isinstance(left.value, (str, bytes)) and not by_right:
             held = right.stored() if isinstance(right, InstanceValue) else right
@@ -92,7 +92,7 @@ class Operators:
         lt, rt = left.python_type(), right.python_type()
         if (
             rt is not lt
-            and issubclass(rt, lt)
+            and derives(rt, lt)
             and isinstance(right, InstanceValue)
             and self.has_own(rt, lt, f"__r{name}__")
         ):
@@ -165,7 +165,7 @@ class Operators:
             forward = (left, SPECIAL_COMPARE[text], right)
             backward = (right, SPECIAL_COMPARE[SWAPPED[text]], left)
             lt, rt = left.python_type(), right.python_type()
-            later = rt is not lt and issubclass(rt, lt)
+            later = rt is not lt and derives(rt, lt)
             found = self.m.overrides.binary([backward, forward] if later else [forward, backward])
             if found is not None:
                 return found
@@ -187,7 +187,7 @@ class Operators:
             lambda: self.operate(right, SPECIAL_COMPARE[swapped], left, lambda: right.compare(self.m, swapped, left)),
         ]
         lt, rt = left.python_type(), right.python_type()
-        if rt is not lt and issubclass(rt, lt):
+        if rt is not lt and derives(rt, lt):
             attempts.reverse()
         for attempt in attempts:
             found = attempt()
@@ -339,9 +339,9 @@ class Operators:
 
     def super_of(self, cls: Value, receiver: Value) -> Value:
         after = self.m.concrete.constant(cls, "super()")
-        bound_to_class = isinstance(receiver, ClassValue) and issubclass(receiver.real, after)
+        bound_to_class = isinstance(receiver, ClassValue) and derives(receiver.real, after)
         start = receiver.constant() if bound_to_class else receiver.python_type()
-        if not issubclass(start, after):
+        if not derives(start, after):
             self.m.exceptions.raise_(TypeError, "super(type, obj): obj must be an instance or subtype of type")
         return SuperValue(after, receiver, start, bound_to_class)
 

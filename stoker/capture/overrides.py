@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stoker import torch_private
-from stoker.capture.static import MISSING, static_lookup
+from stoker.capture.static import MISSING, derives, static_lookup
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import MethodValue
 from stoker.capture.values.instance import InstanceValue
@@ -194,7 +194,7 @@ class Overrides:
     def reflected_first(self, left: Value, right: Value, special: str) -> bool:
         """Does the right operand's reflected method come first: a subclass that overrides it?"""
         lt, rt = left.python_type(), right.python_type()
-        if rt is lt or not issubclass(rt, lt):
+        if rt is lt or not derives(rt, lt):
             return False
         return self.m.attributes.class_lookup(rt, special) is not self.m.attributes.class_lookup(lt, special)
 

@@ -18,6 +18,11 @@ def static_lookup(cls: type, name: str) -> Any:
     return MISSING
 
 
+def derives(cls: type, base: type) -> bool:
+    """Is a class made of another, whatever `__subclasscheck__` and the registries of abstract classes say? C's `PyType_IsSubtype`."""
+    return any(found is base for found in cls.__mro__)
+
+
 def name_in_c(cls: type) -> str:
     """How C code names a class in its words: by the name alone, but for classes of C outside `builtins`."""
     outside = not cls.__flags__ & HEAP_TYPE and cls.__module__ != "builtins"
