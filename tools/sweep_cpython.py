@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import importlib.util
 import io
 import json
@@ -41,11 +40,15 @@ MODULES = [
     "test_augassign",
     "test_baseexception",
     "test_binop",
+    "test_bisect",
     "test_bool",
+    "test_bytes",
+    "test_call",
     "test_class",
     "test_collections",
     "test_compare",
     "test_complex",
+    "test_context",
     "test_contextlib",
     "test_copy",
     "test_dataclasses",
@@ -60,7 +63,9 @@ MODULES = [
     "test_except_star",
     "test_exception_group",
     "test_exceptions",
+    "test_extcall",
     "test_float",
+    "test_fractions",
     "test_fstring",
     "test_functools",
     "test_generator_stop",
@@ -81,17 +86,21 @@ MODULES = [
     "test_positional_only_arg",
     "test_property",
     "test_raise",
+    "test_random",
     "test_range",
     "test_richcmp",
     "test_scope",
     "test_set",
     "test_setcomps",
     "test_slice",
+    "test_statistics",
     "test_string",
     "test_super",
     "test_tuple",
     "test_types",
     "test_unicode",
+    "test_unpack",
+    "test_unpack_ex",
     "test_userdict",
     "test_userlist",
     "test_userstring",
@@ -126,7 +135,11 @@ def copied(name: str, directory: str) -> ModuleType:
     """A test module, loaded from a copy: functions of the standard library are not captured when CPython calls them."""
     package = importlib.util.find_spec("test")
     assert package is not None and package.origin is not None
-    copy = shutil.copy(Path(package.origin).with_name(f"{name}.py"), directory)
+    folder = Path(package.origin).with_name(name)
+    if folder.is_dir():
+        copy = shutil.copytree(folder, Path(directory, name)) / "__init__.py"
+    else:
+        copy = Path(shutil.copy(folder.with_suffix(".py"), directory))
     spec = importlib.util.spec_from_file_location(f"test.{name}", copy)
     assert spec is not None and spec.loader is not None
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
@@ -204,15 +217,16 @@ def outcomes(name: str, way: str) -> dict[str, str]:
         before = len(found)
         command = [sys.executable, __file__, "--child", way, name, *found]
         environment = {**os.environ, "STOKER_STRICT": "1", "PYTHONPATH": str(ROOT)}
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            run = functools.partial(
-                subprocess.run, timeout=MODULE_SECONDS, capture_output=True, text=True, env=environment
-            )
-            done = run(command, check=False)
-            found.update(json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
-            if done.returncode == 0:
-                return found
-        if len(found) == before:
+        with tempfile.TemporaryFile("w+") as said:
+            try:
+                ended = subprocess.call(
+                    command, stdout=said, stderr=subprocess.DEVNULL, timeout=MODULE_SECONDS, env=environment
+                )
+            except subprocess.TimeoutExpired:
+                ended = 1
+            said.seek(0)
+            found.update(json.loads(line) for line in said if line.startswith("[") and line.endswith("]\n"))
+        if ended == 0 or len(found) == before:
             return found
 
 
