@@ -328,7 +328,7 @@ CASES: list[tuple[Callable[[], Any], str]] = [
     (lambda: AList([1, 2, 3]), "len(o); o[1]; sum(o); [e for e in o]; 5 in o; o == []; o + [1]; 1 if o else 2; list(o); o[0:2]; [*o]"),
     (lambda: AList([1, 2, 3]), "sorted(o); max(o); o.append(3), list.__len__(o); tuple(o); bool(o); (lambda *a: a)(*o)"),
     (lambda: ADict(a=1, b=2), "o['a']; o.get('a'); list(o.keys()); list(o.items()); ('a' in o, 'zz' in o); len(o); [k for k in o]; o['none']"),
-    (lambda: ADict(a=1, b=2), "o.__setitem__('n', 1), dict.get(o, 'n'); o.update(z=3), dict.keys(o); dict(o); {**o}; o | {'c': 1}; list(o.values())"),
+    (lambda: ADict(a=1, b=2), "o.__setitem__('n', 1), dict.get(o, 'n'); o.update(z=3), dict.keys(o); dict(o); {**o}; o | {'c': 1}; {'c': 1} | o; o | o; o.copy(); o.__ror__({'c': 1}); dict.__or__({'d': 1}, o); list(o.values())"),
     (lambda: ATuple((1, 2, 3)), "o[0]; len(o); list(o); 9 in o; o == (); o.index(1); o + (1,); {o: 1}[o]; tuple(o); (*o, 1)"),
     (lambda: APair(1.0, 2.0), "o[0]; o.a + o.b; o.both; len(o); list(o); o._asdict(); o == (1.0, 2.0)"),
     (lambda: WithState((1, 2)), "o.state; o[0]; len(o); list(o); o == (1, 2)"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stoker.capture.handlers import CLASS_METHODS, STORAGE, handles, on_object
+from stoker.capture.static import derives
 from stoker.capture.values.array import ArrayValue
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
@@ -191,6 +192,30 @@ def made_by_own_class(m: Machine, value: Value, *args: Value) -> Value:
     if not args:
         return storage.method_copy(m)
     return storage.binary(m, "|", args[0], False) or Constant(NotImplemented)
+
+
+@on_object(dict.copy)
+def dict_copy(m: Machine, value: Value) -> Value:
+    return value.method_copy(m) if isinstance(value, DictValue) else _merged(m, value)
+
+
+@on_object(dict.__or__)
+def dict_or(m: Machine, value: Value, other: Value) -> Value:
+    return _merged(m, value, other)
+
+
+@on_object(dict.__ror__)
+def dict_ror(m: Machine, value: Value, other: Value) -> Value:
+    return _merged(m, other, value)
+
+
+def _merged(m: Machine, *parts: Value) -> Value:
+    """A plain dictionary, of subclasses too: of one with an `__iter__` of its own, `keys` and `__getitem__` tell what is in it."""
+    if not all(derives(part.python_type(), dict) for part in parts):
+        return Constant(NotImplemented)
+    merged = DictValue({})
+    merged.method_update(m, *parts)
+    return merged
 
 
 @handles(set)

@@ -209,7 +209,7 @@ class DictValue(Value):
         if operator == "|" and isinstance(other_dict, DictValue) and not reflected:
             kind = other_dict if self.cls is dict and other_dict.cls is not dict else self
             merged = DictValue(dict(self.load_all(m)), kind.cls, default_factory=kind.default_factory)
-            merged.method_update(m, other_dict)
+            merged.method_update(m, other)
             return merged
         if operator == "|=" and not reflected:
             self.method_update(m, other)
