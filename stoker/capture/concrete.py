@@ -17,6 +17,7 @@ from stoker.capture.values.constant import Constant, is_numpy_scalar
 from stoker.capture.values.deque import DequeValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
 from stoker.capture.values.mapping import DictValue
+from stoker.capture.values.proxy import ProxyValue
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.sets import SetValue
 from stoker.capture.values.size import SymbolicValue
@@ -176,10 +177,12 @@ class Concrete:
         return value.storage.value
 
     def _plain_dictionary(self, value: DictValue, what: str, above: dict[int, Any]) -> Any:
+        if isinstance(value, ProxyValue):
+            return types.MappingProxyType(self._plain_dictionary(value.behind, what, above))
         made: Any = value.python_type()
         factory = [] if value.default_factory is None else [self.plain(value.default_factory, what, above)]
-        pairs = {} if made is types.MappingProxyType else made(*factory)
+        pairs = made(*factory)
         above = above | {id(value): pairs}
         for key, element in value.pairs(self.m):
             pairs[self.plain(key, what, above)] = self.plain(element, what, above)
-        return types.MappingProxyType(pairs) if made is types.MappingProxyType else pairs
+        return pairs

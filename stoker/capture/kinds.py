@@ -10,7 +10,6 @@ import collections
 import contextvars
 import enum
 import functools
-import gc
 import inspect
 import itertools
 import operator
@@ -43,7 +42,7 @@ from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.module import ModuleValue, PythonModule
 from stoker.capture.values.opaque import OpaqueValue
 from stoker.capture.values.pending import pending_generator
-from stoker.capture.values.proxy import ProxyValue
+from stoker.capture.values.proxy import ProxyValue, mapping_behind
 from stoker.capture.values.reference import ReferenceValue
 from stoker.capture.values.running import RunningIterator, is_kept_by_a_break, known_iterator
 from stoker.capture.values.sequence import GrowingList, ListValue, TupleValue, is_plain_tuple
@@ -260,20 +259,15 @@ def wrap_dictionary(m: Machine, real: dict, source: Source) -> Value:
 
 
 def wrap_proxy(m: Machine, real: types.MappingProxyType, source: Source) -> Value:
-    """A read-only view of a dictionary that is out of reach: its keys are guarded by asking it."""
-    (mapping,) = gc.get_referents(real)
+    """A read-only view of a dictionary, which may be met elsewhere too, and changed there."""
+    mapping = mapping_behind(real)
     if type(mapping) not in DICTS:
         return wrap_opaque(m, real, source, "a mapping proxy", f"is a view of a {type(mapping).__qualname__}")
-    if id(mapping) in m.wrap.known:
-        return wrap_opaque(m, real, source, "a mapping proxy", "is a view of a dictionary that was met elsewhere")
     m.guards.add_unless_fixed(source, TypeIs(types.MappingProxyType))
-    if not isinstance(source, Fixed):
-        m.guards.ask(source, real, list, "has the same keys")
-    entries: dict[Any, tuple[Value, Value]] = {}
-    for key, value in real.items():
-        place = fixed_source(value) if isinstance(source, Fixed) else Item(source, key)
-        entries[key] = (m.wrap.constant(key), Lazy(value, place))
-    return ProxyValue(entries, source)
+    place: Source = (
+        Fixed(mapping, source.name, source.snapshot) if isinstance(source, Fixed) else Asked(source, mapping_behind)
+    )
+    return ProxyValue(m.wrap.dictionary(mapping, place), source)
 
 
 def wrap_set(m: Machine, real: Any, source: Source) -> Value:

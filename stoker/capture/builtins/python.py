@@ -186,12 +186,9 @@ def object_format(m: Machine, value: Value, specification: Value) -> Value:
 
 @handles(types.MappingProxyType)
 def mapping_proxy(m: Machine, mapping: Value) -> Value:
-    """A view of a dictionary that captured code made: they share their entries."""
-    if not isinstance(mapping, DictValue) or mapping.source is not None or mapping.real is not None:
-        raise Break(
-            "types.MappingProxyType()", "it is a view of a mapping from outside, or of one that is no dictionary"
-        )
-    return ProxyValue(mapping.load_all(m), None, mapping)
+    if not isinstance(mapping, DictValue):
+        raise Break("types.MappingProxyType()", "it is a view of a mapping that is no dictionary")
+    return ProxyValue(mapping)
 
 
 @handles(super)

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from stoker.capture.static import HEAP_TYPE, MISSING
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import ObjectValue
+from stoker.capture.values.mapping import DictValue
+from stoker.capture.values.proxy import ProxyValue, mapping_behind, namespace
 from stoker.capture.values.sequence import TupleValue
-from stoker.capture.values.value import Arguments, Keywords, Value
-from stoker.guard.source import Fixed, Source
+from stoker.capture.values.value import Arguments, Keywords, Lazy, Value
+from stoker.guard.source import Asked, Fixed, Source
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
@@ -48,8 +50,7 @@ class ClassValue(ObjectValue):
             case "__name__" | "__qualname__" | "__module__" | "__doc__" | "__abstractmethods__":
                 return m.wrap.constant(self.told(m, name))
             case "__dict__":
-                found = m.guards.ask(self.place(), cls, lambda now: dict(vars(now)), "has the same namespace")
-                return m.wrap.object(types.MappingProxyType(found))
+                return self.namespace(m)
         meta = m.attributes.class_lookup(type(cls), name)
         if isinstance(meta, property):
             return m.attributes.bind(meta, self, type(cls))
@@ -63,6 +64,16 @@ class ClassValue(ObjectValue):
             return m.attributes.bind(fallback, self, type(cls)).call(m, [Constant(name)], {})
         m.exceptions.raise_(AttributeError, f"type object '{cls.__name__}' has no attribute '{name}'")
         return None
+
+    def namespace(self, m: Machine) -> Value:
+        """A view of what the class holds. Captured code does not change that, code behind a break may: the view is loaded, not rebuilt."""
+        found = m.guards.ask(self.place(), self.real, lambda now: dict(namespace(now)), "has the same namespace")
+        entries: dict[Any, tuple[Value, Value]] = {
+            key: (m.wrap.constant(key), Lazy(value, Fixed(value, f"{self.real.__qualname__}.{key}")))
+            for key, value in found.items()
+        }
+        view = Asked(self.place(), namespace)
+        return ProxyValue(DictValue(entries, source=Asked(view, mapping_behind)), view)
 
     def place(self) -> Fixed:
         return Fixed(self.real, self.real.__qualname__)

@@ -435,7 +435,7 @@ class DictView(Value):
         return compare_sets(m, operator, self, other)
 
     def attribute(self, m: Machine, name: str) -> Value:
-        if name == "mapping" and self.mapping.source is None:
+        if name == "mapping":
             return m.wrap.object(MappingProxyType).call(m, [self.mapping], {})
         if name == "isdisjoint":
             return set_of(m, self).attribute(m, name)
