@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stoker.capture.static import HEAP_TYPE, MISSING, is_data_descriptor, static_lookup
+from stoker.capture.static import CLASS_OF_OBJECT, HEAP_TYPE, MISSING, is_data_descriptor, static_lookup
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod, MethodValue
 from stoker.capture.values.instance import ExceptionValue, ObjectValue
@@ -75,7 +75,7 @@ class Attributes:
         return self.generic(value, cls, name)
 
     def generic(self, value: Value, cls: type, name: str, fallback: bool = True) -> Value:
-        if name == "__class__":
+        if name == "__class__" and self.class_lookup(cls, name) is CLASS_OF_OBJECT:
             return self.m.wrap.object(cls)
         if name == "__dict__" and isinstance(value, ObjectValue):
             attributes = value.attributes(self.m)

@@ -8,6 +8,7 @@ from typing import Any
 from stoker import _C
 
 MISSING = _C.MISSING
+CLASS_OF_OBJECT = vars(object)["__class__"]
 HEAP_TYPE = 1 << 9  # of a class's flags: it was made by a class statement, or by C code at run time
 
 

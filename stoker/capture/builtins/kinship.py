@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stoker.capture.handlers import handles, on_object
+from stoker.capture.static import CLASS_OF_OBJECT, derives
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import InstanceValue, ObjectValue
@@ -22,6 +23,7 @@ from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.capture.values.varying import VaryingFloat
+from stoker.errors import Raised
 from stoker.guard.source import Fixed
 
 if TYPE_CHECKING:
@@ -61,8 +63,10 @@ def _is_instance(m: Machine, value: Value, cls: Any) -> bool:
             return m.attributes.bind(checks, m.wrap.object(cls), type(cls)).call(m, [value], {}).truth(m)
         if getattr(cls, "_is_protocol", False):
             return _satisfies(m, value, cls)
-        if isinstance(cls, abc.ABCMeta) and not _has_own_class(m, value):
-            return m.guards.is_subclass(value.python_type(), cls)
+        if isinstance(cls, abc.ABCMeta):
+            return _is_registered(m, value, cls)
+    if isinstance(cls, type) and _names_its_class(m, value):
+        return derives(value.python_type(), cls) or _claims(m, value, cls)
     if isinstance(value, ObjectValue) and value.real is not None:
         return m.concrete.run(isinstance, value.real, cls)
     if isinstance(value, Constant) and not isinstance(value, VaryingFloat):
@@ -70,9 +74,33 @@ def _is_instance(m: Machine, value: Value, cls: Any) -> bool:
     return m.concrete.run(issubclass, value.python_type(), cls)
 
 
-def _has_own_class(m: Machine, value: Value) -> bool:
-    """Does the object's class answer for `__class__` itself?"""
-    return isinstance(m.attributes.class_lookup(value.python_type(), "__class__"), property)
+def _is_registered(m: Machine, value: Value, cls: type) -> bool:
+    """What an abstract class answers: about the class that an object says it is of, and about the one that it is of."""
+    said = _said_class(m, value) if _names_its_class(m, value) else value.python_type()
+    if not isinstance(said, type):
+        m.exceptions.raise_(TypeError, "issubclass() arg 1 must be a class")
+    return m.guards.is_subclass(said, cls) or m.guards.is_subclass(value.python_type(), cls)
+
+
+def _names_its_class(m: Machine, value: Value) -> bool:
+    """Has an object's class a `__class__` of its own?"""
+    own = isinstance(value, InstanceValue) and m.attributes.class_lookup(value.python_type(), "__class__")
+    return own is not False and own is not CLASS_OF_OBJECT
+
+
+def _said_class(m: Machine, value: Value) -> Any:
+    return m.concrete.constant(value.attribute(m, "__class__"), "__class__")
+
+
+def _claims(m: Machine, value: Value, cls: type) -> bool:
+    """Does an object say that it is of a class? isinstance believes it."""
+    try:
+        said = _said_class(m, value)
+    except Raised as raised:
+        if issubclass(raised.value.python_type(), AttributeError):
+            return False
+        raise
+    return isinstance(said, type) and derives(said, cls)
 
 
 def _satisfies(m: Machine, value: Value, protocol: type) -> bool:
@@ -135,7 +163,8 @@ def _is_subclass(m: Machine, cls: Value, real: Any, family: Any) -> bool:
 
 @on_object(type.__instancecheck__)
 def type_instancecheck(m: Machine, cls: Value, value: Value) -> Value:
-    return Constant(issubclass(value.python_type(), m.concrete.constant(cls, "isinstance()")))
+    real = m.concrete.constant(cls, "isinstance()")
+    return Constant(derives(value.python_type(), real) or _names_its_class(m, value) and _claims(m, value, real))
 
 
 @on_object(type.__subclasscheck__)
@@ -146,7 +175,7 @@ def type_subclasscheck(m: Machine, cls: Value, other: Value) -> Value:
 
 @handles(_abc._abc_instancecheck)
 def abc_instancecheck(m: Machine, cls: Value, value: Value) -> Value:
-    return Constant(m.guards.is_subclass(value.python_type(), m.concrete.constant(cls, "isinstance()")))
+    return Constant(_is_registered(m, value, m.concrete.constant(cls, "isinstance()")))
 
 
 @handles(_abc._abc_subclasscheck)

@@ -195,15 +195,22 @@ def mapping_proxy(m: Machine, mapping: Value) -> Value:
 def super_(m: Machine, *args: Value) -> Value:
     if len(args) == 1:
         raise Break("super() of one argument", "an unbound super object is not captured")
+    if len(args) > 2:
+        m.exceptions.raise_(TypeError, f"super expected at most 2 arguments, got {len(args)}")
     if args:
         return m.operators.super_of(args[0], args[1])
     frame = m.current
     if "__class__" not in frame.cells or not frame.code.co_argcount:
         raise Break("super()", "it is called outside a method")
     first = frame.code.co_varnames[0]
-    cell = frame.cells.get(first)
-    receiver = cell.get(m) if cell is not None else m.wrap.force(frame.locals[first])
-    return m.operators.super_of(frame.cells["__class__"].get(m), receiver)
+    cell, held = frame.cells.get(first), frame.locals.get(first)
+    receiver = cell.get(m) if cell is not None else m.wrap.force(held) if held is not None else None
+    if receiver is None:
+        m.exceptions.raise_(RuntimeError, "super(): arg[0] deleted")
+    after = frame.cells["__class__"].get(m)
+    if after is None:
+        m.exceptions.raise_(RuntimeError, "super(): empty __class__ cell")
+    return m.operators.super_of(after, receiver)
 
 
 @handles(id)

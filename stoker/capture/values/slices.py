@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Value
 
 if TYPE_CHECKING:
@@ -31,8 +33,22 @@ class SliceValue(Value):
     def truth(self, m: Machine) -> bool:
         return True
 
+    def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
+        """As tuples of their parts compare; one and the same slice is equal to itself, whatever its parts say."""
+        if other is self:
+            return Constant(operator in ("==", "<=", ">="))
+        parts = parts_of(other)
+        return m.operators.compare(operator, TupleValue(self.parts), TupleValue(parts)) if parts is not None else None
+
     def specialized(self, m: Machine) -> slice:
         return slice(*(m.concrete.constant(part, "slicing") for part in self.parts))
 
     def emit(self, e: Emitter) -> None:
         e.call_function(slice, self.parts)
+
+
+def parts_of(value: Value) -> list[Value] | None:
+    """Start, stop and step of a slice; None of anything else."""
+    if isinstance(value, Constant) and isinstance(value.value, slice):
+        return [Constant(part) for part in (value.value.start, value.value.stop, value.value.step)]
+    return value.parts if isinstance(value, SliceValue) else None
