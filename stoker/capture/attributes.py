@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stoker.capture.static import CLASS_OF_OBJECT, HEAP_TYPE, MISSING, is_data_descriptor, static_lookup
+from stoker.capture.static import CLASS_OF_OBJECT, HEAP_TYPE, MISSING, derives, is_data_descriptor, static_lookup
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod, MethodValue
 from stoker.capture.values.instance import ExceptionValue, ObjectValue
@@ -28,6 +28,14 @@ if TYPE_CHECKING:
 FUNCTION_FIELDS = frozenset({"__defaults__", "__kwdefaults__", "__code__"})
 """What a call of a function reads, besides its arguments."""
 EXCEPTION_FIELDS = frozenset({"__cause__", "__context__", "__traceback__", "__suppress_context__", "args"})
+READ_ONLY = frozenset(
+    {
+        *(vars(BaseExceptionGroup)[name] for name in ("message", "exceptions")),
+        vars(complex)["real"],
+        vars(complex)["imag"],
+    }
+)
+"""Members of C's classes that Python code may derive from, which nobody may set."""
 BUILTIN_METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 TUPLE_GETTER = type(inspect.getattr_static(__import__("collections").namedtuple("_P", "x"), "x"))
 
@@ -147,6 +155,9 @@ class Attributes:
                     raw.__objclass__ is types.FunctionType and raw not in value.slots
                 ):  # fields of a function are no slots of the user's
                     return value.own_attribute(self.m, raw.__name__) or value.unsupported(f"attribute {raw.__name__!r}")
+                held = value.stored()
+                if isinstance(held, Constant) and derives(held.python_type(), raw.__objclass__):
+                    return self.m.wrap.constant(self.m.concrete.run(raw.__get__, held.value))
                 found = value.slot(self.m, raw)
                 if found is None:
                     self.m.exceptions.no_attribute(cls, raw.__name__)
@@ -247,6 +258,7 @@ class Attributes:
         if isinstance(value, ExceptionValue) and name in EXCEPTION_FIELDS:
             self.m.exceptions.set_field(value, name, new)
             return
+        self.refuse_read_only(raw)
         match raw:
             case property():
                 if raw.fset is None:
@@ -263,6 +275,10 @@ class Attributes:
             self.m.exceptions.no_attribute(cls, name)
         attributes.store(self.m, Constant(name), new)
 
+    def refuse_read_only(self, raw: Any) -> None:
+        if isinstance(raw, types.MemberDescriptorType) and raw in READ_ONLY:
+            self.m.exceptions.raise_(AttributeError, "readonly attribute")
+
     def delete_instance(self, value: Value, cls: type, name: str) -> None:
         deleter = self.class_lookup(cls, "__delattr__")
         if isinstance(deleter, types.FunctionType):
@@ -277,6 +293,7 @@ class Attributes:
             return
         if isinstance(value, ExceptionValue) and name in EXCEPTION_FIELDS:
             value.unsupported(f"deletion of attribute {name!r}")
+        self.refuse_read_only(raw)
         if isinstance(raw, property) and raw.fdel is not None:
             self.m.wrap.object(raw.fdel).call(self.m, [value], {})
             return

@@ -59,8 +59,9 @@ def _part(group: Any, members: list[Any]) -> Any:
     made.__traceback__ = group.__traceback__
     made.__context__ = group.__context__
     made.__cause__ = group.__cause__
-    if hasattr(group, "__notes__"):
-        made.__notes__ = list(group.__notes__)
+    notes: Any = getattr(group, "__notes__", None)
+    if hasattr(type(notes), "__getitem__") and not isinstance(notes, dict):  # C's notion of a sequence
+        made.__notes__ = list(notes)
     return made
 
 

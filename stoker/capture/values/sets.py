@@ -494,11 +494,10 @@ def _picked(key: Any, tables: list[dict[Any, Value]]) -> Value:
 
 
 def combine(m: Machine, operator: str, left: Value, right: Value) -> SetValue:
-    """`left operator right` of sets and views."""
-    cls = left.python_type()
-    return _made(
-        cls if cls in (set, frozenset) else set, BINARY[operator], operator, [operand(m, left), operand(m, right)]
-    )
+    """`left operator right` of sets and views. With a view, it is the view that answers, by a set."""
+    cls, by_set = left.python_type(), issubclass(right.python_type(), (set, frozenset))
+    kind = cls if cls in (set, frozenset) and by_set else set
+    return _made(kind, BINARY[operator], operator, [operand(m, left), operand(m, right)])
 
 
 def compare_sets(m: Machine, operator: str, left: Value, right: Value) -> Value:
