@@ -130,7 +130,15 @@ def _name_of(real: Any) -> str:
     """What an object is called. Objects of the program's may answer any question in their own way: they are not asked."""
     if not isinstance(real, (type, types.FunctionType, types.ModuleType, *BUILTIN_CALLABLES)):
         return type(real).__name__
-    return str(getattr(real, "__qualname__", None) or getattr(real, "__name__", None) or type(real).__name__)
+    return str(_held(real, "__qualname__") or _held(real, "__name__") or type(real).__name__)
+
+
+def _held(real: Any, name: str) -> Any:
+    """An attribute that an object has, without asking the object's `__getattr__`, which may do anything."""
+    try:
+        return object.__getattribute__(real, name)
+    except AttributeError:
+        return None
 
 
 def value_of(m: Machine, real: Any, source: Source) -> Value:

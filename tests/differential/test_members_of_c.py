@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+
 import pytest
 import torch
 
@@ -79,3 +81,21 @@ def test_sets_with_views(text, kind, view):
     source = f"def function(x):\n    d = {{1: 2, 3: 4}}\n    s = kind([1, 5, (3, 4)])\n    v = d.{view}()\n"
     exec(f"{source}    return x + 1, s {text} v, v {text} s, s {text} s, s {text} {{1}}", scope)
     same(scope["function"])
+
+
+class Answering(types.ModuleType):
+    """A module of modules, as `torch.classes` is: each name is answered, and some by an error."""
+
+    def __getattr__(self, name):
+        if self.__name__ != "outer":
+            raise RuntimeError(f"nothing is called {name}")
+        return Answering(name)
+
+
+def test_objects_are_named_without_asking_them():
+    outer = Answering("outer")
+
+    def function(x):
+        return x + 1, getattr(outer, "inner", None) is None
+
+    same(function)
