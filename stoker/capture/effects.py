@@ -21,9 +21,11 @@ class Effects:
         self.deferred: list[tuple[Value, list[Value], dict[str, Value]]] = []
         self.first: list[tuple[Callable[..., Any], list[Value]]] = []  # calls that are made before the graph runs
         self.drawn: dict[int, tuple[Any, ...]] = {}  # what was asked of generators so far, by their identity
+        self.noticed = 0  # how often something was changed, or looked at that captured code has changed before
 
     def will_mutate(self, value: Value) -> None:
         """Call before changing a value. New objects are rebuilt whole; only known ones are written back."""
+        self.noticed += 1
         if Era.now:
             self._refuse_in_subgraph(value)
         if value.source is not None or getattr(value, "root_name", None) is not None:
@@ -40,6 +42,7 @@ class Effects:
 
     def defer(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> None:
         """A call that nothing in the graph can observe: made after the graph, in order."""
+        self.noticed += 1
         if Era.now:
             raise EffectInside(
                 "an effect in a branch or loop", f"{function.describe()} is called each time it runs", "do it outside"

@@ -7,7 +7,7 @@ fetched; values made by the captured code are rebuilt, once each, shared as they
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from torch.fx import Node
@@ -15,7 +15,7 @@ from torch.fx import Node
 from stoker import torch_private
 from stoker.bytecode import Code, Instruction, build
 from stoker.capture.values.sequence import TupleValue
-from stoker.capture.values.value import Null, Value
+from stoker.capture.values.value import Null, Value, asked_once
 from stoker.errors import Break, StepBreak
 from stoker.guard.source import Fixed, Local, Source
 
@@ -165,6 +165,15 @@ class Emitter:
                 reason = Break("a class definition", words, "define the class at module level")
                 self.m.blame(reason)
                 raise StepBreak(self.m.made_classes[base], reason)
+
+    def refuse_asking_again(self, stand_ins: Iterable[Any]) -> None:
+        """Filling a dictionary or a set asks its keys for their hashes: where that would be noticed, CPython does it in the first place."""
+        step = min(asked_once(stand_ins), default=None)
+        if step is not None:
+            words = "it changes something, or looks at what this frame has changed, and the container outlives the captured code"
+            reason = Break("a user-written __hash__ or __eq__ of a key", words)
+            self.m.blame(reason)
+            raise StepBreak(step, reason)
 
     # The whole.
 

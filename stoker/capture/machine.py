@@ -235,6 +235,7 @@ class Effecting(Protocol):
     deferred: list[tuple[Value, list[Value], dict[str, Value]]]
     first: list[tuple[Callable[..., Any], list[Value]]]
     drawn: dict[int, tuple[Any, ...]]
+    noticed: int
 
     def will_mutate(self, value: Value) -> None: ...
     def defer(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> None: ...

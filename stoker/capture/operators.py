@@ -28,7 +28,7 @@ from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.slices import SliceValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.text import percent, settled, shown
-from stoker.capture.values.value import Exhausted, NotConstant, Value
+from stoker.capture.values.value import Exhausted, NotConstant, OwnKey, Value
 from stoker.capture.values.varying import VaryingFloat, as_symbols, symbolic
 from stoker.errors import Break, Raised
 from stoker.guard.guard import Is, IsNot, NotSameAs
@@ -268,7 +268,11 @@ class Operators:
         return True
 
     def hashed_key(self, value: Value) -> Any:
-        return HashedKey(self.m, value, self.hash_of(value))
+        noticed = self.m.effects.noticed
+        made = HashedKey(self.m, value, self.hash_of(value))
+        if self.m.effects.noticed != noticed:
+            made.once = made.step
+        return made
 
     def hash_of(self, value: Value) -> int:
         """`hash(value)` of an instance that has a hash of its own: what a C integer cannot hold is hashed again, and -1 means an error."""
@@ -448,14 +452,15 @@ def refusal(text: str, left: type, right: type) -> str:
 SELF_MATCHING = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
 
 
-class HashedKey:
+class HashedKey(OwnKey):
     """A dictionary key with a hash and an equality written by the user. One is made for each thing that is done with a dictionary: what it was
     compared with then, it is not compared with again."""
 
-    __slots__ = ("m", "value", "hash", "answers")
+    __slots__ = ("m", "value", "hash", "answers", "step")
 
     def __init__(self, m: Machine, value: Value, hash_value: int) -> None:
-        self.m, self.value, self.hash = m, value, hash_value
+        self.m, self.value, self.hash, self.step = m, value, hash_value, m.step
+        self.once = None
         self.answers: dict[int, tuple[object, bool]] = {}
 
     def __hash__(self) -> int:
@@ -466,8 +471,16 @@ class HashedKey:
         sought = other if isinstance(other, HashedKey) else self
         held = self if sought is other else other
         if id(held) not in sought.answers:
+            noticed = self.m.effects.noticed
             sought.answers[id(held)] = (held, self._equals(other))
+            if self.m.effects.noticed != noticed:
+                self._ask_once(sought, held)
         return sought.answers[id(held)][1]
+
+    def _ask_once(self, *keys: object) -> None:
+        for key in keys:
+            if isinstance(key, HashedKey):
+                key.once = key.step
 
     def _equals(self, other: object) -> bool:
         if isinstance(other, HashedKey):

@@ -236,7 +236,10 @@ class InstanceValue(ObjectValue):
         if hasher is object.__hash__ or hasher is BaseException.__hash__:
             return IdentityKey(self)
         if self.real is not None and self.source is not None and self.cls.__eq__ is object.__eq__:
-            return IdentityKey(self)
+            noticed = m.effects.noticed
+            if isinstance(hasher, types.FunctionType):
+                self.special(m, "__hash__")
+            return IdentityKey(self, m.step if m.effects.noticed != noticed else None)
         if hasher is None:
             m.exceptions.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
         if (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from enum import Enum
 from types import FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -60,12 +61,13 @@ class DictValue(Value):
         if not self.whole:
             assert self.real is not None and self.source is not None
             self.whole = True
-            m.guards.keys(self.source, self.real)
             known, self._entries = self._entries, {}
-            for index, key in enumerate(ordered_keys(self.real)):
-                value = dict.__getitem__(self.real, key)
-                key_value = m.wrap.key(key, self.source, index)
-                stand_in = key_value.hash_key(m)
+            hashed = _hashed_keys(m, self, self.real, self.source)
+            m.guards.keys(self.source, self.real)
+            for key, (stand_in, key_value) in zip(ordered_keys(self.real), hashed.items()):
+                value = dict.get(self.real, key, END)
+                if value is END:
+                    self.unsupported("looking at keys whose hash has changed since they were stored")
                 place = DictItem(self.source, key)
                 self._entries[stand_in] = known.pop(stand_in) if stand_in in known else (key_value, Lazy(value, place))
             self._entries.update(known)
@@ -88,6 +90,8 @@ class DictValue(Value):
 
     def _found(self, m: Machine, key: Value, stand_in: Any) -> Value | None:
         """What is held under a key whose hash was asked for: once for each thing that is done, as CPython does."""
+        if self.source is not None and stand_in in self.written:
+            m.effects.noticed += 1
         found = self._entries.get(stand_in)
         if found is None and not self.whole:
             found = self._lookup_real(m, key, stand_in)
@@ -322,6 +326,7 @@ class DictValue(Value):
         self.fill(e)
 
     def fill(self, e: Emitter) -> None:
+        e.refuse_asking_again(self._entries)
         for key, value in self._entries.values():
             e.method_call(self, self.cls.__setitem__, [key, value])
         for key, value in self._attributes._entries.values() if self._attributes is not None else ():
@@ -333,10 +338,31 @@ class DictValue(Value):
             e.method_call(self, self.cls.clear, [])
             self.fill(e)
             return
+        e.refuse_asking_again(self.written)
         for stand_in in self.written:
             e.method_call(self, self.cls.__setitem__, list(self._entries[stand_in]))
         for key, value in self.waiting:
             e.method_call(self, self.cls.__setitem__, [key, value])
+
+
+def _hashed_keys(m: Machine, mapping: DictValue, real: dict, source: Source) -> dict[Any, Value]:
+    """The keys behind their stand-ins. CPython has asked them for their hashes when they were stored; nobody may notice that we ask again."""
+    if isinstance(real, OrderedDict) and any(map(_hashes_itself, dict.keys(real))):
+        mapping.unsupported("looking at keys with a __hash__ of their own, which going over an OrderedDict asks for")
+    noticed, hashed = m.effects.noticed, {}
+    for index, key in enumerate(ordered_keys(real)):
+        key_value = m.wrap.key(key, source, index)
+        hashed[key_value.hash_key(m)] = key_value
+    if m.effects.noticed != noticed or len(hashed) != len(real):
+        mapping.unsupported("looking at keys whose own __hash__ or __eq__ changes something")
+    return hashed
+
+
+def _hashes_itself(key: Any) -> bool:
+    """Has the class of a key, or of a part of it, a hash that the program has written?"""
+    if type(key) in (tuple, frozenset):
+        return any(map(_hashes_itself, key))
+    return isinstance(type(key).__hash__, FunctionType) and not isinstance(key, Enum)
 
 
 def pairs_of(m: Machine, value: Value) -> list[tuple[Value, Value]]:

@@ -317,6 +317,7 @@ class SetValue(Value):
     def emit(self, e: Emitter) -> None:
         recipe = self.recipe()
         if recipe is UNKNOWN:
+            e.refuse_asking_again(self._entries)
             e.call_function(self.cls, [TupleValue(list(self._entries.values()))])
         else:
             given: list[Value] = []
@@ -331,11 +332,13 @@ class SetValue(Value):
     def fill(self, e: Emitter) -> None:
         """Of an instance of a subclass that the captured code made. A frozenset is made whole."""
         if self._entries and self.cls is set:
+            e.refuse_asking_again(self._entries)
             e.method_call(self, set.update, [TupleValue(list(self._entries.values()))])
 
     def write_back(self, e: Emitter) -> None:
         """The same changes again, so that the order becomes eager's."""
         for name, parts in self.steps:
+            e.refuse_asking_again(key for part in parts for key in part.entries)
             e.method_call(self, getattr(set, name), [part.value for part in parts])
 
 

@@ -10,7 +10,7 @@ Requirements:
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from stoker.errors import Break
@@ -204,16 +204,33 @@ class Lazy(Value):
         return type(self.real)
 
 
-class IdentityKey:
+class OwnKey:
+    """A dictionary key whose hash and equality the program has written. `once`: the instruction of the root frame that asked for them, where
+    asking again would be noticed."""
+
+    __slots__ = ("once",)
+    once: int | None
+
+
+class IdentityKey(OwnKey):
     """A dictionary key that equals only itself: the identity of one value."""
 
     __slots__ = ("value",)
 
-    def __init__(self, value: Value) -> None:
-        self.value = value
+    def __init__(self, value: Value, once: int | None = None) -> None:
+        self.value, self.once = value, once
 
     def __hash__(self) -> int:
         return id(self.value)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, IdentityKey) and other.value is self.value
+
+
+def asked_once(stand_ins: Iterable[Any]) -> Iterator[int]:
+    """The instructions before which keys, or parts of them, had not been asked for their hashes, if they may be asked only once."""
+    for stand_in in stand_ins:
+        if isinstance(stand_in, (tuple, frozenset)):
+            yield from asked_once(stand_in)
+        elif isinstance(stand_in, OwnKey) and stand_in.once is not None:
+            yield stand_in.once
