@@ -408,18 +408,38 @@ def test_a_trail_that_is_replaced_while_it_runs():
     assert [program.check([box], plain) for _ in range(10)] == [()] * 10 and set(answers) == {()}
 
 
-def test_a_length_that_only_python_knows():
-    class Sized(dict):
-        pass
-
-    box = Thing(sized=Sized(a=1))
+def _length_guarded(box):
     sized = node(A.DICT_ITEM, "sized", checks=[(C.LENGTH, 1, 0)])
     program = _C.GuardProgram([node(A.LOCAL, 0, node(A.DICT, None, sized), checks=[(C.TYPE_IS, Thing, 1)])], 0)
-    assert [program.check([box], plain) for _ in range(3)] == [()] * 3
+    return lambda: [program.check([box], plain) for _ in range(3)]
+
+
+def test_a_length_that_only_python_knows():
+    class Sized:
+        def __len__(self):
+            return 1
+
+    check = _length_guarded(Thing(sized=Sized()))
+    assert check() == [()] * 3
     Sized.__len__ = lambda self: 5
-    assert [program.check([box], plain) for _ in range(3)] == [0] * 3
+    assert check() == [0] * 3
     Sized.__len__ = lambda self: 1
-    assert [program.check([box], plain) for _ in range(3)] == [()] * 3
+    assert check() == [()] * 3
+
+
+@pytest.mark.parametrize("kind", [dict, list, tuple])
+def test_of_containers_the_length_is_what_they_hold(kind):
+    """Their own `__len__` is the program's: it is called there, and that the class has one is another guard's matter."""
+
+    class Sized(kind):
+        def __len__(self):
+            raise AssertionError("a guard runs no code of the program")
+
+    box = Thing(sized=Sized([("a", 1)]))
+    check = _length_guarded(box)
+    assert check() == [()] * 3
+    box.sized = Sized([("a", 1), ("b", 2)])
+    assert check() == [0] * 3
 
 
 def test_same_objects_are_compared_on_the_trail():
