@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -22,8 +21,6 @@ from stoker.schedule.plan import Plan
 from stoker.schedule.step import Batch, Run
 from stoker.shape.expr import constant
 from tests.stages.two_devices import DEVICE, PROCESSOR, TwoDevices
-
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
 
 SIZES = [(3, 5), (1023,), (1024,), (7,), (32, 40), (1,), (2, 2, 700)]
 LIKE = 6

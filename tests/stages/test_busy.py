@@ -3,7 +3,6 @@ convolutions, biases added by whoever reads."""
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +15,6 @@ import stoker
 from stoker.lower.pieces import cut
 from stoker.shape.expr import constant, symbol
 from tests.stages.interpreted import Interpreted, in_place_of_the_processor
-
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
 
 
 @pytest.fixture

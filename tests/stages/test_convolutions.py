@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -20,8 +19,6 @@ from stoker.schedule.product import Windows
 from tests.stages.interpreted import Interpreted, compile_interpreted
 from tests.stages.test_products import compiled
 from tests.stages.test_triton import single_graph
-
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
 
 Sizes = tuple[tuple[int, int, int, int], tuple[int, int, int, int], dict[str, Any]]
 """An image's and a weight's sizes, and how they are convolved."""

@@ -6,7 +6,6 @@ time, so that it shares nothing with the index arithmetic of the compiled kernel
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import re
 from collections.abc import Callable
@@ -21,8 +20,6 @@ from stoker.pipeline import decompositions
 from stoker.runtime.cubin import Job, compile_all
 from tests.stages.interpreted import Generator, Interpreted, compile_interpreted
 from tests.stages.test_triton import single_graph
-
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
 
 THREADS = 512
 """Of a very small device, so that threads take several turns."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +11,6 @@ import torch
 from stoker.runtime.cubin import Job, compile_all
 from tests.stages.interpreted import Interpreted
 from tests.stages.test_triton import side_by_side
-
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
 
 DTYPES = [torch.float8_e4m3fn, torch.float8_e5m2]
 

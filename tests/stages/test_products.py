@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import re
 from collections.abc import Callable
@@ -21,8 +20,6 @@ from stoker.schedule.plan import make_plan
 from stoker.schedule.step import Library
 from tests.stages.interpreted import Interpreted, compile_interpreted
 from tests.stages.test_triton import single_graph
-
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
 
 PROGRAMS: dict[str, Callable[..., Any]] = {
     "gelu": lambda x, w, b: F.gelu(x @ w),

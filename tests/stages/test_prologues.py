@@ -3,7 +3,6 @@ they compile for sm_90."""
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,8 +23,6 @@ from stoker.schedule.step import Run
 from tests.stages.interpreted import Interpreted, compile_interpreted
 from tests.stages.test_products import compiled, given
 from tests.stages.test_triton import single_graph
-
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
 
 PROGRAMS: dict[str, Callable[..., Any]] = {
     "left": lambda x, w, b: F.silu(x) @ w,

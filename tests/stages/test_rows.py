@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -13,8 +12,6 @@ import torch.nn.functional as F
 import stoker
 from tests.stages.interpreted import in_place_of_the_processor
 from tests.stages.test_triton import side_by_side
-
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
 
 NEAR = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 PRODUCTS: dict[str, Callable[..., Any]] = {

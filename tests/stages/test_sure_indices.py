@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +11,6 @@ import torch
 from tests.stages.interpreted import Interpreted
 from tests.stages.test_products import compiled
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
 TABLE, INDEX = torch.randn(40, 24), torch.randint(-40, 40, (40, 24))
 
 

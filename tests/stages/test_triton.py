@@ -25,8 +25,6 @@ from stoker.pipeline import decompositions
 from stoker.runtime.cubin import Job, compile_all
 from tests.stages.interpreted import LIBDEVICE, Interpreted, compile_interpreted, in_place_of_the_processor
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
-
 PLACES = torch.tensor([3, 1, 0, -1])
 PROGRAMS: dict[str, Callable[..., Any]] = {
     "pointwise": lambda x: torch.tanh(x * 2 + 1).exp().sigmoid(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -20,8 +19,6 @@ from stoker.runtime.cubin import Job, compile_all
 from tests.stages import test_corpus as corpus
 from tests.stages.interpreted import Interpreted, compile_interpreted
 from tests.sweep_tool import loaded
-
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
 
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "sweep_lowerings.py"

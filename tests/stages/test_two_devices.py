@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -16,8 +15,6 @@ import stoker
 from stoker.runtime.cubin import Job, compile_all
 from stoker.schedule.step import Library
 from tests.stages.two_devices import DEVICE, PROCESSOR, TwoDevices
-
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
 
 X = torch.linspace(-2, 2, 150).view(10, 15)
 NUMBERS = [

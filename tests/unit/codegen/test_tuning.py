@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,6 @@ from stoker.loop.instruction import Load, Store
 from stoker.loop.layout import Layout
 from stoker.schedule.kernel import Kernel, Phase
 from stoker.shape.expr import constant, symbol
-
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
 
 O0, DEVICE = symbol("o0"), torch.device("cuda", 0)
 

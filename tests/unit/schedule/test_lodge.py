@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,8 +30,6 @@ from stoker.shape.expr import constant
 from stoker.shape.walk import evaluate
 from tests.stages.interpreted import Interpreted
 from tests.stages.test_triton import single_graph
-
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
 
 
 class Small(Interpreted):
