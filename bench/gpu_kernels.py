@@ -3,8 +3,9 @@ convolutions with what is computed of them: by the library and a kernel after it
 
     python -m bench.gpu_kernels [--tune] [--products] [--only WORDS] [--write FILE]
 
-The least bytes a program must move over its time, against the bytes of a large copy over its time. Times by CUDA events, the median
-of interleaved rounds, on inputs larger than the second-level cache.
+The least bytes a program must move over its time on the device, against the bytes of a large copy over its time, both with the calls
+launched before the first of them begins. Times by CUDA events, the median of interleaved rounds, on inputs larger than the second-level
+cache.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch.profiler import ProfilerActivity, profile
 
 import stoker
 
 ROWS, COLUMNS = 8192, 4096
 ROUNDS, CALLS = 11, 10
+SLEEP_CYCLES = 4_000_000
+"""Longer than launching the calls takes."""
 
 
 def _rotary(x: torch.Tensor, c: torch.Tensor, s: torch.Tensor) -> torch.Tensor:
@@ -124,27 +126,17 @@ def measure_products(tune: bool) -> dict[str, dict[str, float]]:
     return rows
 
 
-def milliseconds(function: Callable[..., Any], inputs: list[torch.Tensor]) -> float:
+def milliseconds(function: Callable[..., Any], inputs: list[torch.Tensor], *, waiting: bool = False) -> float:
+    """Of a call among several; `waiting`: all are launched before the first begins, so that none waits for the host."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    if waiting:
+        torch.cuda._sleep(SLEEP_CYCLES)
     start.record()
     for _ in range(CALLS):
         function(*inputs)
     end.record()
     end.synchronize()
     return float(start.elapsed_time(end)) / CALLS
-
-
-def on_device(function: Callable[..., Any], inputs: list[torch.Tensor]) -> dict[str, float]:
-    """Microseconds that each kernel of a call takes on the device, without the gaps between them."""
-    with profile(activities=[ProfilerActivity.CUDA]) as found:
-        for _ in range(CALLS):
-            function(*inputs)
-        torch.cuda.synchronize()
-    times: dict[str, float] = {}
-    for event in found.events():
-        if event.device_type.name == "CUDA":
-            times[event.name] = times.get(event.name, 0.0) + event.device_time_total / CALLS
-    return times
 
 
 def main() -> None:
@@ -160,7 +152,7 @@ def main() -> None:
     source = torch.randn(ROWS, COLUMNS, device="cuda", dtype=torch.bfloat16)
     target = torch.empty_like(source)
     milliseconds(lambda: target.copy_(source), [])
-    copying = sorted(milliseconds(lambda: target.copy_(source), []) for _ in range(ROUNDS))[ROUNDS // 2]
+    copying = sorted(milliseconds(lambda: target.copy_(source), [], waiting=True) for _ in range(ROUNDS))[ROUNDS // 2]
     bandwidth = 2 * size / copying
     print(f"copy: {copying * 1e3:.1f} us, {bandwidth / 1e9:.2f} TB/s")
     a = torch.randn(10, device="cuda")
@@ -178,13 +170,13 @@ def main() -> None:
                 continue
             compiled = stoker.compile(program, options={"autotune": chosen.tune}, fullgraph=True)
             compiled(*inputs)
-            times: dict[str, list[float]] = {"eager": [], "stoker": []}
+            times: dict[str, list[float]] = {"eager": [], "stoker": [], "device": []}
             for _ in range(ROUNDS):
                 times["eager"].append(milliseconds(program, inputs))
                 times["stoker"].append(milliseconds(compiled, inputs))
+                times["device"].append(milliseconds(compiled, inputs, waiting=True))
             found = {who: sorted(t)[ROUNDS // 2] * 1e3 for who, t in times.items()}
-            kernels = on_device(compiled, inputs)
-            share = passes * size / (sum(kernels.values()) / 1e3) / bandwidth
+            share = passes * size / (found["device"] / 1e3) / bandwidth
             rows[name] = found | {"share": share}
             print(
                 f"{name:22} eager {found['eager']:7.1f} us  stoker {found['stoker']:7.1f} us  {share:5.0%} of the copy"

@@ -3,7 +3,6 @@
 #include "guard_program.h"
 #include "object_type.h"
 
-#include <algorithm>
 #include <new>
 
 namespace stoker {

@@ -23,6 +23,20 @@ constexpr int SHARED_BYTES_LIMIT = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_S
 constexpr unsigned PLAIN_SHARED_BYTES = 48 * 1024;
 constexpr int MOST_DEVICES = 64;
 
+// CUlaunchAttribute: the kernel may be placed before the one ahead of it has ended.
+struct Overlap {
+  int id = 6, unused = 0;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+  std::array<int, 16> value{1};
+};
+
+struct LaunchConfig {  // CUlaunchConfig
+  std::array<unsigned, 3> grid, block;
+  unsigned shared_bytes;
+  DeviceStream stream;
+  const Overlap* attributes;
+  unsigned attribute_count;
+};
+
 // A function of the driver, of whatever type it is asked for.
 struct Named {
   const char* name;
@@ -46,8 +60,7 @@ struct Driver {
   Result (*get_function)(DeviceFunction*, Module, const char*) = Named{"cuModuleGetFunction"};
   Result (*set_attribute)(DeviceFunction, int, int) = Named{"cuFuncSetAttribute"};
   Result (*error_words)(Result, const char**) = Named{"cuGetErrorString"};
-  Result (*launch_kernel)(DeviceFunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-                          DeviceStream, void**, void**) = Named{"cuLaunchKernel"};
+  Result (*launch_kernel)(const LaunchConfig*, DeviceFunction, void**, void**) = Named{"cuLaunchKernelEx"};
   Result (*launch_graph)(void*, DeviceStream) = Named{"cuGraphLaunch"};
 };
 
@@ -93,9 +106,9 @@ DeviceStream current_stream(int device) {
 }
 
 void launch(const Launch& kernel, uint32_t programs, DeviceStream stream, void** parameters) {
-  check(driver().launch_kernel(kernel.function, programs, 1, 1, kernel.threads, 1, 1, kernel.shared_bytes, stream,
-                               parameters, nullptr),
-        "launching a kernel");
+  static const Overlap overlap;
+  const LaunchConfig config{{programs, 1, 1}, {kernel.threads, 1, 1}, kernel.shared_bytes, stream, &overlap, kernel.overlaps};
+  check(driver().launch_kernel(&config, kernel.function, parameters, nullptr), "launching a kernel");
 }
 
 void launch_graph(void* executable, DeviceStream stream) {

@@ -15,6 +15,7 @@ using DeviceStream = void*;
 struct Launch {
   DeviceFunction function = nullptr;
   uint32_t threads = 0, shared_bytes = 0;
+  bool overlaps = false;  // may be placed before the kernel ahead of it has ended, and waits for it by itself
 };
 
 // Makes the device's primary context current in this thread, if none is.

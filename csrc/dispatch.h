@@ -4,7 +4,6 @@
 #include "code_cache.h"
 #include "python_compat.h"
 
-#include <memory>
 
 namespace stoker {
 

@@ -5,7 +5,6 @@
 #include "object_type.h"
 #include "tensor_check.h"
 
-#include <new>
 
 namespace stoker {
 

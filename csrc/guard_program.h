@@ -17,7 +17,6 @@
 #include "ref.h"
 #include "shape_program.h"
 
-#include <climits>
 #include <vector>
 
 namespace stoker {

@@ -19,7 +19,6 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
-#include <new>
 
 namespace stoker {
 
@@ -291,7 +290,7 @@ class Execution {
     c10::SmallVector<void*, 64> parameters;
     for (uint64_t& word : words) parameters.push_back(&word);
     try {
-      const Launch kernel{step.kernel, static_cast<uint32_t>(step.threads), static_cast<uint32_t>(step.shared_bytes)};
+      const Launch kernel{step.kernel, uint32_t(step.threads), uint32_t(step.shared_bytes), step.overlaps};
       launch(kernel, static_cast<uint32_t>(programs), stream_, parameters.data());
     } catch (c10::Error& error) {
       error.add_context("in the kernel for " + step.origins);

@@ -114,6 +114,7 @@ struct LaunchStep {
   static constexpr const char* NAME = "LaunchStep";
   DeviceFunction kernel{};
   int64_t threads{}, shared_bytes{};
+  bool overlaps{};
   uint32_t programs{};
   std::vector<uint32_t> slots{};
   std::vector<bool> written{};
@@ -123,9 +124,9 @@ struct LaunchStep {
   std::string origins{};
   bool hands_on{};
   template <class Field> void each(const Field& field) {
-    field("kernel", kernel); field("threads", threads); field("shared_bytes", shared_bytes); field("programs", programs);
-    field("slots", slots); field("written", written); field("value_bytes", value_bytes); field("sizes", sizes);
-    field("watches", watches); field("origins", origins); field("hands_on", hands_on);
+    field("kernel", kernel); field("threads", threads); field("shared_bytes", shared_bytes); field("overlaps", overlaps);
+    field("programs", programs); field("slots", slots); field("written", written); field("value_bytes", value_bytes);
+    field("sizes", sizes); field("watches", watches); field("origins", origins); field("hands_on", hands_on);
   }
 };
 

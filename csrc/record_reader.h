@@ -9,7 +9,6 @@
 
 #include <torch/csrc/Exceptions.h>
 
-#include <concepts>
 #include <optional>
 #include <string>
 #include <type_traits>

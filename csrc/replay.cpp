@@ -20,11 +20,8 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>
 
-#include <algorithm>
 #include <cstring>
 #include <optional>
-#include <new>
-#include <string>
 #include <vector>
 
 namespace stoker {

@@ -39,6 +39,8 @@ class Launch:
     """The driver's handle."""
     threads: int
     shared_bytes: int
+    overlaps: bool
+    """May it be placed before the kernel ahead of it has ended? It waits for that one by itself."""
     programs: Expr
     """The size of the grid, of the kernel's sizes n0, n1, ..."""
     watches: bool

@@ -111,6 +111,7 @@ def _launch(
         kernel=record.DeviceKernel(coding.hold(launch.function)),
         threads=launch.threads,
         shared_bytes=launch.shared_bytes,
+        overlaps=launch.overlaps,
         programs=coding.numbers.of(programs),
         slots=slots,
         written=written,

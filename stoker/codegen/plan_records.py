@@ -165,6 +165,8 @@ class LaunchStep:
     kernel: DeviceKernel
     threads: int
     shared_bytes: int
+    overlaps: bool
+    """May it be placed before the kernel ahead of it has ended? It waits for that one by itself."""
     programs: Number
     """The size of the grid."""
     slots: tuple[BufferSlot, ...]

@@ -122,6 +122,35 @@ def test_streams() -> None:
     torch.testing.assert_close(found, wanted)
 
 
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+@pytest.mark.parametrize("rows", [37, 2048])
+def test_kernels_wait_for_those_before(rows: int, mode: str) -> None:
+    """A kernel is placed while the one ahead of it still runs: it reads what that one wrote, and overwrites what that one had read."""
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        for _ in range(8):
+            x = torch.softmax(x, -1) + y
+            x = x - x.mean(0)
+            y.copy_(x.t() * 0.5)
+            x = x @ x + y
+        return x
+
+    def whole(dtype: torch.dtype) -> list[torch.Tensor]:
+        return [x.to(dtype), y.to(dtype)]
+
+    x, y = (torch.randn(rows, rows, device="cuda") / rows for _ in range(2))
+    compiled, first = stoker.compile(program, mode=mode, fullgraph=True), None
+    with torch.no_grad():
+        exact = whole(torch.float64)
+        exact = [program(*exact), exact[1]]
+        for _ in range(50):
+            given = whole(torch.float32)
+            found = [compiled(*given).clone(), given[1]]
+            first = first or found
+            torch.testing.assert_close(found, first, rtol=0, atol=0)
+    torch.testing.assert_close([t.double() for t in found], exact, rtol=1e-3, atol=1e-5)
+
+
 def test_index_out_of_range_is_told() -> None:
     compiled = stoker.compile(lambda x, i: x[i] * 2)
     x = torch.randn(8, device="cuda")

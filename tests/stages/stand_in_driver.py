@@ -1,6 +1,7 @@
 """A stand-in for the CUDA driver: a library under its name, which notes what kernels are launched on.
 
-A kernel's handle is the number of its parameters. Each launch is noted as that number, the size of the grid, and the parameters' words.
+A kernel's handle is the number of its parameters. Each launch is noted as that number, the size of the grid, whether the kernel may be placed
+before the one ahead of it has ended, and the parameters' words.
 """
 
 from __future__ import annotations
@@ -29,12 +30,18 @@ int cuModuleGetFunction(void** function, void* module, const char* name) { retur
 int cuFuncSetAttribute(void* function, int attribute, int value) { return 1; }
 int cuGetErrorString(int error, const char** words) { *words = "a stand-in"; return 0; }
 int cuGraphLaunch(void* graph, void* stream) { return 1; }
-int cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b, unsigned c, unsigned shared,
-                   void* stream, void** parameters, void** extra) {
+struct Config {
+  unsigned grid[3], block[3], shared;
+  void* stream;
+  struct { int id, unused, value[16]; }* attributes;
+  unsigned attribute_count;
+};
+int cuLaunchKernelEx(const struct Config* config, void* function, void** parameters, void** extra) {
   uint64_t count = (uint64_t)function;
-  if (used + count + 2 > sizeof noted / sizeof *noted) return 2;
+  if (used + count + 3 > sizeof noted / sizeof *noted) return 2;
   noted[used++] = count;
-  noted[used++] = x;
+  noted[used++] = config->grid[0];
+  noted[used++] = config->attribute_count && config->attributes[0].id == 6 && config->attributes[0].value[0];
   for (uint64_t i = 0; i < count; ++i) memcpy(&noted[used++], parameters[i], sizeof(uint64_t));
   return 0;
 }
@@ -44,6 +51,7 @@ int cuLaunchKernel(void* function, unsigned x, unsigned y, unsigned z, unsigned 
 @dataclass(frozen=True, slots=True)
 class Launched:
     programs: int
+    overlaps: bool
     words: tuple[int, ...]
 
 
@@ -75,9 +83,9 @@ class StandInDriver:
         noted, used, place = self.library.stand_in_noted(), self.library.stand_in_used(), 0
         found = []
         while place < used:
-            count, programs = noted[place], noted[place + 1]
-            found.append(Launched(programs, tuple(noted[place + 2 : place + 2 + count])))
-            place += 2 + count
+            count, programs, overlaps = noted[place : place + 3]
+            found.append(Launched(programs, bool(overlaps), tuple(noted[place + 3 : place + 3 + count])))
+            place += 3 + count
         return found
 
 

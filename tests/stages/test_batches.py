@@ -176,14 +176,18 @@ def test_who_reads_a_large_result_does_not_wait() -> None:
 
 def filled(plan: Plan, layouts: dict[str, Layout]) -> tuple[list[int], record.PlanRecord]:
     """The slots that launches write to the table of a plan's batch, in the order of the table."""
-    launch = Launch(1, 128, 0, constant(1), False, False, (0,) * 4)
-    fill = Launch(2, 32, 0, constant(1), False, False, (0,) * 6)
+    launch = Launch(1, 128, 0, False, constant(1), False, False, (0,) * 4)
+    fill = Launch(2, 32, 0, False, constant(1), False, False, (0,) * 6)
     built = []
     for kernel in plan.kernels:
         bytes_of = tuple(d.itemsize if n in kernel.values else 0 for n, d in enumerate(kernel.arguments))
         batch = LaunchBatch(launch, fill, 5, bytes_of, lambda lengths, device: places(lengths, 1024, PROCESSOR))
         built.append(
-            Built(batch if kernel.batched else Launch(3, 32, 0, constant(1), False, False, bytes_of), lambda *a: 0, "")
+            Built(
+                batch if kernel.batched else Launch(3, 32, 0, False, constant(1), False, False, bytes_of),
+                lambda *a: 0,
+                "",
+            )
         )
     encoded, _ = encode(plan, layouts, built)
     table: dict[int, int] = {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import math
 import re
+import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from stoker.codegen.backend import Built
 from stoker.codegen.triton.host import host_kernel
 from stoker.codegen.triton.operation import literal
 from stoker.codegen.triton.tiling import alternatives, tiling_of
-from stoker.codegen.triton.unit import unit_of
+from stoker.codegen.triton.unit import Unit, unit_of
 from stoker.pipeline import decompositions
 from stoker.runtime.cubin import Job, compile_all
 from tests.stages.interpreted import LIBDEVICE, Interpreted, compile_interpreted, in_place_of_the_processor
@@ -286,3 +288,31 @@ def test_other_tiles(number: int) -> None:
     torch.manual_seed(0)
     _agree(lambda x: ((y := F.gelu(x) * x[:1]), y.sum(0)), [torch.randn(600, 130)], Other())
     _agree(lambda x: (torch.softmax(x, -1), x.t().contiguous()), [torch.randn(40, 33)], Other())
+
+
+def test_kernels_that_overlap() -> None:
+    """A kernel that may be placed early touches memory only behind its wait, and then lets the next one be placed."""
+    found: list[Unit] = []
+
+    class Seen(Interpreted):
+        def build(self, kernels: Any, sites: Any, *, tune: bool) -> Any:
+            found.extend(unit_of(k, tiling_of(k, 132), s.origins, overlaps=True) for k, s in zip(kernels, sites))
+            return super().build(kernels, sites, tune=tune)
+
+    _agree(lambda x: (torch.softmax(x, -1), x.t().contiguous(), x.sum()), [torch.randn(40, 33)], Seen())
+    assert found
+    jobs = [Job(u.name, u.source, u.signature, u.aligned, u.warps, 90, u.stages) for u in found]
+    for binary in compile_all(jobs):
+        text = _machine_code(binary.content)
+        wait, let = text.index("ACQBULK"), text.index("PREEXIT")
+        assert wait < let < min(m.start() for m in re.finditer(r"\b(LDG|STG|ATOMG|REDG|LD|ST)\b", text))
+
+
+def _machine_code(binary: bytes) -> str:
+    spec = importlib.util.find_spec("triton.backends.nvidia")
+    assert spec is not None and spec.submodule_search_locations
+    tool = Path(spec.submodule_search_locations[0]) / "bin" / "nvdisasm"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(binary)
+        file.flush()
+        return subprocess.run([tool, "-c", file.name], check=True, capture_output=True, text=True).stdout

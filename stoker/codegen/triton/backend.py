@@ -27,6 +27,9 @@ from stoker.schedule.kernel import Kernel
 from stoker.schedule.step import Library
 from stoker.shape.expr import Expr, constant
 
+OVERLAPS_FROM = 90
+"""The compute capability from which on a kernel can be placed before the one ahead of it has ended."""
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
@@ -44,6 +47,7 @@ class TritonBackend:
 
     def __init__(self, architecture: int, processors: int) -> None:
         self.architecture = architecture
+        self._unit_of = functools.partial(unit_of, overlaps=architecture >= OVERLAPS_FROM)
         self._products: dict[Kernel, Tiling | None] = {}
         """How kernels with a matrix product are cut best, by measuring; None for one that the library is better at."""
         self._target = cuda_target(architecture, processors, drawing_threads=drawing_threads)
@@ -78,7 +82,7 @@ class TritonBackend:
             parts = [None if k is None else next(plain) for _, k in candidate.parts]
             return fastest_product(candidate, layouts, parts, builds[len(before) :])
 
-        units = [unit_of(k, t, site.origins) for k, t in zip(kernels[: len(before) + 1], cut)]
+        units = [self._unit_of(k, t, site.origins) for k, t in zip(kernels[: len(before) + 1], cut)]
         used = [layouts[name] for name in buffers_of(candidate)]
         best = remembered(["product", *_told(units, used, tilings)], subject, measured)
         return None if best is None else tilings[best]
@@ -99,7 +103,7 @@ class TritonBackend:
 
     def _trial(self, kernel: Kernel, site: Site, usual: Tiling) -> Trial:
         tilings = (usual, *alternatives(kernel, usual))
-        told = _told([unit_of(kernel, usual, site.origins)], site.layouts, tilings)
+        told = _told([self._unit_of(kernel, usual, site.origins)], site.layouts, tilings)
         return Trial(kernel, site, tilings, ("tiling", *told))
 
     def _best(self, trial: Trial) -> int:
@@ -113,7 +117,7 @@ class TritonBackend:
 
     def built(self, kernels: Sequence[Kernel], sites: Sequence[Site], tilings: Sequence[Tiling]) -> list[Built]:
         """Kernels cut into tiles of given sizes."""
-        units = [unit_of(k, t, s.origins) for k, t, s in zip(kernels, tilings, sites)]
+        units = [self._unit_of(k, t, s.origins) for k, t, s in zip(kernels, tilings, sites)]
         jobs = [Job(u.name, u.source, u.signature, u.aligned, u.warps, self.architecture, u.stages) for u in units]
         if any(k.batched for k in kernels):
             jobs.append(Job(FILL, fill_source(), fill_signature(), (0,), 1, self.architecture))
@@ -130,11 +134,15 @@ def _loaded(kernel: Kernel, unit: Unit, binary: Binary, fill: Binary) -> Built:
     """The kernel on its device; one of a batch with the kernel that fills its table."""
     device = kernel.device.index if kernel.device.index is not None else torch.cuda.current_device()
     if not unit.batched:
-        launch = _launch(device, binary, unit.programs, unit.value_bytes, unit.watches, unit.limited)
+        launch = replace(
+            _launch(device, binary, unit.programs, unit.value_bytes, overlaps=unit.overlaps),
+            watches=unit.watches,
+            limited=unit.limited,
+        )
         return Built(launch, host_kernel(unit), unit.source)
     batch = LaunchBatch(
-        _launch(device, binary, constant(1), (0,) * len(PARAMETERS)),
-        _launch(device, fill, constant(1), (0,) * (1 + WORDS)),
+        _launch(device, binary, constant(1), (0,) * len(PARAMETERS), overlaps=unit.overlaps),
+        _launch(device, fill, constant(1), (0,) * (1 + WORDS), overlaps=False),
         WORDS,
         unit.value_bytes,
         lambda lengths, device: places(lengths, unit.points_each, device),
@@ -142,16 +150,18 @@ def _loaded(kernel: Kernel, unit: Unit, binary: Binary, fill: Binary) -> Built:
     return Built(batch, host_kernel(unit), unit.source)
 
 
-def _launch(
-    device: int,
-    binary: Binary,
-    programs: Expr,
-    value_bytes: tuple[int, ...],
-    watches: bool = False,
-    limited: bool = False,
-) -> Launch:
-    function, threads = _function(device, binary), binary.warps * LANES
-    return Launch(function, threads, binary.shared_bytes, programs, watches, limited, value_bytes)
+def _launch(device: int, binary: Binary, programs: Expr, value_bytes: tuple[int, ...], *, overlaps: bool) -> Launch:
+    """Of a kernel that watches no indices."""
+    return Launch(
+        function=_function(device, binary),
+        threads=binary.warps * LANES,
+        shared_bytes=binary.shared_bytes,
+        overlaps=overlaps,
+        programs=programs,
+        watches=False,
+        limited=False,
+        value_bytes=value_bytes,
+    )
 
 
 @functools.cache

@@ -58,11 +58,15 @@ class Written:
     """Does it compute in 32 bits what sizes may make too large?"""
 
 
-def emit(name: str, kernel: Kernel, tiling: Tiling) -> Written:
-    """The Triton of a kernel."""
+def emit(name: str, kernel: Kernel, tiling: Tiling, *, overlaps: bool = False) -> Written:
+    """The Triton of a kernel; with `overlaps` of one that may be placed before the kernel ahead of it has ended."""
     emitter = _Emitter(name, each_once(kernel) if kernel.inner and tiling.persistent else kernel, tiling)
     return Written(
-        emitter.function(), emitter.programs(), tiling.warps, emitter.watches, emitter.width is Width.LIMITED
+        emitter.function(overlaps=overlaps),
+        emitter.programs(),
+        tiling.warps,
+        emitter.watches,
+        emitter.width is Width.LIMITED,
     )
 
 
@@ -126,13 +130,15 @@ class _Emitter:
     def expr(self, expr: Expr) -> str:
         return expression(expr, self.ranges)
 
-    def function(self) -> str:
+    def function(self, *, overlaps: bool) -> str:
         kernel, out = self.kernel, self.out
         names = [f"a{n}" for n in range(len(kernel.arguments))] + [f"n{n}" for n in range(kernel.sizes)]
         names += ["flags"] if self.watches else []
         names = [name for name, _ in PARAMETERS] if kernel.batched else names
         out.line("@triton.jit")
         with out.indented(f"def {self.name}({', '.join(names)}):"):
+            if overlaps:
+                out.line("after_others()")
             if kernel.batched:
                 self.of_a_row()
             else:

@@ -7,6 +7,14 @@ ours. Functions of the device's mathematics library are those that eager's own k
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+
+@triton.jit
+def after_others():
+    """Wait for what kernels before this one write and read; then the one behind it may take the places that become free."""
+    gdc_wait()
+    gdc_launch_dependents()
 
 
 @triton.jit

@@ -37,14 +37,16 @@ class Unit:
     value_bytes: tuple[int, ...]
     """For each buffer: the bytes of its number, where that is what the function takes, else 0."""
     batched: bool
+    overlaps: bool
+    """Does it wait by itself for the kernel ahead of it?"""
     points_each: int
     """Outer points of a program, where only they are cut into tiles."""
 
 
-def unit_of(kernel: Kernel, tiling: Tiling, origins: Sequence[str] = ()) -> Unit:
+def unit_of(kernel: Kernel, tiling: Tiling, origins: Sequence[str] = (), *, overlaps: bool = False) -> Unit:
     """The unit of a kernel that stands for some operators."""
     name = _name(origins)
-    written = emit(name, kernel, tiling)
+    written = emit(name, kernel, tiling, overlaps=overlaps)
     value_bytes = tuple(d.itemsize if n in kernel.values else 0 for n, d in enumerate(kernel.arguments))
     parameters = [
         (f"a{n}", BITS[value_bytes[n]] if value_bytes[n] else POINTERS[dtype])
@@ -67,6 +69,7 @@ def unit_of(kernel: Kernel, tiling: Tiling, origins: Sequence[str] = ()) -> Unit
         written.limited,
         value_bytes,
         kernel.batched,
+        overlaps,
         tiling.x_block,
     )
 
