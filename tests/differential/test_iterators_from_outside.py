@@ -7,6 +7,7 @@ import contextlib
 import io
 import itertools
 
+import pytest
 import torch
 from harness import BREAK, ONE, program
 
@@ -302,3 +303,84 @@ def test_own(x, it):
         if value == 1:
             break
     return x
+
+
+def steps_of(kind, calls):
+    """An iterator whose function leaves a trace, by what is around it."""
+
+    def called(value, *others):
+        calls.append(value)
+        print("called with", value)
+        return value + 1
+
+    makers = {
+        "map": lambda: map(called, [1, 2, 3, 4]),
+        "map of two": lambda: map(called, [1, 2, 3, 4], (5, 6, 7)),
+        "filter": lambda: filter(lambda value: called(value) % 2, [1, 2, 3, 4, 5]),
+        "map of a map": lambda: map(called, map(called, range(4))),
+        "map of an enumerate": lambda: map(lambda pair: called(pair[1]), enumerate([1, 2, 3, 4])),
+        "map of a zip": lambda: map(lambda pair: called(pair[0]), zip([1, 2, 3, 4], [5, 6, 7, 8])),
+        "zip of a map": lambda: zip(map(called, [1, 2, 3, 4]), [5, 6, 7, 8]),
+        "enumerate of a map": lambda: enumerate(map(called, [1, 2, 3, 4])),
+        "filter of a map": lambda: filter(None, map(called, [1, -1, 3, 4])),
+    }
+    return makers[kind]()
+
+
+KINDS = [
+    "map", "map of two", "filter", "map of a map", "map of an enumerate", "map of a zip", "zip of a map", "enumerate of a map",
+    "filter of a map",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("rounds", [1, 2, 9])
+def test_functions_of_iterators_are_called_once(kind, rounds):
+    """What captured code takes of a map or a filter is not computed again behind the graph, given or kept over a break."""
+
+    @stoker.disable
+    def stop():
+        pass
+
+    def given(x, it):
+        for _, value in zip(range(rounds), it):
+            x = x + (value if isinstance(value, int) else value[0])
+        return x
+
+    def made(x, calls):
+        it = steps_of(kind, calls)
+        next(it)
+        stop()
+        for _ in range(rounds - 1):
+            next(it, None)
+        return x + 1, list(it)
+
+    def outcome(run):
+        calls: list = []
+        printed = io.StringIO()
+        it = steps_of(kind, calls)
+        with contextlib.redirect_stdout(printed):
+            results = run(given)(torch.ones(2), it), list(it), run(made)(torch.ones(2), calls)
+        return str(results), calls, printed.getvalue()
+
+    assert outcome(lambda f: stoker.compile(f, backend="eager")) == outcome(lambda f: f)
+
+
+def test_functions_of_iterators_write_once():
+    @stoker.disable
+    def stop():
+        pass
+
+    def function(a):
+        def grow(x):
+            nonlocal a
+            a += 1
+            return x + 1
+
+        m = map(grow, [1, 2, 3, 4, 5])
+        a += next(m)
+        stop()
+        a += next(m)
+        return a
+
+    assert torch.equal(stoker.compile(function)(torch.ones(3)), function(torch.ones(3)))

@@ -2,7 +2,7 @@
 
 An iterator of a list, a range, `enumerate` or `itertools.count` tells by `__reduce__` what it goes over and where it is; one of a
 dictionary or a set, what is left of it. What captured code takes of it is taken again behind the graph, so that it ends where
-eager leaves it. One that is somewhere else at each call would need code of its own for each place: it is advanced by CPython, at
+eager leaves it; of a `map` or a `filter`, from what it goes over, since its function has been called. One that is somewhere else at each call would need code of its own for each place: it is advanced by CPython, at
 a break. So a loop that breaks in one round goes on in one graph, and a loop that breaks in each round breaks at its head, too.
 """
 
@@ -13,7 +13,7 @@ import functools
 import gc
 import itertools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -31,7 +31,7 @@ from stoker.capture.values.iterator import (
 )
 from stoker.capture.values.rounds import goes_over_rounds, is_left_by_rounds, stop_at_head
 from stoker.capture.values.sequence import SequenceIterator, SequenceValue
-from stoker.capture.values.value import Lazy, Value
+from stoker.capture.values.value import Exhausted, Lazy, Value
 from stoker.errors import Break, StepBreak
 from stoker.guard.source import Asked, Local, Source, root_of
 
@@ -54,6 +54,7 @@ class RunningIterator(IteratorValue):
         self.source = source
         self.kind = type(real)
         self.taken = self.step = 0
+        self.ended = False
 
     def next(self, m: Machine) -> Value:
         if is_left_by_rounds(self.place):
@@ -68,8 +69,7 @@ class RunningIterator(IteratorValue):
             )
         m.effects.will_mutate(self)
         self.step = self.step if self.taken else m.step
-        self.taken += 1
-        return self.model.next(m)
+        return _take(m, self, self.model)
 
     def refuse_one_round(self, m: Machine) -> None:
         """A loop that a break has left breaks again in its next round: it will in others, and no round is like another."""
@@ -86,12 +86,76 @@ class RunningIterator(IteratorValue):
         for container in (*_sequences(self.model), *_containers(e.m, self.real)):
             if id(container) in e.m.effects.mutated:
                 self.stop_before(e.m, f"{container.describe()} is changed while {self.describe()} goes over it")
-        e.call_function(_advance, [self, Constant(self.taken)])
-        e.pop()
+        if _goes_on_counting(self):
+            self.stop_before(
+                e.m, f"{self.describe()} counts what a function of the program gives, and was not at its end"
+            )
+        for iterator, taken in _advanced(self, self.model, self.taken):
+            e.call_function(_advance, [iterator, Constant(taken)])
+            e.pop()
+
+
+class InnerIterator(IteratorValue):
+    """An iterator inside another: `running` is what captured code meets when it asks for it by itself."""
+
+    def __init__(self, running: RunningIterator, model: Value) -> None:
+        self.running, self.model = running, model
+        self.kind = running.kind
+        self.taken = 0
+        self.ended = False
+
+    def next(self, m: Machine) -> Value:
+        return _take(m, self, self.model)
+
+
+def _take(m: Machine, iterator: RunningIterator | InnerIterator, model: Value) -> Value:
+    iterator.taken += 1
+    try:
+        return model.next(m)
+    except Exhausted:
+        iterator.ended = True
+        raise
+
+
+def _goes_on_counting(iterator: RunningIterator | InnerIterator) -> bool:
+    """Is there an enumerate over what a function gives, which did not come to its end? Only calling the function moves its count."""
+    parts = _parts(iterator.model)
+    counts = isinstance(iterator.model, EnumerateIterator) and bool(parts) and not iterator.ended
+    return counts or any(isinstance(part, InnerIterator) and _goes_on_counting(part) for part in parts)
+
+
+def _advanced(iterator: Value, model: Value | None, taken: int) -> Iterator[tuple[Value, int]]:
+    """What to take again, and how often. The function of a map or a filter is not called for it, so what they go over is advanced
+    beneath them; a map, a filter and a zip keep nothing of their own, and an enumerate at its end nothing that anybody sees."""
+    for part in _parts(model):
+        assert isinstance(part, InnerIterator)
+        yield from _advanced(part.running, part.model, part.taken)
+    if not _parts(model):
+        yield iterator, taken
+
+
+def _parts(model: Value | None) -> list[Value]:
+    match model:
+        case ZipIterator() | MapIterator():
+            return model.parts
+        case FilterIterator():
+            return [model.part]
+        case EnumerateIterator(part=InnerIterator() as part) if _calls_back(part):
+            return [part]
+    return []
+
+
+def _calls_back(part: InnerIterator) -> bool:
+    """Does an iterator call a function of the program when it is advanced?"""
+    return isinstance(part.model, (MapIterator, FilterIterator)) or any(
+        isinstance(inner, InnerIterator) and _calls_back(inner) for inner in _parts(part.model)
+    )
 
 
 def _sequences(model: Value | None) -> list[Value]:
     match model:
+        case InnerIterator():
+            return _sequences(model.model)
         case SequenceIterator():
             return [model.sequence]
         case EnumerateIterator() | FilterIterator():
@@ -209,7 +273,7 @@ def _left(iterator: Any) -> list[Any] | None:
 def _map(m: Machine, real: Any, source: Source) -> Value | None:
     _, parts = m.guards.ask(source, real, _shape, "has as many parts")
     models = [_inner(m, real, source, index) for index in range(1, parts)]
-    known = [model for model in models if model is not None]
+    known: list[Value] = [model for model in models if model is not None]
     return MapIterator(_part(m, real, source, 0), known) if len(known) == len(models) else None
 
 
@@ -226,7 +290,7 @@ def _enumerate(m: Machine, real: Any, source: Source) -> Value | None:
 def _zip(m: Machine, real: Any, source: Source) -> Value | None:
     _, parts, *strict = m.guards.ask(source, real, _shape, "has as many parts")
     models = [_inner(m, real, source, index) for index in range(parts)]
-    known = [model for model in models if model is not None]
+    known: list[Value] = [model for model in models if model is not None]
     return ZipIterator(known, bool(strict)) if len(known) == len(models) else None
 
 
@@ -265,15 +329,16 @@ def _part(m: Machine, real: Any, source: Source, index: int) -> Value:
     return m.wrap.at(question(real), Asked(source, question))
 
 
-def _inner(m: Machine, real: Any, source: Source, index: int) -> Value | None:
+def _inner(m: Machine, real: Any, source: Source, index: int) -> InnerIterator | None:
     """The model of an iterator inside another, if nobody else has looked at it; whoever looks at it later meets a running one."""
     question = _argument(index)
     inner, place = question(real), Asked(source, question)
     if id(inner) in m.wrap.known:
         return None
     model = _model(m, inner, place)
-    m.wrap.known[id(inner)] = (RunningIterator(inner, place), inner)
-    return model
+    running = RunningIterator(inner, place)
+    m.wrap.known[id(inner)] = (running, inner)
+    return InnerIterator(running, model) if model is not None else None
 
 
 _REVERSED: tuple[type, ...] = (type(reversed([])), reversed)
