@@ -124,3 +124,21 @@ def test_sets_of_classes_and_tensors() -> None:
 
     found, expected = stoker.compile(program, backend="eager")(X, X + 1), program(X, X + 1)
     assert torch.equal(found[0], expected[0]) and found[1:] == expected[1:]
+
+
+@pytest.mark.parametrize("text", ["|=", "&=", "-=", "^="])
+@pytest.mark.parametrize(
+    "other", [frozenset(), frozenset({2}), frozenset({2, 300, -1}), {2, 3}, {2: 0}.keys()], ids=str
+)
+def test_operators_change_a_set_from_outside(text: str, other: Any) -> None:
+    """By a set of any kind, given or written in the program, and once more with the elements in another order."""
+    scope: dict[str, Any] = {}
+    exec(f"def given(x, s, other):\n    s {text} other\n    return x + len(s), s, list(s)", scope)
+    exec(f"def written(x, s, other):\n    s {text} frozenset({{2, 300}})\n    return x + len(s), s", scope)
+    for function in (scope["given"], scope["written"]):
+        compiled = stoker.compile(function, backend="eager")
+        for elements in ([1, 2, 300], [300, 2, 1], []):
+            mine, eagers = set(elements), set(elements)
+            have, expect = compiled(X, mine, other), function(X, eagers, other)
+            assert list(mine) == list(eagers) and (have[1] is mine) is (expect[1] is eagers)
+            assert str(have) == str(expect)

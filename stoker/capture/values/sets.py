@@ -116,7 +116,8 @@ def operand(m: Machine, value: Value) -> Operand:
     recipe = real
     if real is UNKNOWN and UNKNOWN not in constants:
         recipe = SetRecipe({KEYS: _keys, ITEMS: _pairs, dict: _mapping}.get(kind, _pass), tuple(constants))
-    return Operand(entries, recipe, TupleValue(elements))
+    never_changes = kind is frozenset and isinstance(value, Constant)  # and operators take sets alone
+    return Operand(entries, recipe, value if never_changes else TupleValue(elements))
 
 
 class SetValue(Value):
