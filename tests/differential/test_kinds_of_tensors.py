@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 import stoker
 
@@ -53,8 +54,21 @@ def of_abstract_classes(x: torch.Tensor) -> Any:
     return [(isinstance(x, c), isinstance(x * 2, c)) for c in families]
 
 
+LEGACY = [getattr(place, f"{name}Tensor") for place in (torch, torch.sparse, torch.cuda) for name in (
+    "Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "Int", "Long"
+)]  # fmt: skip
+
+
+def of_legacy_classes(x: torch.Tensor) -> Any:
+    made = [
+        x.to(dtype) for dtype in (torch.float64, torch.float16, torch.bfloat16, torch.bool, torch.uint8, torch.int32)
+    ]
+    made += [x, x + 1, torch.empty(2, device="meta"), torch.empty(2, 2).to_sparse()]
+    return [isinstance(tensor, cls) for tensor in made for cls in [*LEGACY, torch.BoolTensor, (torch.IntTensor, int)]]
+
+
 PROGRAMS: list[Callable[..., Any]] = [
-    of_results, of_arguments, of_what_is_marked_inside, of_buffers, of_parameters, of_abstract_classes
+    of_legacy_classes, of_results, of_arguments, of_what_is_marked_inside, of_buffers, of_parameters, of_abstract_classes
 ]  # fmt: skip
 
 
@@ -76,3 +90,32 @@ def test_a_mark_is_read_again() -> None:
         if mark is not None:
             x.marked = mark  # type: ignore[attr-defined]
         torch.testing.assert_close(compiled(x), of_arguments(x))
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.bool]
+)
+def test_a_legacy_class_is_given(dtype: torch.dtype) -> None:
+    def function(dtype: torch.dtype, cls: Any) -> bool:
+        return isinstance(torch.empty(4, dtype=dtype), cls)
+
+    compiled = stoker.compile(function, fullgraph=True)
+    for cls in (torch.FloatTensor, torch.DoubleTensor, torch.HalfTensor, torch.BFloat16Tensor, torch.LongTensor):
+        assert compiled(dtype, cls) is function(dtype, cls)
+
+
+def test_a_parameter_of_a_class_below_autograd() -> None:
+    """Such a tensor is a parameter by a mark that it has, whatever its class; a mark that comes later is seen."""
+    inside = torch.randn(2, 2)
+
+    def function(weight: torch.Tensor) -> Any:
+        return isinstance(weight, nn.Parameter), isinstance(weight, nn.Buffer), isinstance(weight, (int, nn.Parameter))
+
+    compiled = stoker.compile(function, backend="aot_eager")
+    for given in (
+        TwoTensor(inside, inside),
+        nn.Parameter(TwoTensor(inside, inside)),
+        TwoTensor(inside, inside),
+        inside,
+    ):
+        assert compiled(given) == function(given)

@@ -19,12 +19,13 @@ from stoker.capture.static import CLASS_OF_OBJECT, derives
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import InstanceValue, ObjectValue
+from stoker.capture.values.opaque import OpaqueValue
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.capture.values.varying import VaryingFloat
 from stoker.errors import Raised
-from stoker.guard.source import Fixed
+from stoker.guard.source import Fixed, Source
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -65,6 +66,8 @@ def _is_instance(m: Machine, value: Value, cls: Any) -> bool:
             return _satisfies(m, value, cls)
         if isinstance(cls, abc.ABCMeta):
             return _is_registered(m, value, cls)
+    if isinstance(value, OpaqueValue) and value.source is not None and type(cls) is not type:
+        return _is_told(m, value, value.source, cls)
     if isinstance(cls, type) and _names_its_class(m, value):
         return derives(value.python_type(), cls) or _claims(m, value, cls)
     if isinstance(value, ObjectValue) and value.real is not None:
@@ -72,6 +75,12 @@ def _is_instance(m: Machine, value: Value, cls: Any) -> bool:
     if isinstance(value, Constant) and not isinstance(value, VaryingFloat):
         return m.concrete.run(isinstance, value.value, cls)
     return m.concrete.run(issubclass, value.python_type(), cls)
+
+
+def _is_told(m: Machine, value: OpaqueValue, source: Source, cls: Any) -> bool:
+    """What a class tells of an object that captured code does not look into: a parameter of a tensor class is one by a mark it has."""
+    words = f"{'is' if isinstance(value.real, cls) else 'is not'} an instance of {cls!r}"
+    return m.guards.ask(source, value.real, lambda now: isinstance(now, cls), words)
 
 
 def _is_registered(m: Machine, value: Value, cls: type) -> bool:
@@ -139,10 +148,16 @@ def _tensor_isinstance(m: Machine, value: TensorValue, classes: Any) -> bool:
         return m.concrete.run(isinstance, value.real, classes)
     if classes is torch.nn.Parameter:
         return value.cls is torch.nn.Parameter
-    named = {torch.FloatTensor: torch.float32, torch.LongTensor: torch.int64, torch.HalfTensor: torch.float16}
-    if classes in named:
-        return value.fake.dtype is named[classes]
+    if isinstance(classes, type(torch.FloatTensor)):
+        return _is_of_legacy_class(value, classes)
     return m.concrete.run(issubclass, value.cls, classes)
+
+
+def _is_of_legacy_class(value: TensorValue, cls: Any) -> bool:
+    """`torch.DoubleTensor`, `torch.cuda.sparse.IntTensor`: a device, a layout and a dtype that have the name of a class."""
+    device = cls.__module__.removeprefix("torch").removesuffix(".sparse").removeprefix(".") or "cpu"
+    fake = value.fake
+    return fake.device.type == device and fake.layout is cls.layout and fake.dtype is cls.dtype
 
 
 @handles(issubclass)
