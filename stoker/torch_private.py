@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import linecache
+import re
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -230,11 +231,26 @@ def graph_module(root: torch.nn.Module, graph: torch.fx.Graph) -> torch.fx.Graph
 
 def write_code(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """The module with its Python code written, so that its `forward` is the code itself. 2.11, 2.13."""
+    spell_out(module.graph)
     if isinstance(module, LazyGraphModule):
         module.real_recompile()
         key = module.forward.__func__.__code__.co_filename  # type: ignore[attr-defined]  # a method
         weakref.finalize(module, _forget_source, key).atexit = False
     return module
+
+
+OVERLOADS_NAMED_FROM = frozenset({getattr(torch.ops.aten.random, "from"), getattr(torch.ops.aten.random_, "from")})
+"""The overloads whose name is a word of Python's own: torch.fx writes calls of them that cannot be read back. 2.11, 2.13."""
+
+
+def spell_out(graph: torch.fx.Graph) -> None:
+    """Let the code of a graph look those overloads up by name."""
+    if any(node.target in OVERLOADS_NAMED_FROM for node in graph.nodes if node.op == "call_function"):
+        graph.on_generate_code(lambda _: _spelled_out)
+
+
+def _spelled_out(lines: list[str]) -> list[str]:
+    return [re.sub(r"(torch\.ops\.aten\.random_?)\.from\(", r'getattr(\1, "from")(', line) for line in lines]
 
 
 def _forget_source(key: str) -> None:

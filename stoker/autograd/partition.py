@@ -142,4 +142,5 @@ def _extract(
         copied[node].meta = dict(node.meta)
     graph.output([None if n is None else copied[n] for n in wanted])
     constants = {str(n.target): joint.constants[str(n.target)] for n in order if n.op == "get_attr"}
+    torch_private.spell_out(graph)
     return torch_private.LazyGraphModule(constants, graph, name)

@@ -7,6 +7,8 @@ Out: a Value for the result. Results that are plain data (sizes, dtypes) leave n
 from __future__ import annotations
 
 import collections
+import itertools
+import keyword
 import operator
 import types
 from collections.abc import Callable
@@ -90,6 +92,8 @@ class GraphRecorder:
         if "requires_grad" in kwargs and kwargs["requires_grad"].truth(self.m):
             made = self.node(kind, target, args, {k: v for k, v in kwargs.items() if k != "requires_grad"}, keep)
             return made.method(self.m, "requires_grad_", [], {})
+        if any(map(keyword.iskeyword, kwargs)):
+            args, kwargs = _without_keywords(target, args, kwargs)
         fake_args = [self.to_fake(a) for a in args]
         fake_kwargs = {name: self.to_fake(a) for name, a in kwargs.items()}
         result = self.run_fake(kind, target, fake_args, fake_kwargs)
@@ -321,6 +325,18 @@ def _is_numeric(value: Value) -> bool:
 
 def _public_class(result: torch.Tensor) -> type:
     return torch.nn.Parameter if isinstance(result, torch.nn.Parameter) else torch.Tensor
+
+
+def _without_keywords(target: Any, args: Arguments, kwargs: Keywords) -> tuple[Arguments, Keywords]:
+    """A graph is written as Python, where `x.uniform_(from=0)` is no call: such an argument is given by its position."""
+    packet = getattr(torch.ops.aten, target if isinstance(target, str) else target.__name__, None)
+    for overload in packet.overloads() if packet is not None else ():
+        names = [argument.name for argument in getattr(packet, overload)._schema.arguments]
+        taken = list(itertools.takewhile(kwargs.__contains__, names[len(args) :]))
+        rest = {name: value for name, value in kwargs.items() if name not in taken}
+        if set(rest) <= set(names) and not any(map(keyword.iskeyword, rest)):
+            return [*args, *(kwargs[name] for name in taken)], rest
+    raise Break(f"`{_name(target)}`", "it is given an argument by a word of Python's own", "give it by its position")
 
 
 def _name(target: Any) -> str:
