@@ -22,6 +22,7 @@ from stoker import torch_private
 from stoker.capture import handlers
 from stoker.capture.binding import bind_arguments
 from stoker.capture.frame import Frame, program_of
+from stoker.capture.python_operators import IN_PLACE_METHODS
 from stoker.capture.single_dispatch import SINGLE_DISPATCH, dispatch_by_class
 from stoker.capture.static import derives
 from stoker.capture.values.ambient import ThreadLocalValue
@@ -247,7 +248,8 @@ class Calls:
             return handlers.apply(self.m, functools.partial(method, target, self.m), method, args, kwargs)
         special = handlers.SPECIAL_METHODS.get(name)
         if special is not None and not isinstance(target, InstanceValue):
-            return handlers.apply(self.m, functools.partial(special, self.m, target), special, args, kwargs)
+            found = handlers.apply(self.m, functools.partial(special, self.m, target), special, args, kwargs)
+            return receiver if found is target and name in IN_PLACE_METHODS else found
         if isinstance(target, Constant):
             return handlers.constant_method(self.m, target, name, args, kwargs)
         receiver.unsupported(f"method {name!r}")

@@ -31,6 +31,8 @@ class Emitter:
         self.code: Code = []
         self.names: dict[int, str] = {}
         self.kept: list[Value] = []
+        self.building: list[int] = []
+        self.met_within: set[int] = set()
         self.slots: dict[Source, str] = {}
         self.outputs: dict[int, tuple[str, Node]] = {}
 
@@ -49,14 +51,27 @@ class Emitter:
         elif value.root_name is not None:
             self.code += build.load_closure(value.root_name)
         else:
-            value.emit(self)
+            self._build(value)
             if value.has_identity and id(value) not in self.names:
                 self.name_top(value)
+
+    def _build(self, value: Value) -> None:
+        """Push a value made anew. What cannot be named before its parts are there (a function, a tuple) is built twice where a part
+        leads back to it; all then hold the one that was built within."""
+        is_within = id(value) in self.building
+        self.building.append(id(value))
+        value.emit(self)
+        self.building.pop()
+        if is_within:
+            self.met_within.add(id(value))
+        elif id(value) in self.met_within and id(value) in self.names:
+            self.pop()
+            self.code += build.load_fast(self.names[id(value)])
 
     def load_last(self, value: Value) -> None:
         """Push a value that nothing after it will load again."""
         if isinstance(value, TupleValue) and value.source is None and id(value) not in self.names:
-            value.emit(self)
+            self._build(value)
         else:
             self.load(value)
 
@@ -83,7 +98,12 @@ class Emitter:
         self.code += build.pop_top()
 
     def name_top(self, value: Value) -> None:
-        """Give the object on top of the stack a name, so that later loads share it."""
+        """Give the object on top of the stack a name, so that later loads share it. If a part of it was built with another one inside,
+        that is the one."""
+        if id(value) in self.names:
+            self.pop()
+            self.code += build.load_fast(self.names[id(value)])
+            return
         name = self.m.fresh("v")
         self.names[id(value)] = name
         self.kept.append(value)

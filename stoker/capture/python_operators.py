@@ -22,5 +22,7 @@ SPECIAL_BINARY = {
     "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul",
     "&": "and", "|": "or", "^": "xor", "<<": "lshift", ">>": "rshift",
 }  # fmt: skip
+IN_PLACE_METHODS = frozenset(f"__i{name}__" for name in SPECIAL_BINARY.values())
+"""They give the object itself where it can change: an instance of a subclass, not what its built-in base holds."""
 SPECIAL_COMPARE = {"==": "__eq__", "!=": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
 SWAPPED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

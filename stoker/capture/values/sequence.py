@@ -182,6 +182,8 @@ class ListValue(SequenceValue):
         return Constant(None)
 
     def method_extend(self, m: Machine, items: Value) -> Value:
+        if getattr(items, "storage", None) is self:  # CPython takes all of itself before it grows
+            items = ListValue(items.items_list(m))
         if is_taken_one_by_one(items):
             m.effects.will_mutate(self)
             take_each(m, items, self._elements.append)
