@@ -199,6 +199,11 @@ def set_compiled_call(module: torch.nn.Module, compiled: Callable[..., Any]) -> 
     module._compiled_call_impl = compiled
 
 
+def is_zero_tensor(tensor: torch.Tensor) -> bool:
+    """Is it zeros without memory, as autograd makes them? 2.11, 2.13: `_is_zerotensor`."""
+    return bool(tensor._is_zerotensor())
+
+
 def mark_as_parameter(tensor: torch.Tensor) -> None:
     """Make `isinstance(tensor, torch.nn.Parameter)` true of a tensor of another class. 2.11, 2.13: `_is_param`."""
     tensor._is_param = True

@@ -111,7 +111,12 @@ def _compute_number(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], ma
     except _Unknown:
         return
     with torch_private.dispatch_modes_off(), torch.no_grad():
-        memory.constant = func(*known_args, **known_kwargs)
+        memory.constant = _in_memory(func(*known_args, **known_kwargs))
+
+
+def _in_memory(value: torch.Tensor) -> torch.Tensor:
+    """Zeros that autograd makes have no memory. What lays them out stands above our dispatch: kernels called from here would read it."""
+    return torch.zeros(value.shape, dtype=value.dtype) if torch_private.is_zero_tensor(value) else value
 
 
 class _Unknown(Exception):
@@ -159,7 +164,7 @@ def _describe(mode: Any, values: Any, key: list[Any], tensors: list[FakeTensor])
         elif isinstance(value, torch.Tensor):
             fake = mode.as_fake(value)
             if not fake.meta.sizes and fake.meta.device.type == "cpu":  # a number that C++ made a tensor of
-                fake.memory.constant = value
+                fake.memory.constant = _in_memory(value)
             key.append(fake.meta)
             tensors.append(fake)
             symbolic |= fake.meta.symbolic
