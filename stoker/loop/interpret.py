@@ -122,7 +122,7 @@ class Grid:
     def step(self, i: LoopInstruction, arguments: list[Any]) -> Any:
         match i:
             case Load():
-                return self.load(i.buffer, i.index, arguments)
+                return self.load(i, arguments)
             case Store():
                 return self.store(i.buffer, i.index, i.combine, arguments[0])
             case Number():
@@ -152,9 +152,9 @@ class Grid:
     def number(self, expr: Expr) -> Any:
         return number_on_grid(expr, self.known)
 
-    def load(self, buffer: str, index: Expr, condition: list[Any]) -> Any:
-        flat = self.flat(buffer)
-        where = torch.as_tensor(self.number(index))
+    def load(self, i: Load, condition: list[Any]) -> Any:
+        flat = self.flat(i.buffer).view(i.dtype)
+        where = torch.as_tensor(self.number(i.index))
         if not where.dim():
             where = where.view([1] * len(self.shape))
         if not condition:

@@ -29,7 +29,8 @@ from stoker.loop.node import Loops
 from stoker.shape.expr import Expr, Symbol, constant, symbol
 from stoker.shape.walk import free_symbols, substitute
 
-Access = tuple[str, Expr]
+Access = tuple[str, Expr, torch.dtype]
+"""A buffer, a place in it, and as what type its bits are taken."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,11 +50,11 @@ class Member:
 
     @cached_property
     def loads(self) -> frozenset[Access]:
-        return frozenset((i.buffer, self.index(i.index)) for i in self.node.body if isinstance(i, Load))
+        return frozenset((i.buffer, self.index(i.index), i.dtype) for i in self.node.body if isinstance(i, Load))
 
     @cached_property
     def stores(self) -> frozenset[Access]:
-        return frozenset((i.buffer, self.index(i.index)) for i in self.node.body if isinstance(i, Store))
+        return frozenset((i.buffer, self.index(i.index), i.dtype) for i in self.node.body if isinstance(i, Store))
 
     @cached_property
     def scans(self) -> bool:
@@ -90,11 +91,11 @@ class Draft:
 
     @cached_property
     def reads(self) -> frozenset[str]:
-        return frozenset(name for name, _ in self.loads)
+        return frozenset(name for name, *_ in self.loads)
 
     @cached_property
     def writes(self) -> frozenset[str]:
-        return frozenset(name for name, _ in self.stores)
+        return frozenset(name for name, *_ in self.stores)
 
     @cached_property
     def length(self) -> int:
@@ -175,7 +176,7 @@ def _agree(first: Draft, second: Draft) -> bool:
 def _following(first: Draft, second: Draft) -> Draft | None:
     """The second with its outer loops in the order of the memory it shares with the first."""
     shared = first.writes & second.reads
-    index = next((i for name, i in second.loads if name in shared), None)
+    index = next((i for name, i, _ in second.loads if name in shared), None)
     if index is None:
         return None
     order = _by_stride(second.outer, index)
@@ -236,7 +237,7 @@ def _with_reduction(plain: Draft, reducing: Draft) -> tuple[Draft, Draft] | None
 def align_by_places(first: Draft, second: Draft) -> tuple[Draft, Draft] | None:
     """A draft without inner loops in the order in which a reduction of what it writes reads it: columns, say, of rows that it makes."""
     shared = first.writes & second.reads
-    stores, loads = ({i for name, i in accesses if name in shared} for accesses in (first.stores, second.loads))
+    stores, loads = ({i for name, i, _ in accesses if name in shared} for accesses in (first.stores, second.loads))
     if first.inner or not second.inner or len(shared) != 1 or len(stores) != 1 or len(loads) != 1:
         return None
     loops, (written,), (read,) = (*second.outer, *second.inner), stores, loads

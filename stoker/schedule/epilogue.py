@@ -101,11 +101,11 @@ def candidate_of(
     if any(isinstance(i, Indirect) or (isinstance(i, Store) and i.combine) for i in lines):
         return None
     position = run.buffers.index(name)
-    loads = {(i.index, i.arguments) for i in lines if isinstance(i, Load) and i.buffer == f"a{position}"}
+    loads = {(i.index, i.dtype, i.arguments) for i in lines if isinstance(i, Load) and i.buffer == f"a{position}"}
     if len(loads) != 1 or run.buffers.count(name) > 1 or position in kernel.written:
         return None
-    ((index, conditions),) = loads
-    if conditions:
+    ((index, dtype, conditions),) = loads
+    if conditions or dtype is not layouts[name].dtype:
         return None
     found, place = product_of(library, layouts[name], [b for b in run.buffers if b != name]), None
     if found is None or (place := loops_by_place(kernel.outer, index)) is None:

@@ -22,7 +22,7 @@ class Refusal(Enum):
     DEVICE = "they run on different devices"
     SIZE = "together they would be too large"
     RANGES = "their loops run over different ranges"
-    ORDER = "the second reads elements that the first writes in other iterations"
+    ORDER = "the second reads elements that the first writes in other iterations, or as another type"
     NOTHING_SHARED = "they share no memory access"
     SCATTER = "one of them writes to computed places"
     SCAN = "one of them runs its inner loops in order"
@@ -53,7 +53,7 @@ def fuse(
 
 
 def _in_order(first: Draft, second: Draft) -> bool:
-    """Does each iteration of the second read what the same one of the first has written?"""
+    """Does each iteration of the second read what the same one of the first has written, and as that type?"""
     shared = first.writes & second.reads
     return all(access in first.stores for access in second.loads if access[0] in shared)
 

@@ -110,7 +110,7 @@ class _Emitter:
         self.axes: dict[int, Axes] = {}
         """For each value, what it varies along."""
         self.held: dict[tuple[object, ...], str] = {}
-        """What is in registers of memory: (buffer, index, condition) to the value's name."""
+        """What is in registers of memory, as the type it is stored in: (buffer, index, condition) to the value's name."""
         self.fresh: set[str] = set()
         """Buffers written since threads last waited for each other."""
         self.held |= {(PRODUCT, place, ()): PRODUCT for place in places_in_product(i for _, i in self.lines)}
@@ -463,15 +463,17 @@ class _Emitter:
     def load(self, n: int, i: Load) -> None:
         buffer, index = i.buffer, i.index
         key = (buffer, index, i.arguments)
+        stored = self.kernel.arguments[int(buffer[1:])] if buffer[0] == "a" else i.dtype
+        name = f"v{n}" if stored is i.dtype else f"v{n}_bits"
         along = self.varies(index)
         held = self.held.get((buffer, index, ())) or self.held.get(key)  # a condition says only where it is wanted
         if held is not None:
-            self.out.line(f"v{n} = {held}")
+            self.out.line(f"{name} = {held}")
             along = self.axes[int(held[1:])] if buffer[0] == "s" else along
         elif buffer in self.numbers:
             assert index.value == 0, "a number given by value is one element"
-            self.out.line(f"v{n} = {given(buffer, self.kernel.arguments[int(buffer[1:])], self.shape(NONE))}")
-            self.held[buffer, index, ()] = f"v{n}"
+            self.out.line(f"{name} = {given(buffer, stored, self.shape(NONE))}")
+            self.held[buffer, index, ()] = name
         else:
             conditions = self.inside(along)
             place = self.expr(index)
@@ -484,11 +486,10 @@ class _Emitter:
             mask = f", {' & '.join(conditions)}, other=0" if conditions else ""
             if buffer in self.fresh:
                 _wait(self.out, self.fresh)
-            self.out.line(f"v{n} = tl.load({buffer} + ({place}){mask})")
-            self.held[key] = f"v{n}"
-        stored = self.kernel.arguments[int(buffer[1:])] if buffer[0] == "a" else i.dtype
+            self.out.line(f"{name} = tl.load({buffer} + ({place}){mask})")
+            self.held[key] = name
         if stored is not i.dtype:
-            self.out.line(f"v{n} = v{n}.to({TYPES[i.dtype]}, bitcast=True)")
+            self.out.line(f"v{n} = {name}.to({TYPES[i.dtype]}, bitcast=True)")
         self.axes[n] = along
 
     def shape(self, axes: Axes) -> list[int]:
@@ -508,9 +509,11 @@ class _Emitter:
         buffer, index = i.buffer, i.index
         value = f"v{i.arguments[0]}"
         self.held = {key: name for key, name in self.held.items() if key[0] != buffer}
-        self.held[buffer, index, ()] = value
         if buffer[0] == "s":
+            self.held[buffer, index, ()] = value
             return  # memory of one outer point is registers
+        if i.dtype is self.kernel.arguments[int(buffer[1:])]:
+            self.held[buffer, index, ()] = value
         self.fresh.add(buffer)
         along = self.varies(index) | self.axes[i.arguments[0]] | self.whole_outer()
         place = f"{buffer} + ({self.expr(index)} + {self.zeros(along)})"
