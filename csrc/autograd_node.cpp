@@ -9,8 +9,7 @@
 //      it has run: where it fails, the captured program is differentiated instead (tests/unit/test_defects.py).
 //   3. A gradient that did not arrive is zeros where the backward reads it; what depends on such gradients alone is none.
 //   4. Under create_graph the captured program is differentiated again (stoker/autograd/double_backward.py): right, or refused.
-//   5. Gradients that are not plain memory (batches of vmap and is_grads_batched, subclasses that dispatch to Python) differentiate the
-//      captured program.
+//   5. Gradients that are not plain memory (of vmap and torch.func, dual, zeros without any, of Python) differentiate the captured program.
 //   6. Where only some results got a gradient, a backward for those alone runs (stoker/autograd/partial.py). Without retain_graph,
 //      what they share with others is used up, and the others' own history is not.
 //   7. Two gradients are one tensor, or do not overlap: leaves that take them for their own must not add to each other's.
@@ -304,7 +303,8 @@ class CompiledGraph : public Node {
 
   static bool is_memory(const at::Tensor& gradient) {
     using enum c10::DispatchKey;
-    return !gradient.defined() || !gradient.key_set().has_any(c10::DispatchKeySet({Python, Batched, FuncTorchBatched}));
+    constexpr c10::DispatchKeySet others({Python, Batched, FuncTorchBatched, FuncTorchGradWrapper, Functionalize, ZeroTensor});
+    return !gradient.defined() || (!gradient.key_set().has_any(others) && !gradient._fw_grad(/*level=*/0).defined());
   }
 
   at::Tensor tangent(const Tangent& expected, const Layout& layout, bool as_given, at::Tensor&& gradient) const {

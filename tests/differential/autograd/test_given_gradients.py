@@ -121,3 +121,35 @@ def test_gradients_in_batches_of_torch_func(shape: tuple[int, ...]) -> None:
 
     for program in (lambda x: x.sin() * x, lambda x: torch.nn.functional.dropout(x, 0.5) * x):
         torch.testing.assert_close(jacobian(stoker.compile(program)), jacobian(program))
+
+
+def _dual(pull_back: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    with torch.autograd.forward_ad.dual_level():
+        given = torch.autograd.forward_ad.make_dual(torch.ones(4), torch.arange(4.0))
+        return tuple(torch.autograd.forward_ad.unpack_dual(pull_back(given)))
+
+
+GIVEN: dict[str, Callable[[Callable[[torch.Tensor], torch.Tensor]], Any]] = {
+    "grad": lambda pull: torch.func.grad(lambda v: (pull(v) * v).sum())(torch.arange(4.0)),
+    "vjp": lambda pull: torch.func.vjp(pull, torch.ones(4))[1](torch.arange(4.0)),
+    "jvp": lambda pull: torch.func.jvp(pull, (torch.ones(4),), (torch.arange(4.0),)),
+    "jacrev": lambda pull: torch.func.jacrev(pull)(torch.ones(4)),
+    "jacfwd": lambda pull: torch.func.jacfwd(pull)(torch.ones(4)),
+    "grad of vmap": lambda pull: torch.func.grad(lambda v: torch.func.vmap(pull)(v).sum())(torch.eye(4)),
+    "functionalize": lambda pull: torch.func.functionalize(pull)(torch.ones(4)),
+    "dual numbers": _dual,
+    "zeros without memory": lambda pull: pull(torch._efficientzerotensor((4,))),
+    "negated": lambda pull: pull(torch._neg_view(torch.ones(4))),
+}
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "stoker"])
+@pytest.mark.parametrize("how", GIVEN)
+def test_gradients_of_transforms(how: str, backend: str) -> None:
+    x = torch.linspace(-1, 2, 4, requires_grad=True)
+
+    def run(f: Callable[..., Any]) -> Any:
+        y = f(x)
+        return GIVEN[how](lambda v: torch.autograd.grad(y, x, v, retain_graph=True)[0])
+
+    torch.testing.assert_close(run(stoker.compile(product, backend=backend)), run(product))
