@@ -33,7 +33,7 @@ def early_lines(kernel: Kernel, tiling: Tiling, programs: Expr) -> list[Line]:
     if not stored:
         return []
     own = _known_at_once(lines, stored)
-    inside = _changing(lines, {d.symbol for d in kernel.inner})
+    inside = changing(lines, {d.symbol for d in kernel.inner})
     loops = {d.symbol for d in (*kernel.outer, *kernel.inner)}
     reads = {n: i for n, i in lines if n in own and isinstance(i, Load) and i.buffer[0] == "a"}
     plain = {n for n, i in reads.items() if not i.arguments and _symbols(i) <= loops}
@@ -62,7 +62,7 @@ def _known_at_once(lines: Sequence[Line], stored: set[str]) -> set[int]:
     return found
 
 
-def _changing(lines: Sequence[Line], loops: set[Symbol]) -> set[int]:
+def changing(lines: Sequence[Line], loops: set[Symbol]) -> set[int]:
     """Values that change within some loops."""
     found: set[int] = set()
     changing = set(loops)

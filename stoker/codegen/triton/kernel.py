@@ -23,6 +23,7 @@ from stoker.codegen.triton.once import each_once
 from stoker.codegen.triton.operation import TYPES, converted, given, literal, operation
 from stoker.codegen.triton.product import places_in_product, write_product
 from stoker.codegen.triton.reduction import SCANS, Form, form_of
+from stoker.codegen.triton.shifted import shifted_decays
 from stoker.codegen.triton.tiling import LANES, Tiling
 from stoker.codegen.triton.width import Width, width_of
 from stoker.codegen.writer import Writer
@@ -99,6 +100,7 @@ class _Emitter:
                 if d != tiling.y:
                     self.axes_of[d.symbol] = NONE
         self.unsure = self.unsure_axes()
+        self.shifted = shifted_decays(kernel)
         self.numbers = frozenset(f"a{n}" for n in kernel.values)
         """Parameters that are numbers, not memory."""
         self.begin()
@@ -138,7 +140,7 @@ class _Emitter:
         out.line("@triton.jit")
         with out.indented(f"def {self.name}({', '.join(names)}):"):
             if overlaps:
-                out.line("after_others()")
+                out.line("gdc_wait()")  # until those before have ended, and what they wrote is seen
             if kernel.batched:
                 self.of_a_row()
             else:
@@ -336,6 +338,8 @@ class _Emitter:
             given = tiles[0] if len(tiles) == 1 else f"({', '.join(tiles)})"
             out.line(f"{', '.join(names)} = tl.reduce({given}, 1, {form.combine})")
             out.line(f"v{n} = {form.result.format(*(f'{name}[:, None]' for name in names))}")
+        if n in self.shifted:
+            out.line(f"v{n} = v{n} * decay_beyond(v{self.shifted[n].shift})")
         self.axes[n] = frozenset("x")
 
     def instruction(self, n: int, i: LoopInstruction) -> None:
@@ -363,6 +367,8 @@ class _Emitter:
                 words = converted(arguments[0], self.types[i.arguments[0]], i.dtype)
             case Apply() if i.operation == "philox" and (words_at := self.words(i)) is not None:
                 along, words = words_at
+            case Apply() if n in self.shifted:
+                words = f"decay_from(v{self.shifted[n].value}, v{self.shifted[n].shift})"
             case Apply():
                 words = operation(i.operation, i.dtype, self.types[i.arguments[0]], arguments)
             case Reduce():

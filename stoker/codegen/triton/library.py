@@ -7,14 +7,7 @@ ours. Functions of the device's mathematics library are those that eager's own k
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
-from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
-
-
-@triton.jit
-def after_others():
-    """Wait for what kernels before this one write and read; then the one behind it may take the places that become free."""
-    gdc_wait()
-    gdc_launch_dependents()
+from triton.language.extra.cuda import gdc_wait  # noqa: F401  (of kernels that may be placed early)
 
 
 @triton.jit
@@ -148,6 +141,28 @@ def decay(x):
     if x.dtype == tl.float32:
         return libdevice.fast_expf(x)
     return libdevice.exp(x)
+
+
+@triton.jit
+def decay_scale(m):
+    """What makes exponents of e exponents of two: log2 e. Numbers from 2^30 on are so far from each other that others do as well: those whose
+    product with m is not rounded."""
+    return tl.where(tl.abs(m) < 1073741824.0, 1.4426950408889634, tl.where(tl.abs(m) < 8.5e37, 2.0, 1.0))
+
+
+@triton.jit
+def decay_from(x, m):
+    """e^(x - m) of numbers up to m, but for a factor that is the same for all x."""
+    scale = decay_scale(m)
+    x, shift = tl.broadcast(x, -(m * scale))
+    return tl.exp2(tl.fma(x, tl.broadcast_to(scale, x.shape), shift))
+
+
+@triton.jit
+def decay_beyond(m):
+    """That factor, inverted."""
+    scale = decay_scale(m)
+    return tl.exp2(-tl.fma(m, scale, -(m * scale)))
 
 
 @triton.jit
