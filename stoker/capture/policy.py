@@ -41,6 +41,9 @@ ENTERED = frozenset(
     }
 )
 
+# Operators that say they write a tensor, and give its memory back or take other: what a graph knows of memory would be wrong.
+CHANGES_STORAGE = frozenset({"inductor.resize_storage_bytes_"})
+
 # Frames of these files are run by CPython: there is nothing for a graph in them, or they must not be entered.
 SKIPPED_FILES: tuple[tuple[str, str], ...] = (
     (STOKER, OWN_CODE),
@@ -140,7 +143,7 @@ class Policy:
     def is_graph_function(self, real: Any) -> bool:
         """Is a call of this function one node of the graph?"""
         if isinstance(real, (torch_private.OpOverload, torch_private.OpOverloadPacket)):
-            return True
+            return str(real).removesuffix(".default") not in CHANGES_STORAGE
         return id(real) in ALLOWED_IN_GRAPH or _is_graph_function(real)
 
     def refuse_inline(self, real: types.FunctionType) -> str | None:
