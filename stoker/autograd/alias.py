@@ -81,6 +81,10 @@ class AliasTable:
     def storage(self, memory: FakeStorage) -> Storage | None:
         return self._storages.get(memory)
 
+    def versions(self) -> dict[FakeStorage, int]:
+        """How often each memory was written."""
+        return {memory: storage.version for memory, storage in self._storages.items()}
+
     def add_root(self, fake: FakeTensor, node: Node, input: int | None = None) -> None:
         """A tensor whose memory was not seen before."""
         alias = Alias(None, None, None, fake.meta, node)  # type: ignore[arg-type]  # our attributes on a FakeTensor

@@ -423,11 +423,20 @@ def _backward(
     for position, tensor in wanted:
         fakes.append(_tangent(trace, tensor, strides.get(position)))
         tangents[position] = trace.input(f"tangent_{position}", fakes[-1])
+    before = trace.aliases.versions()
     with torch.autograd.set_multithreading_enabled(False), torch.no_grad(), autocast_off(), trace:
         found = _run_backward(tuple(t for _, t in wanted), tuple(fakes), tuple(leaf for _, leaf in sources))
         for (index, _), gradient in zip(sources, found):
             gradients[index] = None if gradient is None else trace.read(gradient)
+    if _written_since(trace, before):
+        raise CannotTrace("its backward writes to what the program was given, made or kept")
     return tuple(tangents), tuple(gradients)
+
+
+def _written_since(trace: Trace, before: Mapping[FakeStorage, int]) -> bool:
+    """Was memory written that others see: what was there, or a tensor from outside?"""
+    seen = {*before, *(trace.mode.as_fake(constant).memory for constant in trace.constants.values())}
+    return any(v != before.get(memory, 0) for memory, v in trace.aliases.versions().items() if memory in seen)
 
 
 def _run_backward(results: Any, tangents: Any, leaves: Any) -> tuple[torch.Tensor | None, ...]:
