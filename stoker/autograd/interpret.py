@@ -34,7 +34,7 @@ def run_captured(captured: GraphModule, inputs: Sequence[Any], trace: Trace) -> 
         if node.op == "output":
             outputs = args[0]
             return tuple(outputs) if isinstance(outputs, (list, tuple)) else (outputs,)
-        trace.places.enter(node.meta.get("location", node.stack_trace), node.meta.get("recompute", False))
+        trace.places.enter(node.meta.get("location", node.stack_trace), node.meta.get("recompute"))
         trace.from_numbers = node.target in (torch.tensor, torch.as_tensor) and _is_numbers(node.args[:1])
         values[node] = _run_checked(captured, node, args, kwargs)
         if node.op == "get_attr":

@@ -52,7 +52,7 @@ def min_cut(memory_budget: float = 1.0) -> Callable[[Joint], Sequence[Node]]:
 
     def choose(joint: Joint) -> Sequence[Node]:
         problem = _Problem(joint, recompute=memory_budget < 1.0)
-        expensive = [n for n in problem.candidates if not n.meta["recompute"] and not is_cheap(n)]
+        expensive = [n for n in problem.candidates if not n.meta.get("recompute") and not is_cheap(n)]
         kept = problem.solve(frozenset(expensive))
         if memory_budget == 1.0 or not expensive:
             return kept
@@ -141,7 +141,7 @@ class _Problem:
         cost = 1 if node.op == "placeholder" else 2 + size_bytes(node)
         if is_view(node):
             cost += 2 * size_bytes(node)
-        if node.meta["recompute"]:
+        if node.meta.get("recompute"):
             cost += _UNWANTED
         return cost + (_RISKY if node in self.risky else 0)
 

@@ -18,11 +18,11 @@ class Places:
 
     def __init__(self) -> None:
         self._location: Any = None
-        self.recompute = False
+        self.recompute: Any = None
         self._numbers: list[int] = []
         self._locations: list[Any] = []
 
-    def enter(self, location: Any, recompute: bool = False) -> None:
+    def enter(self, location: Any, recompute: Any = None) -> None:
         """The program is at `location` from here on; the user wants what it computes there computed again if
         `recompute`."""
         self._location, self.recompute = location, recompute

@@ -64,3 +64,22 @@ def test_tracing_a_program_that_calls_compiled_code() -> None:
     traced = fx.symbolic_trace(Caller())
     assert torch.equal(traced(X), (X.sin() + 1) * 2)
     assert [node.name for node in traced.graph.nodes if node.op != "output"] == ["x", "sin", "add", "mul"]
+
+
+def test_graphs_with_checkpoints_can_be_printed():
+    """torch's printer reads marks that it knows by name."""
+    printed = []
+
+    def show(graph_module, example_inputs):
+        printed.append(graph_module.print_readable(print_output=False))
+        return graph_module.forward
+
+    def program(x, y):
+        once = torch.utils.checkpoint.checkpoint(lambda a, b: torch.sigmoid(a @ b), x, y, use_reentrant=False)
+        return torch.utils.checkpoint.checkpoint(torch.sin, once, use_reentrant=False) + x
+
+    x = torch.ones(2, 2, requires_grad=True)
+    stoker.compile(program, backend=show)(x, x)
+    assert "ac_graph_id" in printed[0] and "PREFER_RECOMPUTE" in printed[0]
+    stoker.compile(program, backend=stoker.aot(show, show))(x, x).sum().backward()
+    assert len(printed) == 3

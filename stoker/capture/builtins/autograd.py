@@ -116,7 +116,7 @@ def _needs_grad(value: Value) -> bool:
 
 @handles(torch.utils.checkpoint.checkpoint)
 def checkpoint(m: Machine, function: Value, *args: Value, use_reentrant: Value | None = None, **kwargs: Value) -> Value:
-    """The function's nodes, marked: the partitioner recomputes them in the backward pass."""
+    """The function's nodes, marked in torch's words, which its printers and partitioners know: they are computed again in the backward."""
     if use_reentrant is None or (isinstance(use_reentrant, Constant) and use_reentrant.value is None):
         raise Break("torch.utils.checkpoint", "it warns that use_reentrant is not given", "pass use_reentrant=False")
     if use_reentrant.truth(m) and not any(_needs_grad(m.wrap.force(a)) for a in args):
@@ -132,5 +132,6 @@ def checkpoint(m: Machine, function: Value, *args: Value, use_reentrant: Value |
     region = next(m.counter)
     for node in m.record.graph.nodes:
         if node not in known:
-            node.meta.setdefault("recompute", region)
+            node.meta.setdefault("recompute", torch.utils.checkpoint.CheckpointPolicy.PREFER_RECOMPUTE)
+            node.meta.setdefault("ac_graph_id", region)
     return result
