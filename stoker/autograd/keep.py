@@ -20,7 +20,9 @@ from stoker import torch_private
 from stoker.autograd.joint import Joint
 from stoker.autograd.mincut import UNLIMITED, Network, minimum_cut
 from stoker.autograd.order import peak_bytes
+from stoker.autograd.partition import COPIED, copy_of
 from stoker.autograd.segment import relaxed
+from stoker.fake.meta import same
 from stoker.graph.untold import tells
 from stoker.graph.walk import ancestors, descendants, is_view, runs_once, size_bytes
 
@@ -54,6 +56,8 @@ def min_cut(memory_budget: float = 1.0) -> Callable[[Joint], Sequence[Node]]:
         problem = _Problem(joint, recompute=memory_budget < 1.0)
         expensive = [n for n in problem.candidates if not n.meta.get("recompute") and not is_cheap(n)]
         kept = problem.solve(frozenset(expensive))
+        for node in kept:
+            node.meta[COPIED] = problem.is_unsaved(node)
         if memory_budget == 1.0 or not expensive:
             return kept
         rungs = _ladder(joint, [kept, *(problem.solve(once) for once in relaxed(problem.candidates, expensive))])
@@ -106,8 +110,14 @@ class _Problem:
         """What a size was found in: computed again it might differ in the last bit, and with it the size."""
         unsaved = (n for i, n in enumerate(joint.inputs) if i not in joint.saved and not self._is_read(n))
         self.unsaved = frozenset(() if recompute else unsaved)
-        """Inputs that the user may write to before the backward, as eager keeps nothing of them. Who asks for less memory lets the
-        backward start from all inputs, as checkpointing does."""
+        """Inputs that the user may write to before the backward, as eager keeps nothing of them: of these, and of views of them, copies
+        are kept. Who asks for less memory lets the backward start from all inputs, as checkpointing does."""
+
+    def is_unsaved(self, node: Node) -> bool:
+        """Does it lie in the memory of an input of which eager keeps nothing?"""
+        while self.unsaved and node not in self.unsaved and is_view(node):
+            node = node.args[0]  # type: ignore[assignment]  # what a view is of
+        return node in self.unsaved
 
     def _is_read(self, node: Node) -> bool:
         """Is an input, or a view of it, read as it is?"""
@@ -134,10 +144,10 @@ class _Problem:
         value = node.meta["val"]
         if isinstance(value, (list, tuple)) or node.op == "get_attr":
             return UNLIMITED
-        if node in self.unsaved and isinstance(value, torch.Tensor):
-            return UNLIMITED
         if not isinstance(value, torch.Tensor):
             return 1
+        if self.is_unsaved(node):
+            return 2 + 2 * size_bytes(node) if same(copy_of(value).meta.strides, value.meta.strides) else UNLIMITED  # type: ignore[attr-defined]  # a fake tensor
         cost = 1 if node.op == "placeholder" else 2 + size_bytes(node)
         if is_view(node):
             cost += 2 * size_bytes(node)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -20,22 +21,26 @@ from torch.fx import Graph, GraphModule, Node
 from stoker import torch_private
 from stoker.autograd.joint import Joint
 from stoker.autograd.order import backward_order, forward_order
+from stoker.fake import FakeTensor
 from stoker.graph.untold import symbols_in
 from stoker.graph.walk import ancestors, descendants
 from stoker.shape.expr import Symbol
 from stoker.shape.symnode import size_of
 
 Chooser = Callable[[Joint], Sequence[Node]]
+COPIED = "copied"
+"""The mark, in the meta of a node that a chooser keeps, of one that others may write to before the backward: the forward keeps a copy."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """The two halves. `kept` are the tensors, and `sizes` the integers, that the forward keeps; `reached_by` names,
-    for each gradient, its tangents."""
+    """The two halves. `kept` are the tensors, and `sizes` the integers, that the forward keeps; those of `copied` it keeps as copies;
+    `reached_by` names, for each gradient, its tangents."""
 
     forward: GraphModule
     backward: GraphModule
     kept: tuple[Node, ...]
+    copied: frozenset[Node]
     sizes: tuple[Node, ...]
     tangents: tuple[int, ...]
     gradients: tuple[int, ...]
@@ -71,10 +76,12 @@ def split(joint: Joint, choose: Chooser) -> Parts:
     wanted = [g for _, g in gradients]
     results = [*joint.results, *tensors, *sizes]
     late = [(p, descendants([t])) for p, t in tangents]
+    copied = frozenset(n for n in tensors if n.meta.get(COPIED))
     return Parts(
-        forward=_extract(joint, joint.inputs, forward_order(joint, kept), results, "Forward"),
+        forward=_extract(joint, joint.inputs, forward_order(joint, kept), results, "Forward", copied),
         backward=backward_of(joint, [*tensors, *sizes]),
         kept=tuple(tensors),
+        copied=copied,
         sizes=tuple(sizes),
         tangents=tuple(p for p, _ in tangents),
         gradients=tuple(i for i, _ in gradients),
@@ -128,9 +135,14 @@ def backward_of(joint: Joint, kept: Sequence[Node], wanted: Sequence[Node | None
 
 
 def _extract(
-    joint: Joint, given: Sequence[Node], order: Sequence[Node], wanted: Sequence[Node | None], name: str
+    joint: Joint,
+    given: Sequence[Node],
+    order: Sequence[Node],
+    wanted: Sequence[Node | None],
+    name: str,
+    apart: frozenset[Node] = frozenset(),
 ) -> GraphModule:
-    """A part of the joint graph, from `given` to `wanted`, as a graph of its own."""
+    """A part of the joint graph, from `given` to `wanted`, as a graph of its own; of those `apart` it gives copies."""
     graph, copied = Graph(), {}
     for node in given:
         copied[node] = graph.placeholder(node.name)
@@ -140,7 +152,20 @@ def _extract(
             raise ValueError(f"{name} needs the input {node.name}, which was not kept")
         copied[node] = graph.node_copy(node, copied.__getitem__)
         copied[node].meta = dict(node.meta)
-    graph.output([None if n is None else copied[n] for n in wanted])
+    ends = {n: _copy(graph, copied[n]) if n in apart else copied[n] for n in wanted if n is not None}
+    graph.output([None if n is None else ends[n] for n in wanted])
     constants = {str(n.target): joint.constants[str(n.target)] for n in order if n.op == "get_attr"}
     torch_private.spell_out(graph)
     return torch_private.LazyGraphModule(constants, graph, name)
+
+
+def _copy(graph: Graph, node: Node) -> Node:
+    """A new node, behind all others, that holds a copy."""
+    made = graph.call_function(torch.ops.aten.clone.default, (node,))
+    made.meta = {**node.meta, "val": copy_of(node.meta["val"])}
+    return made
+
+
+def copy_of(value: Any) -> FakeTensor:
+    """What is known of a copy of a tensor."""
+    return value.memory.mode.propagate(torch.ops.aten.clone.default, (value,), {})  # type: ignore[no-any-return]  # of a clone

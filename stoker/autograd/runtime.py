@@ -145,7 +145,7 @@ def training_call(
         random_state=functools.partial(random_state, training.random_devices) if training.random_devices else None,
         results=len(joint.results),
         partial=partial,
-        kept=tuple(indices[n] if n.op == "placeholder" else -1 for n in parts.kept),
+        kept=tuple(-1 if n in parts.copied else indices.get(n, -1) for n in parts.kept),
         readers=_readers(training),
         histories=joint.histories,
         beneath=beneath(training),
@@ -208,7 +208,8 @@ def _memories(training: Training) -> str:
     """A letter for each input: what the node remembers of it (`Memory` in csrc/training_plan.h)."""
     joint = training.joint
     matter = ancestors(g for g in joint.gradients if g is not None)
-    written, kept = {joint.inputs[w.index] for w in joint.writes}, frozenset(training.parts.kept)
+    written = {joint.inputs[w.index] for w in joint.writes}
+    kept = frozenset(training.parts.kept) - training.parts.copied
     letters = []
     for node in joint.inputs:
         if not isinstance(node.meta["val"], torch.Tensor):
