@@ -36,10 +36,11 @@ _CHEAP_NAMES = """
 clone copy _to_copy full full_like zeros zeros_like ones ones_like empty empty_like new_zeros new_ones new_full
 new_empty new_empty_strided empty_strided arange scalar_tensor where masked_fill constant_pad_nd cat stack
 select_scatter slice_scatter diagonal_scatter as_strided_scatter tril triu fill flip sym_size sym_stride sym_numel
-sym_storage_offset
+sym_storage_offset hardswish
 """
 _CHEAP = frozenset(_CHEAP_NAMES.split())
-"""Operators worth running twice beside those tagged pointwise and views: they only move or make elements."""
+"""Operators worth running twice beside those tagged pointwise and views: they only move or make elements, or work element by element though
+torch does not say so."""
 
 
 def min_cut(memory_budget: float = 1.0) -> Callable[[Joint], Sequence[Node]]:

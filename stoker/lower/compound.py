@@ -12,6 +12,7 @@ from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
 from stoker.loop.view import Tensor
 from stoker.lower.builder import Builder
+from stoker.lower.formula import formula
 from stoker.lower.operand import compute_dtype, elementwise, number, refuse_division_by_zero
 from stoker.lower.reduce import reduced
 from stoker.lower.registry import Dims, LeftToLibrary, Operand, Result, lower
@@ -23,42 +24,27 @@ def _like(value: Any, constant: Any) -> Any:
     return ops.constant(constant, value.dtype)
 
 
-def _formula(*names: str, cost: int = 4, last: Any = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function of loop values for operators whose arguments are all operands; `last` stands for the last if it is
-    not given."""
-
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        def lowering(builder: Builder, out: Result, *operands: Any) -> Tensor:
-            given = operands if last is None or len(operands) > 1 else (*operands, last)
-            return elementwise(builder, out, given, function, cost=cost)
-
-        lower(*names)(lowering)
-        return function
-
-    return register
-
-
-@_formula("fmax.default")
+@formula("fmax.default")
 def fmax(a: LoopValue, b: LoopValue) -> LoopValue:
     if not a.dtype.is_floating_point:
         return ops.maximum(a, b)
     return ops.where(ops.isnan(a), b, ops.where(ops.isnan(b), a, ops.maximum(b, a)))
 
 
-@_formula("fmin.default")
+@formula("fmin.default")
 def fmin(a: LoopValue, b: LoopValue) -> LoopValue:
     if not a.dtype.is_floating_point:
         return ops.minimum(a, b)
     return ops.where(ops.isnan(a), b, ops.where(ops.isnan(b), a, ops.minimum(b, a)))
 
 
-@_formula("heaviside.default")
+@formula("heaviside.default")
 def heaviside(x: LoopValue, at_zero: LoopValue) -> LoopValue:
     zero = _like(x, 0)
     return ops.where(ops.eq(x, zero), at_zero, ops.to_dtype(ops.gt(x, zero), x.dtype))
 
 
-@_formula("_prelu_kernel.default")
+@formula("_prelu_kernel.default")
 def prelu(x: LoopValue, weight: LoopValue) -> LoopValue:
     return ops.where(ops.gt(x, _like(x, 0)), x, ops.mul(weight, x))
 
@@ -78,33 +64,33 @@ def prelu_backward(builder: Builder, out: list[Result], gradient: Tensor, x: Ten
     ]
 
 
-@_formula("hardshrink.default", last=0.5)
+@formula("hardshrink.default", last=0.5)
 def hardshrink(x: LoopValue, limit: LoopValue) -> LoopValue:
     near = ops.bitwise_and(ops.ge(x, ops.neg(limit)), ops.le(x, limit))
     return ops.where(near, _like(x, 0), x)
 
 
-@_formula("hardshrink_backward.default", "softshrink_backward.default")
+@formula("hardshrink_backward.default", "softshrink_backward.default")
 def shrink_backward(gradient: LoopValue, x: LoopValue, limit: LoopValue) -> LoopValue:
     near = ops.bitwise_and(ops.ge(x, ops.neg(limit)), ops.le(x, limit))
     return ops.where(near, _like(x, 0), gradient)
 
 
-@_formula("softshrink.default", last=0.5)
+@formula("softshrink.default", last=0.5)
 def softshrink(x: LoopValue, limit: LoopValue) -> LoopValue:
     above, below = ops.gt(x, limit), ops.lt(x, ops.neg(limit))
     rest = ops.mul(x, _like(x, 0))  # not 0: what is no number stays so
     return ops.where(above, ops.sub(x, limit), ops.where(below, ops.add(x, limit), rest))
 
 
-@_formula("logaddexp.default", cost=50)
+@formula("logaddexp.default", cost=50)
 def logaddexp(a: LoopValue, b: LoopValue) -> LoopValue:
     same = ops.bitwise_and(ops.eq(a, b), ops.isinf(a))
     away = ops.neg(ops.abs(ops.sub(a, b)))
     return ops.where(same, a, ops.add(ops.maximum(a, b), ops.log1p(ops.exp(away))))
 
 
-@_formula("logaddexp2.default", cost=50)
+@formula("logaddexp2.default", cost=50)
 def logaddexp2(a: LoopValue, b: LoopValue) -> LoopValue:
     same = ops.bitwise_and(ops.eq(a, b), ops.isinf(a))
     away = ops.neg(ops.abs(ops.sub(a, b)))
@@ -112,7 +98,7 @@ def logaddexp2(a: LoopValue, b: LoopValue) -> LoopValue:
     return ops.where(same, a, ops.add(ops.maximum(a, b), beyond))
 
 
-@_formula("copysign.Tensor")
+@formula("copysign.Tensor")
 def copysign(a: LoopValue, b: LoopValue) -> LoopValue:
     return ops.copysign(a, b)
 

@@ -39,6 +39,7 @@ from stoker.lower import (  # noqa: F401  (they fill the table)
     matmul,
     moments,
     move,
+    nonlinear,
     pad,
     pointwise,
     rearrange,

@@ -112,6 +112,13 @@ def elementwise(
     return builder.compute(out, element, tensors, cost)
 
 
+def divider(builder: Builder, device: torch.device) -> Callable[[LoopValue, LoopValue], Any]:
+    """A quotient by a number, as eager's kernels for the device compute it."""
+    if builder.target(device).inverts_numbers:
+        return lambda x, y: ops.mul(x, ops.reciprocal(y))
+    return lambda x, y: ops.div(x, y)
+
+
 def refuse_division_by_zero(out: Result, divisor: Any) -> None:
     """Whole numbers divided by a zero are an error of eager's on the CPU, which the library raises."""
     whole = not out.dtype.is_floating_point and not out.dtype.is_complex

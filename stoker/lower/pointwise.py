@@ -16,6 +16,7 @@ from stoker.loop.view import Computed, Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import (
     compute_dtype,
+    divider,
     elementwise,
     is_tensor,
     loader,
@@ -126,7 +127,7 @@ def mul(builder: Builder, out: Result, a: Operand, b: Operand) -> Computed:
 def divide(builder: Builder, out: Result, a: Operand, b: Operand) -> Computed:
     """A quotient, as eager's kernels for the device compute it."""
     inverse = builder.target(out.device).inverts_numbers and _is_number(b, out)
-    function = (lambda x, y: ops.mul(x, ops.reciprocal(y))) if inverse else _operation("div")
+    function = divider(builder, out.device) if inverse else _operation("div")
     return elementwise(builder, out, [a, b], function, cost=2 if inverse else ELEMENTWISE["div"].cost)
 
 

@@ -23,9 +23,10 @@ _WHOLE = """
 alias clone _to_copy view _unsafe_view reshape permute transpose t unsqueeze squeeze expand repeat flip roll cat stack
 sum mean amax amin prod any all max min argmax argmin var var_mean std std_mean linalg_vector_norm logsumexp cumsum cumprod
 _softmax _log_softmax native_layer_norm native_group_norm mm bmm addmm baddbmm
+hardswish hardswish_backward hardsigmoid_backward hardtanh_backward leaky_relu_backward
 """
 WHOLE = frozenset(_WHOLE.split())
-"""Operators that read each element of their tensors, beside those that work element by element."""
+"""Operators that read each element of their tensors, beside those that torch says to work element by element."""
 _OF_SIZES = """
 copy fill zero zeros_like ones_like full_like empty_like rand_like randn_like randint_like new_zeros new_ones new_full new_empty
 new_empty_strided uniform normal_functional exponential geometric cauchy log_normal random

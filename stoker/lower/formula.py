@@ -1,0 +1,37 @@
+"""Operators that are one function of the elements of their operands, rounded once as eager's kernels round."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stoker.loop.view import Tensor
+from stoker.lower.builder import Builder
+from stoker.lower.operand import elementwise, tensors_among
+from stoker.lower.registry import LeftToLibrary, Result, lower
+
+
+def formula(
+    *names: str, cost: int = 4, last: Any = None, floating: bool = False, rounded: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function of loop values for operators whose arguments are all operands; `last` stands for the last if it is
+    not given. One that is `floating` leaves other types to the library; numbers may be `rounded` to the result's type before."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        def lowering(builder: Builder, out: Result, *operands: Any) -> Tensor:
+            if floating:
+                refuse_other_types(out, tensors_among(operands))
+            given = operands if last is None or len(operands) > 1 else (*operands, last)
+            scalar_dtype = out.dtype if rounded else None
+            return elementwise(builder, out, given, function, cost=cost, scalar_dtype=scalar_dtype)
+
+        lower(*names)(lowering)
+        return function
+
+    return register
+
+
+def refuse_other_types(out: Result, tensors: Sequence[Tensor]) -> None:
+    """A function of floating numbers that are all of the result's type."""
+    if not out.dtype.is_floating_point or any(t.dtype is not out.dtype for t in tensors):
+        raise LeftToLibrary("its operands are not of one floating type")
