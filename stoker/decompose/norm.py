@@ -9,6 +9,8 @@ from torch import Tensor
 
 from stoker.decompose.registry import decompose
 
+stoker = torch.ops.stoker
+
 
 def _wide(x: Tensor) -> Tensor:
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
@@ -97,8 +99,7 @@ def _normalized(x: Tensor, weight: Any, bias: Any, eps: float) -> tuple[Tensor, 
     wide = _wide(x)
     spread, middle = torch.var_mean(wide, dims, correction=0, keepdim=False)
     scale = torch.rsqrt(spread + eps)
-    out = (wide - _per_channel(middle, x.dim())) * _per_channel(scale, x.dim())
-    return _affine(out, weight, bias).to(x.dtype), middle, scale, spread
+    return stoker.normalize(wide, middle, scale, weight, bias).to(x.dtype), middle, scale, spread
 
 
 @decompose("_native_batch_norm_legit_functional.default")
@@ -112,8 +113,7 @@ def batch_norm(
     for dim in [0, *range(2, x.dim())]:
         count = count * x.shape[dim]
     unbiased = spread * (count / (count - 1)) if count != 1 else spread * float("nan")
-    new_mean = (momentum * middle + (1 - momentum) * _wide(mean)).to(mean.dtype)
-    new_variance = (momentum * unbiased + (1 - momentum) * _wide(variance)).to(variance.dtype)
+    new_mean, new_variance = stoker.running(mean, middle, momentum), stoker.running(variance, unbiased, momentum)
     kept = _statistics_type(x, mean if weight is None else weight)
     return out, middle.to(kept), scale.to(kept), new_mean, new_variance
 
@@ -157,24 +157,16 @@ def batch_norm_backward(
     eps: float,
     mask: list[bool],
 ) -> tuple[Any, Any, Any]:
-    rank = x.dim()
-    dims = [0, *range(2, rank)]
+    dims = [0, *range(2, x.dim())]
     upstream = _wide(gradient)
     middle, scale = (saved_mean, saved_scale) if training else (mean, torch.rsqrt(_wide(variance) + eps))
-    middle, scale = _per_channel(middle, rank), _per_channel(scale, rank)
-    normal = (_wide(x) - middle) * scale
+    normal = stoker.normalize(_wide(x), middle, scale, None, None)
     db = torch.sum(upstream, dims)
     dw = torch.sum(upstream * normal, dims)
     dx = None
     if mask[0]:
-        factor = scale if weight is None else scale * _per_channel(weight, rank)
-        count: Any = 1
-        for dim in dims:
-            count = count * x.shape[dim]
-        inner = upstream
-        if training:
-            inner = upstream - (_per_channel(db, rank) + normal * _per_channel(dw, rank)) / count
-        dx = (inner * factor).to(x.dtype)
+        sums = (db, dw) if training else (None, None)
+        dx = stoker.normalize_backward(upstream, normal, scale, weight, *sums).to(x.dtype)
     kept = x.dtype if weight is None else weight.dtype
     return dx, dw.to(kept) if mask[1] else None, db.to(kept) if mask[2] else None
 

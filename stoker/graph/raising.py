@@ -12,7 +12,7 @@ import torch
 from torch.fx import Node
 
 from stoker import torch_private
-from stoker.graph.walk import TORCHS_OWN
+from stoker.graph.walk import OURS, TORCHS_OWN
 
 _BY_DATA = """
 index index_select gather scatter scatter_add scatter_reduce take take_along_dim put index_add index_copy index_fill index_put
@@ -34,7 +34,7 @@ def raises_by_data(node: Node) -> bool:
     if node.op not in ("call_function", "call_method"):
         return False
     if isinstance(node.target, torch_private.OpOverload) and node.target.namespace not in TORCHS_OWN:
-        return True
+        return not _is_our_formula(node.target)
     name = _name(node.target)
     if name in INDEXING:  # by tensors, that is
         return len(node.all_input_nodes) > 1
@@ -42,6 +42,11 @@ def raises_by_data(node: Node) -> bool:
         result = node.meta.get("example_value", node.meta.get("val"))
         return isinstance(result, torch.Tensor) and not (result.is_floating_point() or result.is_complex())
     return name in BY_DATA
+
+
+def _is_our_formula(operator: Any) -> bool:
+    """What we have that works element by element refuses no element."""
+    return operator.namespace == OURS and torch.Tag.pointwise in operator.tags
 
 
 def operator_raises(operator: Any) -> bool:

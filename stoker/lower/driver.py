@@ -30,6 +30,7 @@ from stoker.loop.target import LOOP_DTYPES, Targets
 from stoker.loop.view import Computed, NumberNeeded, Scalar, Stored, Tensor
 from stoker.lower import (  # noqa: F401  (they fill the table)
     activation,
+    channels,
     compound,
     conv,
     draw,

@@ -2,6 +2,7 @@
 
 from stoker.fake.rules import (
     attention,
+    channels,
     check,
     convolution,
     data,
@@ -23,6 +24,7 @@ from stoker.fake.rules import (
 
 __all__ = [
     "attention",
+    "channels",
     "check",
     "convolution",
     "data",
