@@ -366,11 +366,13 @@ UNOBSERVED = {
     torch._C._get_tracing_state: None,
     torch._C._log_api_usage_once: None,
     torch._C._len_torch_dispatch_stack: 0,
+    torch.fx._symbolic_trace.is_fx_tracing: False,
 }
 """Questions that library code asks about who runs it, and what captured code hears: code that runs under a dispatch mode is
 not captured. 2.11, 2.13."""
 
 mode_queries = (
+    torch._C._is_any_autocast_enabled,
     torch._C._is_autocast_available,
     torch._C._get_privateuse1_backend_name,
     torch._C._get_default_device,

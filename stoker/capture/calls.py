@@ -22,6 +22,7 @@ from stoker import torch_private
 from stoker.capture import handlers
 from stoker.capture.binding import bind_arguments
 from stoker.capture.frame import Frame, program_of
+from stoker.capture.polyfill import counting
 from stoker.capture.python_operators import IN_PLACE_METHODS
 from stoker.capture.single_dispatch import SINGLE_DISPATCH, dispatch_by_class
 from stoker.capture.static import derives
@@ -339,13 +340,25 @@ class Calls:
         handler = handlers.CLASS_METHODS.get((owner, real.__name__))
         if handler is not None:
             return handler(self.m, args, kwargs)
+        if issubclass(owner, dict) and real.__name__ == "fromkeys":
+            return self.from_keys(owner, args, kwargs)
         raise Break(f"a call of {handlers.describe(real)}", "it is written in C and not known to capture")
+
+    def from_keys(self, cls: type, args: Arguments, kwargs: Keywords) -> Value:
+        """`dict.fromkeys` of a subclass: its constructor and its `__setitem__`."""
+        if kwargs or not 1 <= len(args) <= 2:
+            self.m.concrete.run(
+                lambda: dict.fromkeys(*[()] * len(args), **dict.fromkeys(kwargs))
+            )  # raises, in its own words
+        return self.m.wrap.object(counting.from_keys).call(self.m, [self.m.wrap.object(cls), *args], {})
 
     def class_method(self, cls: type, real: Any, args: Arguments, kwargs: Keywords) -> Value:
         """`dict.fromkeys(...)`, `int.from_bytes(...)`, `chain.from_iterable(...)`."""
         handler = handlers.CLASS_METHODS.get((real.__objclass__, real.__name__))
         if handler is not None and cls is real.__objclass__:
             return handler(self.m, args, kwargs)
+        if real is vars(dict)["fromkeys"]:
+            return self.from_keys(cls, args, kwargs)
         if cls in handlers.PLAIN_CLASSES:
             values = [self.m.concrete.plain(a, f"{cls.__name__}.{real.__name__}()") for a in args]
             named = {name: self.m.concrete.plain(a, f"{cls.__name__}.{real.__name__}()") for name, a in kwargs.items()}

@@ -97,6 +97,17 @@ class Concrete:
         except NotConstant:
             value.unsupported(what)
 
+    def annotation(self, value: Value, what: str) -> Any:
+        """What a type is given in brackets: classes, variables and other types, lists and tuples of them."""
+        value = self.m.wrap.force(value)
+        if isinstance(value, (TupleValue, ListValue)) and value.python_type() in (tuple, list):
+            return value.python_type()(self.annotation(part, what) for part in value.elements(self.m))
+        real = getattr(value, "real", None)
+        if type(real).__module__ == "typing":
+            self.m.guards.identity(value)
+            return real
+        return self.constant(value, what)
+
     def index(self, key: Value) -> Any:
         """An int or a slice of ints, for indexing a Python sequence."""
         if isinstance(key, InstanceValue) and isinstance(key.storage, Constant) and isinstance(key.storage.value, int):

@@ -278,14 +278,24 @@ def wrap_proxy(m: Machine, real: types.MappingProxyType, source: Source) -> Valu
     return ProxyValue(m.wrap.dictionary(mapping, place), source)
 
 
+HASHED_BY_IDENTITY = (
+    type,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+)
+"""Elements of sets that equal themselves alone, whoever looks."""
+
+
 def wrap_set(m: Machine, real: Any, source: Source) -> Value:
-    if not all(is_plain(element) or isinstance(element, type) for element in real):
+    if not all(is_plain(element) or isinstance(element, HASHED_BY_IDENTITY) for element in real):
         return wrap_opaque(m, real, source, "a set", "holds elements that are not plain data")
     m.guards.add_unless_fixed(source, TypeIs(type(real)))
 
     def look() -> dict[Any, Value]:
         m.guards.add(source, SetElements(tuple(real)))
-        return {e: m.wrap.object(e) if isinstance(e, type) else Constant(e) for e in real}
+        return {e: Constant(e) if is_plain(e) else m.wrap.object(e) for e in real}
 
     return GrowingSet(look, source, real) if type(real) is set else SetValue(look(), type(real), source, real)
 
@@ -387,11 +397,8 @@ def wrap_cached_function(m: Machine, real: Any, source: Source) -> Value:
 
 
 def wrap_reference(m: Machine, real: weakref.ref, source: Source) -> Value:
-    target = real()
-    if target is None:
-        return wrap_opaque(m, real, source, "a weak reference", "refers to an object that is gone")
     m.guards.add_unless_fixed(source, TypeIs(weakref.ref))
-    return ReferenceValue(Lazy(target, Referent(source)), source)
+    return ReferenceValue(Lazy(real(), Referent(source)), source)
 
 
 def wrap_getter(m: Machine, real: Any, source: Source) -> Value:
@@ -439,9 +446,10 @@ def wrap_instance(m: Machine, real: Any, source: Source) -> Value:
     elif issubclass(cls, (set, frozenset)):
         kind: Any = frozenset if issubclass(cls, frozenset) else set
         elements = list(kind.__iter__(real))
-        if not all(is_plain(element) for element in elements):
+        if not all(is_plain(element) or isinstance(element, HASHED_BY_IDENTITY) for element in elements):
             return wrap_opaque(m, real, source, "a set", "holds elements that are not plain data")
-        storage = SetValue({e: Constant(e) for e in elements}, kind, source, real)
+        entries = {e: Constant(e) if is_plain(e) else m.wrap.object(e) for e in elements}
+        storage = SetValue(entries, kind, source, real)
         m.guards.add(source, SetElements(tuple(elements)))
     elif issubclass(cls, tuple(HELD_BY)):
         held = HELD_BY[next(base for base in HELD_BY if issubclass(cls, base))]

@@ -248,7 +248,7 @@ class Operators:
             folded = self.fold(operator.getitem, value, key)
         if folded is None and isinstance(value, InstanceValue) and type(value.real).__module__ == "typing":
             return self.m.wrap.object(
-                self.m.concrete.run(operator.getitem, value.real, self.m.concrete.constant(key, "a type's argument"))
+                self.m.concrete.run(operator.getitem, value.real, self.m.concrete.annotation(key, "a type's argument"))
             )
         return folded if folded is not None else value.item(self.m, key)
 

@@ -213,6 +213,7 @@ ENTERED_FILES = (
     f"{TORCH}/autograd/grad_mode.py",
     f"{TORCH}/autograd/functional.py",
     f"{TORCH}/_VF.py",
+    f"{TORCH}/_vendor/packaging/",
     f"{TORCH}/_functorch/functional_call.py",
     f"{TORCH}/_refs",
     f"{TORCH}/_prims_common",

@@ -304,6 +304,17 @@ def _refuse_more(m: Machine, name: str, args: Arguments) -> None:
         m.exceptions.raise_(TypeError, f"{name} expected at most 1 argument, got {len(args)}")
 
 
+def _new_named_sequence(m: Machine, owner: Any, args: Arguments, kwargs: Keywords) -> Any:
+    """`torch.return_types.max((values, indices))`."""
+    items = args[0].items_list(m) if len(args) == 1 and not kwargs else None
+    if items is None or owner.n_fields != owner.n_sequence_fields:
+        raise Break(f"construction of {owner.__qualname__}", "it is given more than a sequence, or has hidden fields")
+    if len(items) != owner.n_fields:
+        m.concrete.run(owner, [None] * len(items))  # raises, in its own words
+    return TupleValue(items, owner)
+
+
+STORAGE.update({cls: _new_named_sequence for cls in vars(torch.return_types).values() if isinstance(cls, type)})
 STORAGE.update({base: _new_dict(base) for base in (collections.OrderedDict, collections.defaultdict, dict)})
 STORAGE.update({base: _new_number(base) for base in (int, float, str, bytes, complex)})
 STORAGE.update(

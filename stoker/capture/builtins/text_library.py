@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.capture.handlers import describe, handles, on_object, pure
 from stoker.capture.values.constant import Constant
+from stoker.capture.values.instance import InstanceValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
@@ -66,6 +67,8 @@ def _known(m: Machine, value: Value, what: str) -> Any:
         case Constant() | SymbolicValue():
             return m.concrete.constant(value, what)
     real = getattr(value, "real", None)
+    if isinstance(value, InstanceValue) and isinstance(value.storage, Constant) and isinstance(real, str):
+        return real  # functions in C take the text that it holds
     if isinstance(real, (re.Pattern, re.Match)):
         m.guards.identity(value)
         return real

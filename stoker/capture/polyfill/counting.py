@@ -1,8 +1,15 @@
-"""collections.Counter's inner loop, and the counting functions of operator."""
+"""Dictionaries filled by keys (`dict.fromkeys`, collections.Counter), and the counting functions of operator."""
 
 from __future__ import annotations
 
 from typing import Any
+
+
+def from_keys(cls: Any, iterable: Any, value: Any = None, /) -> Any:
+    made = cls()
+    for key in iterable:
+        made[key] = value
+    return made
 
 
 def count_elements(mapping: Any, iterable: Any) -> None:

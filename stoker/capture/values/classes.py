@@ -96,7 +96,8 @@ class ClassValue(ObjectValue):
             return m.wrap.object(m.concrete.run(lambda: self.real[m.concrete.constant(key, "an enum's name")]))
         if meta is not MISSING:
             return m.attributes.bind(meta, self, type(self.real)).call(m, [key], {})
-        return m.wrap.constant(m.concrete.run(lambda: self.real[m.concrete.constant(key, "subscripting a class")]))
+        given = m.concrete.annotation(key, "subscripting a class")
+        return m.wrap.constant(m.concrete.run(lambda: self.real[given]))
 
     def iterator(self, m: Machine) -> Value:
         found = m.attributes.class_lookup(type(self.real), "__iter__")

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 
+USED = "the number itself is used, not only compared"
+
+
 class ReferenceValue(Value):
-    """A weakref.ref whose object is alive."""
+    """A weakref.ref. Of one whose object is gone, captured code only sees that it is."""
 
     def __init__(self, target: Value, source: Source | None = None) -> None:
         self.target, self.source = target, source
@@ -36,13 +39,18 @@ class ReferenceValue(Value):
     def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
         if operator not in ("==", "!=") or not isinstance(other, ReferenceValue):
             return None
-        targets = [m.wrap.force(reference.target) for reference in (self, other)]
+        targets = [reference.alive(m) for reference in (self, other)]
         return Constant(m.operators.equal(*targets) == (operator == "=="))
 
     def hash_key(self, m: Machine) -> Any:
         """References are equal where their objects are."""
+        return weakref.ref, self.alive(m).hash_key(m)
+
+    def alive(self, m: Machine) -> Value:
         self.target = m.wrap.force(self.target)
-        return weakref.ref, self.target.hash_key(m)
+        if isinstance(self.target, Constant) and self.target.value is None:
+            raise Break("a weak reference", f"{self.describe()} refers to an object that is gone, and is compared")
+        return self.target
 
     def emit(self, e: Emitter) -> None:
         e.call_function(weakref.ref, [self.target])
@@ -66,12 +74,26 @@ class IdentityValue(Value):
         return True
 
     def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
-        if operator not in ("==", "!=") or not isinstance(other, IdentityValue):
-            raise Break("id()", "the number itself is used, not only compared with another id()")
-        return Constant(m.operators.is_(self.value, other.value) == (operator == "=="))
+        if operator in ("==", "!="):
+            same = (
+                m.operators.is_(self.value, other.value)
+                if isinstance(other, IdentityValue)
+                else self._is_number(m, other)
+            )
+            return Constant(same == (operator == "=="))
+        raise Break("id()", USED)
+
+    def _is_number(self, m: Machine, other: Value) -> bool:
+        """Is it a number from elsewhere? Known of an object that existed before the call, which is then always this one."""
+        value = m.wrap.force(self.value)
+        real = getattr(value, "real", None)
+        if value.source is None or real is None or other.python_type() is not int:
+            raise Break("id()", USED)
+        m.guards.identity(value)
+        return m.concrete.constant(other, "id()") == id(real)
 
     def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
-        raise Break("id()", "the number itself is used, not only compared with another id()")
+        raise Break("id()", USED)
 
     def hash_key(self, m: Machine) -> Any:
         if isinstance(self.value, Constant):

@@ -440,6 +440,9 @@ class SequenceIterator(Value):
     def truth(self, m: Machine) -> bool:
         return True
 
+    def attribute(self, m: Machine, name: str) -> Value:
+        return m.attributes.builtin(self, name)
+
     def next(self, m: Machine) -> Value:
         if self.done or not 0 <= self.position < len(self.sequence.raw_elements()):
             self.done = True
