@@ -147,11 +147,9 @@ def _persistent(kernel: Kernel, points: int, processors: int) -> Tiling:
         x = max(x, min(SIDE_BY_SIDE, LONGEST_ROW // row))
     while x > 1 and points < x * processors * 4:
         x //= 2
-    return Tiling(
-        min(x, power_of_two(points)),
-        row,
-        warps=_warps(x * row, light=points >= processors and not _writes_rows(kernel)),
-    )
+    light = points >= processors and not _writes_rows(kernel)
+    warps = _all_warps(row) if points == 1 else _warps(x * row, light=light)
+    return Tiling(min(x, power_of_two(points)), row, warps=warps)
 
 
 def _crossed_by_rows(kernel: Kernel) -> bool:
@@ -180,6 +178,11 @@ def _warps(elements: int, *, light: bool = False) -> int:
     return max(1, min(16, power_of_two(elements // 256), power_of_two(max(elements // large, 4))))
 
 
+def _all_warps(elements: int) -> int:
+    """Of a tile that is alone on the device: nothing else hides its waits."""
+    return max(1, min(MOST_WARPS, power_of_two(elements // 256)))
+
+
 def _columns(kernel: Kernel) -> bool:
     return columns(kernel.outer, kernel.inner, [i for p in kernel.phases if p.across for _, i in p.lines])
 
@@ -198,6 +201,8 @@ def _votes(indices: Sequence[Expr], loop: Dimension) -> int:
     return sum(s is not None and s.value == 1 for s in strides)
 
 
+MOST_WARPS = 32
+"""Of a program, on every device."""
 LIGHT = 8
 """Instructions of a loop up to which a lane has registers for 32 elements; half as many beyond."""
 COLUMN_TILE = 128
