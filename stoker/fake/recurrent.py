@@ -59,7 +59,11 @@ def whole(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Callabl
     kind = KINDS.get(function) if isinstance(function, _BUILTIN) else None
     if kind is not None and _is_packed(args):
         raise DataDependent(f"torch.{kind} of a packed sequence", "its lengths are the data of a tensor")
-    if kind is None or kwargs or len(args) != 9 or not _is_plain(kind, args):
+    if kind is None or kwargs or len(args) != 9:
+        return None
+    if not _is_plain(kind, args):
+        if kind == "lstm" and _varies(args):
+            raise DataDependent(f"torch.{kind}", "sizes vary, and eager's library for these types takes plain numbers")
         return None
 
     def call(given: Any, states: Any, weights: Any, *settings: Any) -> Any:
@@ -99,6 +103,12 @@ def _is_packed(args: Sequence[Any]) -> bool:
     """Is the second argument how many sequences there are at each step? Eager's C++ reads it, which fakes have not."""
     sizes = args[1] if len(args) > 1 else None
     return isinstance(sizes, FakeTensor) and not sizes.meta.dtype.is_floating_point
+
+
+def _varies(args: Sequence[Any]) -> bool:
+    """Has a tensor sizes that vary? With those, eager's C++ does without the library that it computes with otherwise, and says so."""
+    given, states, *_ = args
+    return any(isinstance(t, FakeTensor) and t.meta.symbolic for t in (given, *states))
 
 
 def _is_plain(kind: str, args: Sequence[Any]) -> bool:

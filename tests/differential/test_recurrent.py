@@ -196,3 +196,21 @@ def test_states_that_do_not_fit_a_cell() -> None:
         with pytest.raises(RuntimeError) as mine:
             compiled(torch.ones(6, 5), given)
         assert str(mine.value) == str(theirs.value)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("dtype", ["autocast", torch.bfloat16, torch.float32])
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
+def test_lower_precision_at_any_length(name: str, dtype: Any) -> None:
+    """Which library computes decides types and values of results: eager's, where lengths vary, too."""
+    torch.manual_seed(0)
+    model = LAYERS[name](5, 4).eval()
+    if isinstance(dtype, torch.dtype):
+        model = model.to(dtype)
+    compiled = stoker.compile(model, dynamic=True)
+    for length in (7, 8, 12):
+        x = torch.randn(length, 3, 5, dtype=next(model.parameters()).dtype)
+        with torch.no_grad(), torch.autocast("cpu", enabled=dtype == "autocast"):
+            got, want = _step(compiled, model, x), _step(model, model, x)
+        assert [t.dtype for t in got] == [t.dtype for t in want]
+        torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
