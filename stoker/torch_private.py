@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import importlib
 import linecache
 import re
 import types
@@ -78,6 +79,12 @@ def _control_flow(name: str) -> Callable[..., Any]:
 
 while_loop, scan, map_, associative_scan = map(_control_flow, ("while_loop", "scan", "map", "associative_scan"))
 """Control flow as functions, mostly without a public name; a function may hide behind the module of its name. 2.11, 2.13."""
+
+call_of_region = importlib.import_module("torch._higher_order_ops.invoke_subgraph").invoke_subgraph_placeholder
+"""What a function marked by `torch.compiler.nested_compile_region` is called by. 2.11, 2.13."""
+
+call_of_wrap = type(torch._higher_order_ops.wrap.wrap).__call__
+"""A function called as one operator: torch's means to test such operators. 2.11, 2.13: `Wrap.__call__`."""
 
 infer_parameters = torch.nn.modules.lazy.LazyModuleMixin._infer_parameters
 """What the first call of a lazy module does: its parameters get their shapes and values. 2.11, 2.13."""

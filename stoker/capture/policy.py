@@ -204,6 +204,7 @@ ENTERED_FILES = (
     POLYFILL,
     f"{TORCH}/__init__.py",
     f"{TORCH}/fx/graph_module.py",
+    f"{TORCH}/_higher_order_ops/invoke_subgraph.py",
     f"{TORCH}/_jit_internal.py",
     f"{TORCH}/_tensor.py",
     f"{TORCH}/_utils.py",

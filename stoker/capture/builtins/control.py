@@ -51,6 +51,17 @@ def cond(m: Machine, pred: Value, true_fn: Value, false_fn: Value, operands: Val
     return subgraph.rebuilt(m, first.returned, iter(results))
 
 
+@handles(torch_private.call_of_region)
+def nested_region(m: Machine, function: Value, *args: Value, **kwargs: Value) -> Value:
+    """A region that the user asks to compile once is entered as others are: kernels of one text are shared anyway."""
+    return function.call(m, list(args), kwargs)
+
+
+@handles(torch_private.call_of_wrap)
+def wrap(m: Machine, operator: Value, function: Value, *args: Value, **kwargs: Value) -> Value:
+    return function.call(m, list(args), kwargs)
+
+
 @handles(torch_private.while_loop)
 def while_loop(m: Machine, cond_fn: Value, body_fn: Value, carried_inputs: Value, *more: Value) -> Value:
     kinds = _kinds(m, [carried_inputs])
