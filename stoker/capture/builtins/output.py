@@ -32,6 +32,7 @@ from stoker.guard.guard import Holds
 from stoker.guard.source import Fixed
 
 if TYPE_CHECKING:
+    from stoker.capture.emit import Emitter
     from stoker.capture.machine import Machine
 
 NONE, ONE = Constant(None), Constant(1)
@@ -156,7 +157,9 @@ def warn(m: Machine, message: Value, category: Value = NONE, stacklevel: Value =
         message = Constant(m.concrete.constant(message, "warnings.warn()"))
     kind: Any = UserWarning if _is_none(category) else category.real if isinstance(category, ClassValue) else object
     plain = message.python_type() is str and isinstance(level, int) and issubclass(kind, Warning) and _is_none(source)
-    if not plain or id(m.wrap.globals(vars(warnings))) in m.effects.mutated:
+    if id(m.wrap.globals(vars(warnings))) in m.effects.mutated:
+        raise Break("warnings.warn()", "the filters of warnings, or what shows them, were changed before it")
+    if not plain:
         raise Break("warnings.warn()", "it is told more than a text, a class of warnings and how far up its line is")
     frame = _frame_above(m, level)
     module = m.concrete.constant(frame.globals.item(m, Constant("__name__")), "a module's name")
@@ -164,6 +167,31 @@ def warn(m: Machine, message: Value, category: Value = NONE, stacklevel: Value =
     if _raises(m, place, kind, message):
         raise Break("warnings.warn()", "warnings like this one are raised as errors")
     m.effects.defer(BuiltinValue(place.warn), [message, m.wrap.object(kind), frame.globals], {})
+    return NONE
+
+
+class Filters(Value):
+    """What C remembers of the filters of warnings, which are a list of a Python module."""
+
+    written_last = True
+    source = Fixed(warnings, "warnings")
+
+    def python_type(self) -> type:
+        return list
+
+    def write_back(self, e: Emitter) -> None:
+        """Forget it, once the list is written back."""
+        e.call_function(FILTERS_MUTATED, [])
+        e.pop()
+
+
+FILTERS = Filters()
+FILTERS_MUTATED: Any = warnings._filters_mutated  # type: ignore[attr-defined]  # of the standard library, not in its stubs
+
+
+@handles(FILTERS_MUTATED)
+def filters_mutated(m: Machine) -> Value:
+    m.effects.will_mutate(FILTERS)
     return NONE
 
 
