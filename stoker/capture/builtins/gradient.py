@@ -123,12 +123,13 @@ def _with_hooks(
 
 
 def hooks_on(m: Machine, tensor: Value, table: str) -> list[Value]:
-    """The hooks of a leaf, or of a tensor from outside, that a backward calls."""
+    """The hooks of a leaf, or of a tensor from outside, that a backward calls: those it came with, then those put on it here."""
     assert isinstance(tensor, TensorValue)
+    here = list(tensor.hooks.get(table, ()))
     if tensor.source is None or tensor.real is None:
-        return list(tensor.hooks.get(table, ()))
+        return here
     found = m.wrap.force(m.wrap.at(getattr(tensor.real, table), Attribute(tensor.source, table)))
-    return [value for _, value in pairs_of(m, found)] if not _is_none(found) else []
+    return [*(value for _, value in pairs_of(m, found)), *here] if not _is_none(found) else here
 
 
 @handles(torch.autograd.grad)

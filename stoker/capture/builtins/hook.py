@@ -1,7 +1,7 @@
 """Hooks that captured code puts on tensors.
 
-A hook of a leaf is called by the backward that captured code runs, like any function. One of a tensor in the middle becomes a graph of
-its own, which autograd calls with the gradient, here or behind the graph.
+A hook of a leaf is called by the backward that captured code runs, like any function; on a leaf from outside it is put behind the graph.
+One of a tensor in the middle becomes a graph of its own, which autograd calls with the gradient, here or behind the graph.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch.utils.hooks
 from stoker.capture import engine, subgraph
 from stoker.capture.handlers import handles
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.function import BuiltinMethod
+from stoker.capture.values.function import BuiltinMethod, BuiltinValue
 from stoker.capture.values.size import SYMBOLIC
 from stoker.capture.values.subclass import SubclassValue
 from stoker.capture.values.tensor import TensorValue
@@ -24,6 +24,7 @@ from stoker.errors import Break
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from stoker.capture.emit import Emitter
     from stoker.capture.machine import Machine
 
 
@@ -51,15 +52,55 @@ def _on_leaf(m: Machine, tensor: TensorValue, table: str, hook: Value) -> Value:
     return HandleValue(lambda m: hooks.remove(hook))
 
 
+REGISTER = {
+    "_backward_hooks": torch.Tensor.register_hook,
+    "_post_accumulate_grad_hooks": torch.Tensor.register_post_accumulate_grad_hook,
+}
+
+
+class OutsideHandle(HandleValue):
+    """What takes a hook away from a leaf that existed before the call. The hook is put there once the graph has run: until then
+    nobody calls it but a backward inside."""
+
+    def __init__(self, m: Machine, tensor: TensorValue, table: str, hook: Value) -> None:
+        super().__init__(self._take_away)
+        self.tensor, self.table, self.hook, self.is_removed = tensor, table, hook, False
+        tensor.hooks.setdefault(table, []).append(hook)
+        m.effects.defer(BuiltinValue(_is_registered), [self], {})
+
+    def _take_away(self, m: Machine) -> None:
+        if not self.is_removed:
+            self.is_removed = True
+            self.tensor.hooks[self.table].remove(self.hook)
+            m.effects.deferred[:] = [call for call in m.effects.deferred if call[1] != [self]]
+
+    def emit(self, e: Emitter) -> None:
+        e.call_function(REGISTER[self.table], [self.tensor, self.hook])
+        e.name_top(self)
+        if self.is_removed:
+            e.call_method_on_top("remove", [])
+
+
+def _is_registered(handle: Any) -> None:
+    """Making the handle has registered the hook."""
+
+
+def _outside(m: Machine, tensor: TensorValue, table: str, hook: Value) -> Value:
+    if isinstance(tensor, SubclassValue) or not tensor.attribute(m, "is_leaf").truth(m):
+        words = "the hook is put on a result of a computation outside, which may be written to here"
+        raise Break(f"{REGISTER[table].__name__}()", words, "register it outside")
+    return OutsideHandle(m, tensor, table, hook)
+
+
 @handles(torch.Tensor.register_hook)
 def register_hook(m: Machine, tensor: Value, hook: Value) -> Value:
     tensor = m.wrap.force(tensor)
-    if not isinstance(tensor, TensorValue) or isinstance(tensor, SubclassValue) or tensor.source is not None:
-        raise Break(
-            "register_hook()", "the hook stays on a tensor from outside, for as long as it lives", "register it outside"
-        )
+    if not isinstance(tensor, TensorValue) or isinstance(tensor, SubclassValue):
+        raise Break("register_hook()", "the hook is put on a tensor of a class of its own", "register it outside")
     if not tensor.fake.requires_grad:
         m.exceptions.raise_(RuntimeError, "cannot register a hook on a tensor that doesn't require gradient")
+    if tensor.source is not None:
+        return _outside(m, tensor, "_backward_hooks", hook)
     if tensor.fake.is_leaf:
         return _on_leaf(m, tensor, "_backward_hooks", hook)
     return _in_the_middle(m, tensor, hook)
@@ -68,10 +109,12 @@ def register_hook(m: Machine, tensor: Value, hook: Value) -> Value:
 @handles(torch.Tensor.register_post_accumulate_grad_hook)
 def register_post_accumulate_grad_hook(m: Machine, tensor: Value, hook: Value) -> Value:
     tensor = m.wrap.force(tensor)
-    if not isinstance(tensor, TensorValue) or tensor.source is not None or not tensor.fake.is_leaf:
-        raise Break(
-            "register_post_accumulate_grad_hook()", "the hook stays on a tensor from outside", "register it outside"
-        )
+    if not isinstance(tensor, TensorValue) or not tensor.fake.requires_grad:
+        raise Break("register_post_accumulate_grad_hook()", "the tensor has no gradient to accumulate")
+    if tensor.source is not None:
+        return _outside(m, tensor, "_post_accumulate_grad_hooks", hook)
+    if not tensor.fake.is_leaf:
+        raise Break("register_post_accumulate_grad_hook()", "the tensor accumulates no gradient of its own")
     return _on_leaf(m, tensor, "_post_accumulate_grad_hooks", hook)
 
 
