@@ -102,6 +102,11 @@ class Draft:
         return sum(len(m.node.body) for m in self.members)
 
     @property
+    def origins(self) -> tuple[str, ...]:
+        """The operators it stands for."""
+        return tuple(dict.fromkeys(o for m in self.members for o in m.node.origins))
+
+    @property
     def positions(self) -> tuple[int, ...]:
         return tuple(m.position for m in self.members)
 

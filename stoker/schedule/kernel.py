@@ -319,8 +319,7 @@ def _canonical(
     kept_types, scratch_types = (tuple(layouts[b].dtype for b in found) for found in (buffers, scratch))
     values = frozenset(n for b, n in buffers.items() if layouts[b].device.type != draft.device.type)
     kernel = Kernel(draft.device, outer, inner, done, kept_types, written, scratch_types, len(sizes), values=values)
-    origins = tuple(dict.fromkeys(o for m in draft.members for o in m.node.origins))
-    return Call(kernel, tuple(buffers), tuple(sizes), origins)
+    return Call(kernel, tuple(buffers), tuple(sizes), draft.origins)
 
 
 def _local(draft: Draft, phases: list[Phase], kept: frozenset[str]) -> list[str]:

@@ -17,10 +17,11 @@ from stoker.loop.node import Extern, Program, SymbolSource, reads, tensors_in
 from stoker.loop.target import Targets
 from stoker.loop.text import argument_text
 from stoker.loop.view import Stored
+from stoker.schedule.alike import Kernels
 from stoker.schedule.batch import fold, gather, partners
 from stoker.schedule.draft import Draft
 from stoker.schedule.epilogue import Choose, join_products
-from stoker.schedule.kernel import Kernel, build, kernel_text
+from stoker.schedule.kernel import Kernel, kernel_text
 from stoker.schedule.memory import Arena, made_by_library, place
 from stoker.schedule.order import order
 from stoker.schedule.prologue import join_prologues
@@ -58,7 +59,8 @@ class Plan:
 def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False, choose: Choose | None = None) -> Plan:
     """Group, order, and write down the steps. A plan that owns its inputs frees each after its last use."""
     groups = group(program, targets)
-    join_strangers(groups, _with_company(program, groups, targets))
+    built = Kernels(program.layouts, targets)
+    join_strangers(groups, _with_company(program, groups, built))
     inputs = {n for n in program.inputs if n}
     outputs = {t.buffer for t in tensors_in(program.outputs)}
     owned = frozenset(inputs - outputs) if owns_inputs else frozenset()
@@ -72,7 +74,7 @@ def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False, 
         if isinstance(item, Extern):
             steps.append(_library(item, program))
             continue
-        call = build(item, frozenset(item.writes & wanted[item]), program.layouts, targets[item.device.type])
+        call = built.build(item, frozenset(item.writes & wanted[item]))
         if not call.kernel.phases:
             continue  # what it would write is not needed: an empty tensor is made of it
         if call.kernel not in kernels:
@@ -123,13 +125,14 @@ def first_write(plan: Plan) -> int:
     return len(plan.steps)
 
 
-def _with_company(program: Program, groups: Groups, targets: Targets) -> frozenset[int]:
+def _with_company(program: Program, groups: Groups, built: Kernels) -> frozenset[int]:
     """The groups whose kernels will be rows of batches."""
+    targets = built.targets
     if not any(target.batches for target in targets.values()):
         return frozenset()
     wanted = _needed_later(program, groups)
     calls = {
-        number: build(item, frozenset(item.writes & wanted[item]), program.layouts, targets[item.device.type])
+        number: built.build(item, frozenset(item.writes & wanted[item]))
         for number, item in groups.drafts.items()
         if isinstance(item, Draft) and targets[item.device.type].batches and not item.inner
     }
