@@ -545,14 +545,24 @@ def _cell(function: FunctionType, index: int) -> CellType:
 
 
 def root_of(source: Source) -> Source:
-    while source.base is not None:
-        source = source.base
-    return source
+    """Where a place begins. Each place remembers it: places share what they are reached through."""
+    if source.base is None:
+        return source
+    found: Source | None = source.__dict__.get("_root")
+    if found is None:
+        found = root_of(source.base)
+        object.__setattr__(source, "_root", found)
+    return found
 
 
 def looked_through(source: Source) -> Looked | None:
-    """The look-up that a place is reached through, if there is one."""
-    place: Source | None = source
-    while place is not None and not isinstance(place, Looked):
-        place = place.base
-    return place
+    """The look-up that a place is reached through, if there is one. Each place remembers it."""
+    if isinstance(source, Looked):
+        return source
+    if source.base is None:
+        return None
+    found: Looked | None | bool = source.__dict__.get("_looked", False)
+    if isinstance(found, bool):
+        found = looked_through(source.base)
+        object.__setattr__(source, "_looked", found)
+    return found
