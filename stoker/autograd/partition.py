@@ -22,6 +22,7 @@ from stoker import torch_private
 from stoker.autograd.joint import Joint
 from stoker.autograd.order import backward_order, forward_order
 from stoker.fake import FakeTensor
+from stoker.graph.insert import call, copy_call
 from stoker.graph.untold import symbols_in
 from stoker.graph.walk import ancestors, descendants
 from stoker.shape.expr import Symbol
@@ -150,7 +151,8 @@ def _extract(
     for node in order:
         if node.op == "placeholder":
             raise ValueError(f"{name} needs the input {node.name}, which was not kept")
-        copied[node] = graph.node_copy(node, copied.__getitem__)
+        copy = copy_call if node.op == "call_function" else Graph.node_copy
+        copied[node] = copy(graph, node, copied.__getitem__)
         copied[node].meta = dict(node.meta)
     ends = {n: _copy(graph, copied[n]) if n in apart else copied[n] for n in wanted if n is not None}
     graph.output([None if n is None else ends[n] for n in wanted])
@@ -161,7 +163,7 @@ def _extract(
 
 def _copy(graph: Graph, node: Node) -> Node:
     """A new node, behind all others, that holds a copy."""
-    made = graph.call_function(torch.ops.aten.clone.default, (node,))
+    made = call(graph, torch.ops.aten.clone.default, (node,))
     made.meta = {**node.meta, "val": copy_of(node.meta["val"])}
     return made
 

@@ -28,7 +28,7 @@ from stoker.autograd.refusal import CannotTrace
 from stoker.autograd.sizes import SizeNodes
 from stoker.fake import DataDependent, FakeMode, FakeStorage, FakeTensor, NoMetaRule
 from stoker.fake.tensor import make_fake
-from stoker.graph import nested
+from stoker.graph import insert, nested
 from stoker.nest import leaves, map_leaves
 
 aten = torch.ops.aten
@@ -121,21 +121,21 @@ class Trace(torch_private.TorchDispatchMode):
             return result
         if not _holds_tensor(result) and _is_plain(result):
             return result
-        node = self.note(self.graph.call_function(func, nodes, named), result)
+        node = self.note(insert.call(self.graph, func, nodes, named), result)
         self._bind(result, node, func, args, kwargs)
         return result
 
     def emit(self, func: Any, *args: Any, **kwargs: Any) -> Node:
         """A node whose arguments are nodes; its metadata is worked out from theirs."""
         if func is operator.getitem:
-            return self.note(self.graph.call_function(func, args), args[0].meta["val"][args[1]])
+            return self.note(insert.call(self.graph, func, args), args[0].meta["val"][args[1]])
         if func in self.decompositions:
             held = torch.fx.node.map_arg((args, kwargs), self._holding)
             return self.read(self.call(func, *_lists(held)))
         values = torch.fx.node.map_arg(args, lambda n: n.meta["val"])
         named = torch.fx.node.map_arg(kwargs, lambda n: n.meta["val"])
         result = self.mode.propagate(func, _lists(values), _lists(named))
-        return self.note(self.graph.call_function(func, self.to_nodes(args), self.to_nodes(kwargs)), result)
+        return self.note(insert.call(self.graph, func, self.to_nodes(args), self.to_nodes(kwargs)), result)
 
     def _holding(self, node: Node) -> Any:
         """A tensor in memory of its own that holds what the node computes."""
@@ -198,7 +198,7 @@ class Trace(torch_private.TorchDispatchMode):
             for index, part in enumerate(result):
                 if part is None:
                     continue
-                piece = self.note(self.graph.call_function(operator.getitem, (node, index)), part)
+                piece = self.note(insert.call(self.graph, operator.getitem, (node, index)), part)
                 if isinstance(part, FakeTensor):
                     self.bind_one(part, piece, func, args, kwargs, index)
 

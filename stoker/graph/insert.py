@@ -2,10 +2,41 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.fx import Graph, Node
+
+from stoker import torch_private
+
+
+def call(graph: Graph, target: Any, arguments: Any, keywords: Any = None, name: str | None = None) -> Node:
+    """A call at the graph's place of insertion. Its arguments are given to it when it is there: with them, `create_node` looks through
+    all of them for symbolic numbers, which takes longer than all else it does."""
+    node = graph.create_node("call_function", target, name=name or _word(target))
+    node.args = arguments
+    if keywords:
+        node.kwargs = keywords
+    return node
+
+
+def copy_call(graph: Graph, node: Node, copied: Callable[[Node], Any]) -> Node:
+    """A call of another graph, with its name, in this one."""
+    arguments, keywords = torch.fx.node.map_arg((node.args, node.kwargs), copied)
+    return call(graph, node.target, arguments, keywords, node.name)
+
+
+def _word(target: Any) -> str | None:
+    """What nodes that call an operator are named after; None for others, which torch.fx finds a name for."""
+    return _operator_word(target) if isinstance(target, torch_private.OpOverload) else None
+
+
+@functools.cache
+def _operator_word(operator: Any) -> str:
+    node: Node = Graph().call_function(operator)
+    return node.name
 
 
 def insert(graph: Graph, like: Node, target: Any, *arguments: Any, **keywords: Any) -> Node:
