@@ -11,7 +11,7 @@ Requirements, held by tests/differential/test_control_flow.py:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,8 @@ from stoker.fake.meta import meta_of
 from stoker.fake.tensor import make_fake
 from stoker.graph.nested import Inside, UnderModes
 from stoker.graph.walk import draws
+from stoker.shape.env import DataDependent
+from stoker.shape.walk import free_symbols
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -74,7 +76,7 @@ def capture_branch(m: Machine, what: str, function: Value, args: Sequence[Value]
     if any(fake._version != version for fake, version in versions):
         raise Break(what, "a function that it was given writes to a tensor from outside", "return a new tensor instead")
     nodes = tuple(n for n in m.record.graph.nodes if n not in known and n.op != "placeholder")
-    _refuse_untold(what, found)
+    _refuse_untold(what, found, known)
     return Branch(needing(nodes), returned, tuple(found))
 
 
@@ -202,7 +204,7 @@ def _with_tensors(m: Machine, what: str, value: Value, new: Callable[[TensorValu
 def _result(m: Machine, value: TensorValue, outside: set[int], found: list[TensorValue]) -> TensorValue:
     """A result in memory of its own, contiguous."""
     shares = id(value.fake.memory) in outside or any(value.fake.memory is t.fake.memory for t in found)  # type: ignore[attr-defined]  # fakes
-    if shares or not value.fake.is_contiguous():
+    if shares or not _surely_contiguous(value):
         copied = m.record.method(value, "clone", [], {"memory_format": Constant(torch.contiguous_format)})
         assert isinstance(copied, TensorValue)
         value = copied
@@ -220,9 +222,29 @@ def needing(nodes: Sequence[Node]) -> tuple[Node, ...]:
     return tuple(inside)
 
 
-def _refuse_untold(what: str, results: Sequence[TensorValue]) -> None:
-    if any(isinstance(s, SYMBOLIC) and not s.node.has_hint() for result in results for s in result.fake.shape):
+def _surely_contiguous(value: TensorValue) -> bool:
+    """Is it, whatever the sizes are that only data tells?"""
+    try:
+        return value.fake.is_contiguous()
+    except DataDependent:
+        return False
+
+
+def _refuse_untold(what: str, results: Sequence[TensorValue], known: Iterable[Node]) -> None:
+    """A size that data tells inside is not known outside; one that was known there before is."""
+    sizes = [s for result in results for s in _sizes_of(result.fake) if not s.node.has_hint()]
+    if not sizes:
+        return
+    values = [node.meta.get("example_value") for node in known]
+    outside = {s for value in values for size in _sizes_of(value) for s in free_symbols(size.node.expr)}
+    if any(s not in outside for size in sizes for s in free_symbols(size.node.expr)):
         raise Break(what, "a function that it was given returns a tensor of a size that only data tells")
+
+
+def _sizes_of(value: Any) -> list[Any]:
+    """The symbolic sizes of a tensor, or the number itself."""
+    found = value.shape if isinstance(value, torch.Tensor) else (value,)
+    return [size for size in found if isinstance(size, torch.SymInt)]
 
 
 def _graph(m: Machine, branch: Branch, given: Sequence[Node]) -> GraphModule:

@@ -116,6 +116,34 @@ def a_mask_from_outside(f, x, w):
 
 
 @program
+def rows_chosen_outside(f, x, w):
+    chosen = x[x > 0.3]
+    return f.cond(w.sum() > 0, lambda a: a * 2 + w.sum(), lambda a: a.exp(), (chosen,)) + 1
+
+
+@program
+def places_chosen_outside(f, x, w):
+    places = torch.nonzero(x > 0.3)
+    return f.cond(w.sum() > 0, lambda a: a * 2, lambda a: a + 1, (places,)).sum(1) * 3
+
+
+@program
+def sizes_from_outside(f, x, w):
+    n = torch.nonzero(x > 0).size(0)
+
+    def ones(a):
+        return torch.cos(torch.ones(n, 8) + a.sum())
+
+    return f.cond(w.sum() > 0, ones, lambda a: ones(a) * 2, (x,))
+
+
+@program
+def a_loop_over_chosen_rows(f, x, w):
+    chosen = torch.zeros(int((x.detach() > 0).sum()), 3) + w.sum()
+    return f.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a.sin() + w.sum()), (torch.tensor(0), chosen))
+
+
+@program
 def a_number_in_a_branch(f, x, w):
     return f.cond(
         x.sum() > 0, lambda a: a * w.detach().max().item(), lambda a: a - a.detach().long().sum().item(), (x,)
