@@ -211,8 +211,14 @@ def _allowed(call: Callable[..., Any], joint: Joint, captured: Callable[..., Any
     return checked
 
 
-def _as_traced(forward: Callable[..., Any]) -> Callable[..., Any]:
+def _unboxed(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """A forward that takes its inputs one by one; what a compiler of torch's makes may want them in a list."""
+    return (lambda *inputs: forward(list(inputs))) if getattr(forward, "_boxed_call", False) else forward
+
+
+def _as_traced(compiled: Callable[..., Any]) -> Callable[..., Any]:
     """A graph has its casts written out. Where autocast is on around it, it must not cast again."""
+    forward = _unboxed(compiled)
     if not any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda")):
         return forward
 
