@@ -11,6 +11,7 @@ Requirements, held by tests/differential/test_control_flow.py:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,6 +48,8 @@ class Branch:
     nodes: tuple[Node, ...]
     returned: Value
     tensors: tuple[TensorValue, ...]
+    orders: tuple[tuple[int, ...] | None, ...] = ()
+    """For each, in which order of its dimensions what the function returned lies in memory; None if that is the plain one, or has gaps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +63,11 @@ class Closed:
     sizes: tuple[Node, ...]
 
 
-def capture_branch(m: Machine, what: str, function: Value, args: Sequence[Value]) -> Branch:
-    """Evaluate a function; its nodes stand at the end of the graph until `close` takes them out."""
+def capture_branch(
+    m: Machine, what: str, function: Value, args: Sequence[Value], *, as_they_lie: bool = False
+) -> Branch:
+    """Evaluate a function; its nodes stand at the end of the graph until `close` takes them out. Its results are laid out plainly;
+    with `as_they_lie`, those in another order are so by a view, with their dimensions in `orders`."""
     known = set(m.record.graph.nodes)
     versions = [(fake, fake._version) for fake, _ in m.record.tensor_of_fake.values()]
     with _inside(m):
@@ -72,12 +78,18 @@ def capture_branch(m: Machine, what: str, function: Value, args: Sequence[Value]
         versions += [(fake, 0) for fake in _met(m, known)]
         outside = {id(fake.memory) for fake, _ in versions}  # type: ignore[attr-defined]  # a FakeTensor
         found: list[TensorValue] = []
-        returned = _with_tensors(m, what, returned, lambda t: _result(m, t, outside, found))
+        orders: list[tuple[int, ...] | None] = []
+
+        def result(tensor: TensorValue) -> TensorValue:
+            orders.append(_order(tensor) if as_they_lie else None)
+            return _result(m, _permuted(m, tensor, orders[-1]), outside, found)
+
+        returned = _with_tensors(m, what, returned, result)
     if any(fake._version != version for fake, version in versions):
         raise Break(what, "a function that it was given writes to a tensor from outside", "return a new tensor instead")
     nodes = tuple(n for n in m.record.graph.nodes if n not in known and n.op != "placeholder")
     _refuse_untold(what, found, known)
-    return Branch(needing(nodes), returned, tuple(found))
+    return Branch(needing(nodes), returned, tuple(found), tuple(orders))
 
 
 def stand_in(m: Machine, value: TensorValue, *, element: bool = False) -> TensorValue:
@@ -220,6 +232,36 @@ def needing(nodes: Sequence[Node]) -> tuple[Node, ...]:
         if not is_size or any(source in inside or source.target is stand_in for source in node.all_input_nodes):
             inside[node] = None
     return tuple(inside)
+
+
+def _order(value: TensorValue) -> tuple[int, ...] | None:
+    """The order of dimensions in which a tensor lies densely in memory, if that is not the plain one and is known."""
+    if _surely_contiguous(value) or any(not s.node.has_hint() for s in _sizes_of(value.fake)):
+        return None
+    sizes, strides = ([_hint(n) for n in numbers] for numbers in (value.fake.shape, value.fake.stride()))
+    order = sorted(range(len(sizes)), key=lambda d: strides[d], reverse=True)
+    dense = all(strides[d] == math.prod(sizes[e] for e in order[place + 1 :]) for place, d in enumerate(order))
+    return tuple(order) if dense else None
+
+
+def _hint(number: Any) -> int:
+    return number if isinstance(number, int) else number.node.hint
+
+
+def _permuted(m: Machine, value: TensorValue, order: Sequence[int] | None) -> TensorValue:
+    if order is None:
+        return value
+    permuted = m.record.method(value, "permute", [Constant(d) for d in order], {})
+    assert isinstance(permuted, TensorValue)
+    return permuted
+
+
+def back_in_order(m: Machine, result: Value, order: Sequence[int] | None) -> Value:
+    """What a branch returned, of what it gave in the order of memory."""
+    if order is None:
+        return result
+    assert isinstance(result, TensorValue)
+    return _permuted(m, result, sorted(range(len(order)), key=order.__getitem__))
 
 
 def _surely_contiguous(value: TensorValue) -> bool:

@@ -41,14 +41,19 @@ def cond(m: Machine, pred: Value, true_fn: Value, false_fn: Value, operands: Val
         raise Break("torch.cond", "its operands hold something that is no tensor")
     if pred.fake.numel() != 1:
         raise Break("torch.cond", f"{pred.describe()} has more than one element")
-    branches = [subgraph.capture_branch(m, "torch.cond", function, given) for function in (true_fn, false_fn)]
+    branches = [
+        subgraph.capture_branch(m, "torch.cond", function, given, as_they_lie=True) for function in (true_fn, false_fn)
+    ]
     first, second = branches
     if not subgraph.same_structure(m, first.returned, second.returned):
         raise Break("torch.cond", "its branches return different structures, or different plain values")
+    if first.orders != second.orders:
+        raise Break("torch.cond", "its branches return tensors that lie in memory in different orders")
     _refuse_other_tensors("torch.cond", "one branch", first.tensors, second.tensors)
     closed = subgraph.close(m, branches)
     results = subgraph.call(m, Cond(*closed.inside), [pred.node], closed)
-    return subgraph.rebuilt(m, first.returned, iter(results))
+    laid = (subgraph.back_in_order(m, result, order) for result, order in zip(results, first.orders, strict=True))
+    return subgraph.rebuilt(m, first.returned, laid)
 
 
 @handles(torch_private.call_of_region)
