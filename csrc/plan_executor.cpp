@@ -353,12 +353,12 @@ class Execution {
   }
 
   void take(const CallStep& step) {
-    stack_.clear();
     for (const CallArgument& argument : step.arguments)
       stack_.push_back(std::visit([this](const auto& kind) { return value(kind); }, argument));
     step.callee->callBoxed(stack_);
     for (size_t i = 0; i < step.results.size(); ++i)
       if (step.results[i]) hold(*step.results[i], conform(stack_[i].toTensor(), *step.layouts[i]));
+    stack_.clear();  // what it was given may be freed before the next call
   }
 
   // A result whose strides were not foretold is copied.

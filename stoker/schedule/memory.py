@@ -169,11 +169,10 @@ def _bytes(layout: Layout, targets: Targets) -> Expr:
     return (size + (step - 1)) // step * step
 
 
-FEWER = 4
-WORTH_FREEING = 0.985
-MUCH_LARGER = 4
-"""An arena is held for the whole call. Beside a result that is so many times larger than it, which is made when nearly all of its buffers are
-dead, those above the FEWERth part of the target's limit are freed one by one instead, if that lowers the peak to this share."""
+LARGE_RESULT, MUCH_LARGER = 1 << 26, 4
+WORTH_FREEING = 1 << 16
+"""An arena is held for the whole call. Beside a result of so many bytes, and so many times larger than it, which is made when nearly all of
+its buffers are dead, the larger ones or all are freed one by one instead, if the peak is so many bytes lower."""
 
 
 def _arenas(
@@ -181,26 +180,27 @@ def _arenas(
 ) -> list[Arena]:
     """An arena for each device, of the buffers that are not `apart`."""
     inside = [life for life in alive if life.buffer not in apart]
-    usual = _arranged_below(inside, layouts, targets, 1)
+    usual = _arranged_below(inside, layouts, targets, 1.0)
     largest = max((life.size_bytes.value or 0 for life in alive if life.buffer in outputs), default=0)
     limited = any(targets[arena.device.type].largest_in_arena is not None for arena in usual)
-    if not limited or largest < MUCH_LARGER * sum(arena.size_bytes.value or 0 for arena in usual):
+    together = sum(arena.size_bytes.value or 0 for arena in usual)
+    if not limited or largest < max(LARGE_RESULT, MUCH_LARGER * together):
         return usual
-    less = _arranged_below(inside, layouts, targets, FEWER)
-    before, after = (_peak_bytes(alive, arenas, outputs) for arenas in (usual, less))
-    return less if after < before * WORTH_FREEING else usual
+    choices = [usual, *(_arranged_below(inside, layouts, targets, part) for part in (0.25, 0))]
+    peaks = [_peak_bytes(alive, arenas, outputs) for arenas in choices]
+    return next(arenas for arenas, peak in zip(choices, peaks) if peak < min(peaks) + WORTH_FREEING)
 
 
-def _arranged_below(lives: Sequence[Life], layouts: dict[str, Layout], targets: Targets, part: int) -> list[Arena]:
+def _arranged_below(lives: Sequence[Life], layouts: dict[str, Layout], targets: Targets, part: float) -> list[Arena]:
     """Arenas of buffers that are not above a part of the target's limit."""
     inside = [life for life in lives if _belongs_in_arena(layouts[life.buffer], targets, part)]
     devices = dict.fromkeys(layouts[life.buffer].device for life in inside)
     return [_arranged([l for l in inside if layouts[l.buffer].device == d], layouts, d) for d in devices]
 
 
-def _belongs_in_arena(layout: Layout, targets: Targets, part: int) -> bool:
+def _belongs_in_arena(layout: Layout, targets: Targets, part: float) -> bool:
     limit, size = targets[layout.device.type].largest_in_arena, (layout.reach * layout.dtype.itemsize).value
-    return limit is None or size is None or size <= limit // part
+    return limit is None or size is None or size <= limit * part
 
 
 def _peak_bytes(lives: Sequence[Life], arenas: Sequence[Arena], outputs: set[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ from stoker import _C
 from stoker.autograd import aot
 from stoker.loop.layout import Layout, contiguous
 from stoker.pipeline import compile_graph
+from stoker.schedule import memory
 from stoker.schedule.memory import Life, _arranged
 from stoker.schedule.plan import make_plan
 from stoker.schedule.step import Free, Library
@@ -94,12 +96,29 @@ def test_the_executor_empties_the_list_and_frees() -> None:
         compiled(y, y)
 
 
-def _most_allocated(call: Any) -> int:
-    """The largest allocation of torch's during a call, in bytes."""
+def _allocations(call: Any) -> list[int]:
+    """The bytes of torch's allocations during a call, in their order; of what is freed, below 0."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         call()
     events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
-    return max((e.nbytes() for e in events), default=0)
+    return [e.nbytes() for e in sorted(events, key=lambda e: e.start_ns())]
+
+
+def _most_allocated(call: Any) -> int:
+    return max(_allocations(call), default=0)
+
+
+def test_the_executor_frees_what_a_library_call_was_given() -> None:
+    """Before the next allocation, not with the next such call."""
+    stoker.reset()
+    x = torch.randn(1024, 1024)
+    function = stoker.compile(lambda x: torch.fft.fft(x).real.sum(0)[:, None] * x.sum(0), fullgraph=True)
+    with torch.no_grad():
+        for _ in range(2):
+            function(x)
+        most = max(itertools.accumulate(_allocations(lambda: function(x))))
+    spectrum, result = 8 << 20, 4 << 20
+    assert spectrum <= most < spectrum + result
 
 
 def test_one_arena_serves_plans_that_never_run_at_once() -> None:
@@ -117,8 +136,10 @@ def test_one_arena_serves_plans_that_never_run_at_once() -> None:
         assert _most_allocated(lambda: function(small)) < 64 * 64 * 4
 
 
-def test_an_arena_is_smaller_where_it_would_be_held_beside_a_large_result() -> None:
+def test_an_arena_is_smaller_where_it_would_be_held_beside_a_large_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """Four buffers live together before the result is made, of which one is left then."""
+    monkeypatch.setattr(memory, "LARGE_RESULT", 1 << 12)
+    monkeypatch.setattr(memory, "WORTH_FREEING", 1 << 10)
 
     def program(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor]:
         a, b = x @ x, x @ x.t()
