@@ -25,6 +25,7 @@ from stoker.codegen.triton.product import places_in_product, write_product
 from stoker.codegen.triton.reduction import SCANS, Form, form_of
 from stoker.codegen.triton.shifted import shifted_decays
 from stoker.codegen.triton.tiling import LANES, Tiling
+from stoker.codegen.triton.together import sums_together
 from stoker.codegen.triton.width import Width, width_of
 from stoker.codegen.writer import Writer
 from stoker.errors import OUTSIDE
@@ -250,9 +251,9 @@ class _Emitter:
 
     def straight(self, lines: Sequence[Line]) -> None:
         """Lines whose points are all in the tile."""
-        for number, i in lines:
+        for (number, i), *another in sums_together(lines) if self.kernel.inner else zip(lines):
             if isinstance(i, Reduce):
-                self.reduce_at_once(number, i)
+                self.reduce_at_once((number, i), *another)
             else:
                 self.instruction(number, i)
 
@@ -278,7 +279,7 @@ class _Emitter:
                     self.instruction(n, i)
         self.held = held
         for n, form in reductions:
-            self.finish(n, form, [f"v{n}_{k}" for k in range(len(form.starts))])
+            self.finish((n, form, [f"v{n}_{k}" for k in range(len(form.starts))]))
 
     def given(self, n: int, i: Reduce, form: Form) -> list[str]:
         """What each point of the tile brings to the accumulators; what is outside the loops changes nothing."""
@@ -290,15 +291,19 @@ class _Emitter:
             made.append(f"tl.broadcast_to(v{n}_in{k}, {tile})")
         return made
 
-    def reduce_at_once(self, n: int, i: Reduce) -> None:
-        if not self.kernel.inner:
-            self.of_one(n, i)
-            return
-        form = form_of(i.kind, self.types[i.arguments[0]])
-        if i.kind in ("mean", "moment"):
-            self.moments_at_once(n, i)
-            return
-        self.finish(n, form, self.given(n, i, form))
+    def reduce_at_once(self, *lines: Line) -> None:
+        """One reduction, or two sums."""
+        made = []
+        for n, i in lines:
+            assert isinstance(i, Reduce)
+            if not self.kernel.inner:
+                self.of_one(n, i)
+            elif i.kind in ("mean", "moment"):
+                self.moments_at_once(n, i)
+            else:
+                form = form_of(i.kind, self.types[i.arguments[0]])
+                made.append((n, form, self.given(n, i, form)))
+        self.finish(*made)
 
     def of_one(self, n: int, i: Reduce | Scan) -> None:
         """A reduction, or a running one, of single elements."""
@@ -328,19 +333,23 @@ class _Emitter:
         targets = ", ".join(f"v{n}_{k}" for k in range(len(given)))
         self.out.line(f"{targets} = {form.combine}({targets}, {', '.join(given)})")
 
-    def finish(self, n: int, form: Form, tiles: Sequence[str]) -> None:
-        """From tiles to one value for each row."""
-        out = self.out
-        if form.combine == "add_up":
-            out.line(f"v{n} = tl.sum({tiles[0]}, 1)[:, None]")
-        else:
-            names = [f"v{n}_all{k}" for k in range(len(tiles))]
-            given = tiles[0] if len(tiles) == 1 else f"({', '.join(tiles)})"
-            out.line(f"{', '.join(names)} = tl.reduce({given}, 1, {form.combine})")
-            out.line(f"v{n} = {form.result.format(*(f'{name}[:, None]' for name in names))}")
-        if n in self.shifted:
-            out.line(f"v{n} = v{n} * decay_beyond(v{self.shifted[n].shift})")
-        self.axes[n] = frozenset("x")
+    def finish(self, *reductions: tuple[int, Form, Sequence[str]]) -> None:
+        """From tiles to one value for each row: of one reduction, or of two sums."""
+        names = [f"v{n}_all{k}" for n, _, tiles in reductions for k in range(len(tiles))]
+        given = ", ".join(tile for _, _, tiles in reductions for tile in tiles)
+        match [form.combine for _, form, _ in reductions]:
+            case ["add_up"]:
+                self.out.line(f"{names[0]} = tl.sum({given}, 1)")
+            case ["add_up", "add_up"]:
+                self.out.line(f"{', '.join(names)} = tl.reduce(({given}), 1, add_pairs)")
+            case [combine]:
+                self.out.line(f"{', '.join(names)} = tl.reduce(({given}), 1, {combine})")
+        for n, form, tiles in reductions:
+            rows = (f"v{n}_all{k}[:, None]" for k in range(len(tiles)))
+            self.out.line(f"v{n} = {form.result.format(*rows)}")
+            if n in self.shifted:
+                self.out.line(f"v{n} = v{n} * decay_beyond(v{self.shifted[n].shift})")
+            self.axes[n] = frozenset("x")
 
     def instruction(self, n: int, i: LoopInstruction) -> None:
         arguments = [f"v{a}" for a in i.arguments]
@@ -521,7 +530,8 @@ class _Emitter:
         if i.dtype is self.kernel.arguments[int(buffer[1:])]:
             self.held[buffer, index, ()] = value
         self.fresh.add(buffer)
-        along = self.varies(index) | self.axes[i.arguments[0]] | self.whole_outer()
+        whole = frozenset("xy") if self.tiling.y is not None else frozenset("x")
+        along = self.varies(index) | self.axes[i.arguments[0]] | whole
         place = f"{buffer} + ({self.expr(index)} + {self.zeros(along)})"
         mask = " & ".join([*self.inside(along), *self.somewhere(index)]) or "None"
         stored = TYPES[self.kernel.arguments[int(buffer[1:])]]
@@ -533,9 +543,6 @@ class _Emitter:
             self.out.line(f"tl.atomic_add({place}, {value}, mask={mask}, sem='relaxed')")
         else:
             self.out.line(f"tl.store({place}, {value}, {mask})")
-
-    def whole_outer(self) -> Axes:
-        return frozenset("xy") if self.tiling.y is not None else frozenset("x")
 
     def indirect(self, n: int, i: Indirect) -> None:
         out = self.out

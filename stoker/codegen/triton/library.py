@@ -250,6 +250,11 @@ def join_moments(mean, moment, count, other_mean, other_moment, other_count):
 
 
 @triton.jit
+def add_pairs(a, b, c, d):
+    return a + c, b + d
+
+
+@triton.jit
 def note_outside(flags, bad, family):
     """Tell the host that an index of a family was out of range."""
     tl.store(flags + family + bad.to(tl.int32) * 0, 1, mask=bad)
