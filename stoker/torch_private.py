@@ -83,6 +83,12 @@ while_loop, scan, map_, associative_scan = map(_control_flow, ("while_loop", "sc
 call_of_region = importlib.import_module("torch._higher_order_ops.invoke_subgraph").invoke_subgraph_placeholder
 """What a function marked by `torch.compiler.nested_compile_region` is called by. 2.11, 2.13."""
 
+call_of_cond, call_of_while_loop, call_of_map = (
+    type(getattr(torch.ops.higher_order, name)).__call__ for name in ("cond", "while_loop", "map_impl")
+)
+"""The operators behind control flow, of flat arguments: eager's functions have them compiled by `torch.compile`, whoever that is.
+2.11, 2.13."""
+
 call_of_wrap = type(torch._higher_order_ops.wrap.wrap).__call__
 """A function called as one operator: torch's means to test such operators. 2.11, 2.13: `Wrap.__call__`."""
 

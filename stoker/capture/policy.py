@@ -65,7 +65,12 @@ ROOT_SKIPPED: tuple[tuple[str, str], ...] = (
     ("<frozen ", "the standard library runs as it is"),
     (TORCH + "/", "torch's own Python code runs as it is when called from Python"),
 )
+# Control flow that is not captured asks `torch.compile` to compile its operator, which may be Stoker's.
+CONTROL_FLOW = tuple(
+    f"{TORCH}/_higher_order_ops/{name}.py" for name in ("cond", "while_loop", "map", "invoke_subgraph")
+)
 ROOT_ALLOWED = (
+    *CONTROL_FLOW,
     f"{TORCH}/nn/modules",
     f"{TORCH}/optim",
     STANDARD_LIBRARY + "/site-packages",
@@ -204,7 +209,7 @@ ENTERED_FILES = (
     POLYFILL,
     f"{TORCH}/__init__.py",
     f"{TORCH}/fx/graph_module.py",
-    f"{TORCH}/_higher_order_ops/invoke_subgraph.py",
+    *CONTROL_FLOW,
     f"{TORCH}/_jit_internal.py",
     f"{TORCH}/_tensor.py",
     f"{TORCH}/_utils.py",

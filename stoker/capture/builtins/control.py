@@ -56,6 +56,21 @@ def cond(m: Machine, pred: Value, true_fn: Value, false_fn: Value, operands: Val
     return subgraph.rebuilt(m, first.returned, laid)
 
 
+@handles(torch_private.call_of_cond)
+def cond_operator(m: Machine, operator: Value, pred: Value, true_fn: Value, false_fn: Value, operands: Value) -> Value:
+    return cond(m, pred, true_fn, false_fn, operands)
+
+
+@handles(torch_private.call_of_while_loop)
+def while_loop_operator(m: Machine, operator: Value, cond_fn: Value, body_fn: Value, *groups: Value) -> Value:
+    return while_loop(m, cond_fn, body_fn, *groups)
+
+
+@handles(torch_private.call_of_map)
+def map_operator(m: Machine, operator: Value, function: Value, xs: Value, others: Value) -> Value:
+    return m.wrap.object(scanning.flat_map).call(m, [function, xs, others], {})
+
+
 @handles(torch_private.call_of_region)
 def nested_region(m: Machine, function: Value, *args: Value, **kwargs: Value) -> Value:
     """A region that the user asks to compile once is entered as others are: kernels of one text are shared anyway."""

@@ -14,6 +14,11 @@ def mapped(function: Any, sequences: Any, *others: Any) -> Any:
     return torch_private.scan(lambda _, element: ((), function(element, *others)), (), sequences)[1]
 
 
+def flat_map(function: Any, sequences: Any, others: Any) -> Any:
+    """The operator behind `map`, of lists: what elements become is nested."""
+    return mapped(lambda elements: function(*elements, *others), list(sequences))
+
+
 def one_by_one(combine: Any, first: Any, rest: Any) -> Any:
     """`associative_scan` from the first element to the last."""
 
