@@ -42,18 +42,22 @@ class Precedence:
 
     def join(self, a: int, b: int) -> None:
         """Group a takes in group b."""
-        one_before, one_after = self._before[a] ^ self._before[b], self._after[a] ^ self._after[b]
+        a_before, b_before = self._before[a], self._before.pop(b)
+        a_after, b_after = self._after[a], self._after.pop(b)
         self._there ^= 1 << b
-        others = self._there ^ 1 << a
-        before = (self._before[a] | self._before.pop(b)) & others
-        after = (self._after[a] | self._after.pop(b)) & others
+        others, itself = self._there ^ 1 << a, 1 << a
+        before, after = (a_before | b_before) & others, (a_after | b_after) & others
         self._before[a], self._after[a] = before, after
-        _spread(self._before, one_after & others, before | 1 << a)
-        _spread(self._after, one_before & others, after | 1 << a)
+        _spread(self._before, a_after & ~b_after & others, before & ~a_before)
+        _spread(self._before, b_after & ~a_after & others, before & ~b_before | itself)
+        _spread(self._after, a_before & ~b_before & others, after & ~a_after)
+        _spread(self._after, b_before & ~a_before & others, after & ~b_after | itself)
 
 
 def _spread(relation: dict[int, int], members: int, more: int) -> None:
-    """Add to what is related to each member."""
+    """Add to what is related to each member; often there is nothing to add, as where a chain of operators is joined."""
+    if not members or not more:
+        return
     text = f"{members:b}"
     last, place = len(text) - 1, text.find("1")
     while place >= 0:
