@@ -136,12 +136,12 @@ def batch_norm_evaluated(x: Tensor, weight: Any, bias: Any, mean: Any, variance:
         return out, middle.to(kept), scale.to(kept)
     wide = _wide(x)
     scale = torch.rsqrt(_wide(variance) + rest[-1])
-    out = (wide - _per_channel(mean, x.dim())) * _per_channel(scale, x.dim())
+    out = stoker.normalize(wide, mean, scale, weight, bias).to(x.dtype)
     kept = _statistics_type(x, mean if weight is None else weight)
     if x.device.type == "cuda":  # there eager gives what it normalized by, elsewhere nothing
-        return _affine(out, weight, bias).to(x.dtype), mean.to(kept, copy=True), scale.to(kept)
+        return out, mean.to(kept, copy=True), scale.to(kept)
     empty = x.new_zeros((0,), dtype=kept)
-    return _affine(out, weight, bias).to(x.dtype), empty, empty.clone()
+    return out, empty, empty.clone()
 
 
 @decompose("native_batch_norm_backward.default")

@@ -40,6 +40,8 @@ def _fold_after(graph: Graph, conv: Node, fixed: set[Node]) -> int:
     count = 0
     while len(conv.users) == 1 and not transposed:
         (user,) = conv.users
+        if user.target is torch.ops.stoker.normalize.default and user.args[0] is conv:
+            user = _taken_apart(graph, user, fixed)
         other = _per_channel(user, conv, channels, fixed)
         if (
             other is None
@@ -56,6 +58,23 @@ def _fold_after(graph: Graph, conv: Node, fixed: set[Node]) -> int:
         graph.erase_node(user)
         count += 1
     return count
+
+
+def _taken_apart(graph: Graph, norm: Node, fixed: set[Node]) -> Node:
+    """A norm by values of the channels as the steps it is made of, in place; the first of them."""
+    value, *channels = norm.args
+    shape = [1, -1, *(1,) * (norm.meta["val"].dim() - 2)]
+    steps: list[Node] = []
+    with graph.inserting_before(norm):
+        for target, given in zip((aten.sub.Tensor, aten.mul.Tensor, aten.mul.Tensor, aten.add.Tensor), channels):
+            if given is not None:
+                other = insert(graph, norm, aten.view.default, given, shape)
+                if given in fixed:
+                    fixed.add(other)
+                steps.append(insert(graph, norm, target, steps[-1] if steps else value, other))
+    norm.replace_all_uses_with(steps[-1])
+    graph.erase_node(norm)
+    return steps[0]
 
 
 def _per_channel(user: Node, conv: Node, channels: int, fixed: set[Node]) -> Any:

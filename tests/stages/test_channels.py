@@ -120,3 +120,29 @@ def test_one_operator_each_in_the_graph() -> None:
     close(given[3:], again[3:], torch.float32)
     assert {"stoker.normalize.default", "stoker.normalize_backward.default", "stoker.running.default"} <= set(seen)
     assert len(seen) < 24
+
+
+@pytest.mark.parametrize("freezing", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_inference(freezing: bool, dtype: torch.dtype) -> None:
+    """Behind a convolution, which may take it in; before one; behind a transposed one; with a second reader; without weights."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Conv2d(3, 4, 3, bias=False), nn.ConvTranspose2d(4, 4, 2)
+            self.norms = nn.ModuleList(nn.BatchNorm2d(4, affine=n != 3) for n in range(4))
+            for norm in self.norms:
+                norm.running_mean.normal_()
+                norm.running_var.uniform_(0.5, 2)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            x = torch.relu(self.norms[0](self.first(x)))
+            y = self.norms[1](self.second(x)).sigmoid()
+            z = self.first(y[:, :3])
+            return self.norms[2](z) + z, self.norms[3](self.first(x[:, :3]))
+
+    torch.manual_seed(0)
+    model, x = Net().eval().to(dtype), torch.randn(2, 3, 9, 9, dtype=dtype)
+    with torch.no_grad():
+        close(stoker.compile(model, options={"freezing": freezing})(x), model(x), dtype)
