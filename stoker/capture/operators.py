@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stoker.capture.python_operators import BINARY, COMPARE, SPECIAL_BINARY, SPECIAL_COMPARE, SWAPPED
-from stoker.capture.static import MISSING, derives
+from stoker.capture.static import MISSING, derives, name_in_c
 from stoker.capture.values.classes import ClassValue, SuperValue
 from stoker.capture.values.constant import Constant, is_numpy_scalar, is_plain
 from stoker.capture.values.context import ScopeValue
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 def is_iterable(cls: type) -> bool:
     return any(hasattr(cls, name) for name in ("__iter__", "__getitem__"))
+
+
+TEXT: dict[type, tuple[type, ...]] = {str: (str,), bytes: (str, bytes, bytearray)}
 
 
 class Operators:
@@ -73,12 +76,15 @@ class Operators:
         by_right = by_right and self.has_own(right.python_type(), left.python_type(), "__rmod__")
         if plain == "%" and isinstance(left, Constant) and isinstance(left.value, (str, bytes)) and not by_right:
             held = right.stored() if isinstance(right, InstanceValue) else right
-            right = held if isinstance(held, TupleValue) else right
+            is_text = isinstance(held, Constant) and isinstance(held.value, bytes) and isinstance(left.value, bytes)
+            right = held if isinstance(held, TupleValue) or is_text else right
             parts = right.elements(self.m) if isinstance(right, TupleValue) else [right]
             deferred = shown(self.m, percent, left, *parts)
             if deferred is not None:
                 return deferred
-            return Constant(self.m.concrete.run(operator.mod, left.value, self.m.concrete.plain(right, "formatting")))
+            given = self.m.concrete.plain(right, "formatting")
+            alone = isinstance(right, InstanceValue) and not self.is_mapping(right, type(left.value))
+            return Constant(self.m.concrete.run(operator.mod, left.value, (given,) if alone else given))
         if plain != text:
             found = self.operate(
                 left, f"__i{SPECIAL_BINARY[plain]}__", right, lambda: left.binary(self.m, text, right, False)
@@ -104,6 +110,12 @@ class Operators:
         self.require_refusal(BINARY[plain], text, lt, rt)
         self.m.exceptions.raise_(TypeError, refusal(text, lt, rt))
         return None
+
+    def is_mapping(self, value: InstanceValue, kind: type) -> bool:
+        """Does `%` of text of a kind take its arguments from it by name? As CPython: of what can be indexed, and is no text."""
+        return self.m.attributes.class_lookup(value.cls, "__getitem__") is not MISSING and not issubclass(
+            value.cls, TEXT[kind]
+        )
 
     def require_refusal(self, function: Callable[..., Any], text: str, left: type, right: type) -> None:
         """Operands that no value here has a meaning for are a TypeError only if CPython's own objects of these types say so."""
@@ -197,7 +209,7 @@ class Operators:
             return Constant(self.identical(left, right) == (text == "=="))
         self.require_refusal(COMPARE[text], text, lt, rt)
         self.m.exceptions.raise_(
-            TypeError, f"'{text}' not supported between instances of '{lt.__name__}' and '{rt.__name__}'"
+            TypeError, f"'{text}' not supported between instances of '{name_in_c(lt)}' and '{name_in_c(rt)}'"
         )
         return None
 
@@ -254,6 +266,11 @@ class Operators:
 
     def contains(self, container: Value, item: Value) -> Value:
         """A truth value, which may be one that only data tells."""
+        cls = container.python_type()
+        if all(
+            self.m.attributes.class_lookup(cls, name) is MISSING for name in ("__contains__", "__iter__", "__getitem__")
+        ):
+            self.m.exceptions.raise_(TypeError, f"argument of type '{name_in_c(cls)}' is not iterable")
         found = container.contains(self.m, item)
         is_untold = isinstance(found, SymbolicValue) and found.python_type() is bool
         return found if is_untold else Constant(found.truth(self.m))
@@ -433,6 +450,7 @@ EMPTY = {type(empty): empty for empty in _EMPTY}
 """An object of each of CPython's own types: whether an operator takes two of them, their types decide."""
 
 SEQUENCES = (list, tuple, str, bytes)
+REPEATED = (*SEQUENCES, collections.deque)
 
 
 def refusal(text: str, left: type, right: type) -> str:
@@ -440,13 +458,16 @@ def refusal(text: str, left: type, right: type) -> str:
     base = next((kind for kind in SEQUENCES if issubclass(left, kind)), None)
     if text in ("+", "+=") and base is not None:
         if base is bytes:
-            return f"can't concat {right.__name__} to bytes"
-        return f'can only concatenate {base.__name__} (not "{right.__name__}") to {base.__name__}'
+            return f"can't concat {name_in_c(right)} to {name_in_c(left)}"
+        return f'can only concatenate {base.__name__} (not "{name_in_c(right)}") to {base.__name__}'
+    if text == "+" and issubclass(left, collections.deque):
+        return f'can only concatenate deque (not "{name_in_c(right)}") to deque'
     has_slots = text == "*=" and any(hasattr(left, name) for name in ("__len__", "__contains__", "__getitem__"))
-    if text in ("*", "*=") and (base is not None or issubclass(right, SEQUENCES) and not has_slots):
-        return f"can't multiply sequence by non-int of type '{(right if base is not None else left).__name__}'"
+    repeated = issubclass(left, REPEATED)
+    if text in ("*", "*=") and (repeated or issubclass(right, REPEATED) and not has_slots):
+        return f"can't multiply sequence by non-int of type '{name_in_c(right if repeated else left)}'"
     shown = "** or pow()" if text == "**" else text
-    return f"unsupported operand type(s) for {shown}: '{left.__name__}' and '{right.__name__}'"
+    return f"unsupported operand type(s) for {shown}: '{name_in_c(left)}' and '{name_in_c(right)}'"
 
 
 SELF_MATCHING = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)

@@ -11,6 +11,8 @@ MISSING = _C.MISSING
 CLASS_OF_OBJECT = vars(object)["__class__"]
 HEAP_TYPE = 1 << 9  # of a class's flags: it was made by a class statement, or by C code at run time
 
+IMMUTABLE_TYPE = 1 << 8  # of a class's flags: nobody may change it; none that a class statement makes is
+
 
 def static_lookup(cls: type, name: str) -> Any:
     for base in cls.__mro__:
@@ -26,7 +28,8 @@ def derives(cls: type, base: type) -> bool:
 
 def name_in_c(cls: type) -> str:
     """How C code names a class in its words: by the name alone, but for classes of C outside `builtins`."""
-    outside = not cls.__flags__ & HEAP_TYPE and cls.__module__ != "builtins"
+    in_c = not cls.__flags__ & HEAP_TYPE or cls.__flags__ & IMMUTABLE_TYPE
+    outside = in_c and cls.__module__ != "builtins"
     return f"{cls.__module__}.{cls.__qualname__}" if outside else cls.__name__
 
 

@@ -492,9 +492,25 @@ def special_next(m: Machine, value: Value) -> Value:
     return m.operators.next(value)
 
 
+def _refuses(function: Any, left: Any, right: Any) -> bool:
+    try:
+        function(left, right)
+    except TypeError:
+        return True
+    except Exception:  # noqa: BLE001 (what else it raises, the program sees)
+        return False
+    return False
+
+
 def _operator_method(text: str, reflected: bool):
     def method(m: Machine, value: Value, other: Value) -> Value:
-        folded = m.operators.fold(BINARY[text], *((other, value) if reflected else (value, other)))
+        other = other.stored() if isinstance(other.stored(), Constant) else other  # C looks into a subclass
+        if text == "%" and not reflected and isinstance(value, Constant) and isinstance(value.value, (str, bytes)):
+            return m.operators.binary(text, value, other)  # of a subclass of str
+        pair = (other, value) if reflected else (value, other)
+        if all(type(part) is Constant for part in pair) and _refuses(BINARY[text], *(part.constant() for part in pair)):
+            return Constant(NotImplemented)  # the words name the classes themselves
+        folded = m.operators.fold(BINARY[text], *pair)
         found = folded if folded is not None else value.binary(m, text, other, reflected)
         return Constant(NotImplemented) if found is None else found
 

@@ -15,7 +15,7 @@ import numpy
 import torch
 
 from stoker import torch_private
-from stoker.capture.python_operators import COMPARE, UNARY
+from stoker.capture.python_operators import COMPARE, SPECIAL_BINARY, SPECIAL_COMPARE, UNARY
 from stoker.capture.values.value import Arguments, Exhausted, Keywords, NotConstant, Value
 from stoker.guard.source import Fixed, InstanceDict, Source
 
@@ -125,6 +125,10 @@ class Constant(Value):
         """An element that is no constant: found by hash in a frozenset, by comparing with each element elsewhere."""
         if isinstance(self.value, (str, bytes)):
             item.unsupported("the `in` operator on a string")
+        if isinstance(self.value, frozenset) and issubclass(
+            item.python_type(), set
+        ):  # which is looked up as one that has a hash
+            return Constant(frozenset(item.stored()._entries) in self.value)  # type: ignore[attr-defined]  # a set
         if isinstance(self.value, frozenset):
             return Constant(not item.is_none_of(m, self.value) and item.hash_key(m) in self.value)
         if isinstance(self.value, enum.Enum):
@@ -140,11 +144,25 @@ class Constant(Value):
         return Constant(m.concrete.run(UNARY[operator], self.value))
 
     def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
-        return None
+        name = SPECIAL_BINARY.get(operator)
+        return self._with_inside_of(m, f"__{'r' if reflected else ''}{name}__", other) if name is not None else None
+
+    def _with_inside_of(self, m: Machine, special: str, other: Value) -> Value | None:
+        """An operator with an instance of a subclass of a number or of text: C looks into it. None is NotImplemented."""
+        held, own = other.stored(), getattr(type(self.value), special, None)
+        if held is other or own is None or type(self) is not Constant or type(held) is not Constant:
+            return None
+        try:
+            found = own(self.value, held.value)
+        except TypeError:
+            return None
+        except Exception:  # noqa: BLE001 (the program sees it)
+            found = m.concrete.run(own, self.value, held.value)
+        return m.wrap.constant(found) if found is not NotImplemented else None
 
     def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
         if not isinstance(self.value, numpy.dtype):
-            return None
+            return self._with_inside_of(m, SPECIAL_COMPARE[operator], other)
         return m.wrap.constant(m.concrete.run(COMPARE[operator], self.value, m.concrete.constant(other, "a dtype")))
 
     def hash_key(self, m: Machine) -> Any:

@@ -39,12 +39,22 @@ class DequeValue(ListValue):
         return Constant(self.maxlen) if name == "maxlen" else m.attributes.builtin(self, name)
 
     def item(self, m: Machine, key: Value) -> Value:
+        return self.element(m, self._place(m, key))
+
+    def set_item(self, m: Machine, key: Value, value: Value) -> None:
+        super().set_item(m, Constant(self._place(m, key)), value)
+
+    def delete_item(self, m: Machine, key: Value) -> None:
+        super().delete_item(m, Constant(self._place(m, key)))
+        self.state += 1
+
+    def _place(self, m: Machine, key: Value) -> int:
         index = m.concrete.index(key)
         if not isinstance(index, int):
             m.exceptions.raise_(TypeError, f"sequence index must be integer, not '{key.python_type().__name__}'")
         if not -len(self._elements) <= index < len(self._elements):
             m.exceptions.raise_(IndexError, "deque index out of range")
-        return self.element(m, index)
+        return index
 
     def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
         return SequenceValue.compare(self, m, operator, other) if isinstance(other, DequeValue) else None
@@ -55,9 +65,17 @@ class DequeValue(ListValue):
             return self
         if operator == "+" and isinstance(other, DequeValue) and not reflected:
             return DequeValue([*self.elements(m), *other.elements(m)], self.maxlen)
-        if operator == "*" and isinstance(other, Constant):
-            return DequeValue(self.elements(m) * m.concrete.integer(other), self.maxlen)
+        if operator in ("*", "*=") and hasattr(other.python_type(), "__index__"):
+            repeated = self.elements(m) * m.concrete.integer(other)
+            return self._replaced(m, repeated) if operator == "*=" else DequeValue(repeated, self.maxlen)
         return None
+
+    def _replaced(self, m: Machine, elements: list[Value]) -> Value:
+        m.effects.will_mutate(self)
+        self.state += 1
+        self._elements[:] = elements
+        self.trim(left=True)
+        return self
 
     def iterator(self, m: Machine) -> Value:
         return DequeIterator(self)

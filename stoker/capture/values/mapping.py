@@ -218,6 +218,13 @@ class DictValue(Value):
         if operator == "|=" and not reflected:
             self.method_update(m, other)
             return self
+        if operator == "|" and isinstance(
+            other_dict, DictValue
+        ):  # of a class whose own `|` has declined, as Counter's does
+            merged = DictValue({}, self.cls, default_factory=self.default_factory)
+            merged.method_update(m, other)
+            merged.method_update(m, self)
+            return merged
         return None
 
     def attribute(self, m: Machine, name: str) -> Value:

@@ -171,7 +171,7 @@ def _containers(m: Machine, iterator: Any) -> list[Value]:
         inside = [part for part in _reduced(iterator)[1] if type(part) in MODELS]
         return [found for part in inside for found in _containers(m, part)]
     held = (m.wrap.known.get(id(container)) for container in gc.get_referents(iterator))
-    return [known[0] for known in held if known is not None]
+    return [known[0].stored() for known in held if known is not None]
 
 
 def _advance(iterator: Any, times: int) -> None:

@@ -6,6 +6,7 @@ mutated one is written back as a whole, or, where captured code only added to it
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import types
@@ -162,8 +163,9 @@ class ListValue(SequenceValue):
         m.concrete.run(lambda: self._elements.__delitem__(index))
 
     def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
-        if operator == "+" and isinstance(other, ListValue) and not reflected:
-            return ListValue([*self.elements(m), *other.elements(m)])
+        held = other.stored()  # C looks into a subclass
+        if operator == "+" and isinstance(held, ListValue) and held.python_type() is list and not reflected:
+            return ListValue([*self.elements(m), *held.elements(m)])
         if operator == "+=" and not reflected:
             self.method_extend(m, other)
             return self
@@ -342,7 +344,7 @@ class TupleValue(SequenceValue):
         return m.attributes.instance(self, self.cls, name)
 
     def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
-        other = as_sequence(m, other)
+        other = as_sequence(m, other.stored() if issubclass(other.python_type(), tuple) else other)
         if operator in ("+", "+=") and isinstance(other, TupleValue):
             left, right = (other, self) if reflected else (self, other)
             size = torch.Size if torch.Size in (self.cls, other.cls) else tuple
@@ -488,4 +490,5 @@ class _Compared:
 
 
 def _same_kind(left: SequenceValue, right: SequenceValue) -> bool:
-    return issubclass(left.python_type(), list) == issubclass(right.python_type(), list)
+    kinds = (list, tuple, collections.deque)
+    return all(issubclass(left.python_type(), kind) == issubclass(right.python_type(), kind) for kind in kinds)

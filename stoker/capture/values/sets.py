@@ -115,7 +115,8 @@ def operand(m: Machine, value: Value) -> Operand:
     constants = [constant_of(element) for element in elements]
     recipe = real
     if real is UNKNOWN and UNKNOWN not in constants:
-        recipe = SetRecipe({KEYS: _keys, ITEMS: _pairs, dict: _mapping}.get(kind, _pass), tuple(constants))
+        makers = {KEYS: _keys, ITEMS: _pairs, dict: _mapping}
+        recipe = SetRecipe(next((makers[base] for base in kind.__mro__ if base in makers), _pass), tuple(constants))
     never_changes = kind is frozenset and isinstance(value, Constant)  # and operators take sets alone
     return Operand(entries, recipe, value if never_changes else TupleValue(elements))
 
@@ -265,7 +266,7 @@ class SetValue(Value):
 
     def method_update(self, m: Machine, *others: Value) -> Value:
         for other in others:
-            if is_taken_one_by_one(other):
+            if is_taken_one_by_one(other) and not isinstance(other.stored(), SetValue):  # C looks into any set
                 take_each(m, other, lambda item: self.method_add(m, item))
             else:
                 self._updated(m, "update", "|", (other,))
@@ -273,7 +274,7 @@ class SetValue(Value):
 
     def method_difference_update(self, m: Machine, *others: Value) -> Value:
         for other in others:
-            if is_taken_one_by_one(other):
+            if is_taken_one_by_one(other) and not isinstance(other.stored(), SetValue):  # C looks into any set
                 take_each(m, other, lambda item: self.method_discard(m, item))
             else:
                 self._updated(m, "difference_update", "-", (other,))
