@@ -324,10 +324,13 @@ LONGEST_LIST = 32
 
 @tensor_special("tolist")
 def to_list(m: Machine, value: TensorValue) -> Value:
-    """The numbers in a small tensor of known shape, each told by running the program."""
-    shape = value.fake.shape
-    if not all(isinstance(size, int) for size in shape) or math.prod(shape) > LONGEST_LIST:
+    """The numbers in a small tensor of a shape that is known, or was never seen to be another, each told by running the program."""
+    if any(m.sizes.has_varied(size) for size in value.fake.shape):
         return reads_data(m, value)
+    hints = [size if isinstance(size, int) else size.node.hint for size in value.fake.shape]
+    if math.prod(hints) > LONGEST_LIST:
+        return reads_data(m, value)
+    shape = [m.concrete.run(int, size) for size in value.fake.shape]
     if not shape:
         return item(m, value)
     parts = m.record.method(value, "unbind", [], {}).items_list(m)
