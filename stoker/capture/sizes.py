@@ -119,7 +119,7 @@ class Sizes:
         self.strides: list[tuple[Source, int, Expr]] = []
         self.behind: dict[CodeType, History] = {}  # what is known to vary in the functions that go on behind a break
         self._nodes: dict[Expr, Any] = {}
-        self._made: dict[Expr, tuple[Node, int]] = {}
+        self._made: dict[Expr, tuple[Node, str, int]] = {}
         self._conditions: dict[Any, Any] = {}
         self._floats: dict[Source, Recipe] = {}
         self._float_nodes: dict[Recipe, Any] = {}
@@ -258,9 +258,15 @@ class Sizes:
         elif isinstance(result, torch.SymFloat):
             self._float_nodes.setdefault(result.node.recipe, node)
         elif isinstance(result, torch.Tensor):
-            for dim, size in enumerate(result.shape):
-                if isinstance(size, torch.SymInt) and not size.node.has_hint() and isinstance(expr_of(size), Symbol):
-                    self._made.setdefault(expr_of(size), (node, dim))
+            strides = result.stride() if result.layout is torch.strided else ()
+            for method, sizes in (("size", result.shape), ("stride", strides)):
+                for dim, size in enumerate(sizes):
+                    if (
+                        isinstance(size, torch.SymInt)
+                        and not size.node.has_hint()
+                        and isinstance(expr_of(size), Symbol)
+                    ):
+                        self._made.setdefault(expr_of(size), (node, method, dim))
 
     def tells(self, symbol: Symbol) -> bool:
         """Has the graph this number? One that the operator at hand makes comes only behind it."""
@@ -332,8 +338,8 @@ class Sizes:
     def _build(self, m: Machine, expression: Expr) -> Node:
         match expression:
             case Symbol() if expression in self._made:
-                node, dim = self._made[expression]
-                return m.record.graph.call_method("size", (node, dim))
+                node, method, dim = self._made[expression]
+                return m.record.graph.call_method(method, (node, dim))
             case Symbol() if expression in self.env.roundings:
                 function, recipe = self.env.roundings[expression]
                 return _emit(m, TO_INTEGER[function], (self.recipe_node(m, recipe),))
