@@ -81,7 +81,7 @@ def capture_branch(
         orders: list[tuple[int, ...] | None] = []
 
         def result(tensor: TensorValue) -> TensorValue:
-            orders.append(_order(tensor) if as_they_lie else None)
+            orders.append(order_of(tensor) if as_they_lie else None)
             return _result(m, _permuted(m, tensor, orders[-1]), outside, found)
 
         returned = _with_tensors(m, what, returned, result)
@@ -234,7 +234,7 @@ def needing(nodes: Sequence[Node]) -> tuple[Node, ...]:
     return tuple(inside)
 
 
-def _order(value: TensorValue) -> tuple[int, ...] | None:
+def order_of(value: TensorValue) -> tuple[int, ...] | None:
     """The order of dimensions in which a tensor lies densely in memory, if that is not the plain one and is known."""
     if _surely_contiguous(value) or any(not s.node.has_hint() for s in _sizes_of(value.fake)):
         return None
@@ -261,7 +261,11 @@ def back_in_order(m: Machine, result: Value, order: Sequence[int] | None) -> Val
     if order is None:
         return result
     assert isinstance(result, TensorValue)
-    return _permuted(m, result, sorted(range(len(order)), key=order.__getitem__))
+    return _permuted(m, result, inverse(order))
+
+
+def inverse(order: Sequence[int]) -> tuple[int, ...]:
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
 
 
 def _surely_contiguous(value: TensorValue) -> bool:

@@ -1,4 +1,4 @@
-"""How results of `torch.cond` lie in memory: as what the branch computed lies, where both agree; plainly where a branch leaves gaps."""
+"""How results of `torch.cond` and `while_loop` lie in memory: as what a branch computed or a loop carries lies, where that is dense."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import stoker
+from stoker import torch_private
 
 
 def _channels_last(a: torch.Tensor) -> torch.Tensor:
@@ -63,3 +64,41 @@ def test_branches_that_lie_differently() -> None:
     compiled = stoker.compile(lambda p, x: torch.cond(p, *branches, (x,)), fullgraph=True)
     with pytest.raises(stoker.errors.GraphBreakError, match="lie in memory in different orders"):
         compiled(torch.tensor(True), torch.randn(3, 4))
+
+
+CARRIED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "plain": lambda x: x * 1,
+    "transposed": lambda x: x.t(),
+    "channels last": _channels_last,
+    "permuted": lambda x: x[None].permute(2, 0, 1) * 3,
+    "with gaps": lambda x: x[:, ::2],
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "stoker"])
+@pytest.mark.parametrize("name", CARRIED)
+def test_loops(name: str, backend: str) -> None:
+    def program(x: torch.Tensor, steps: torch.Tensor) -> Any:
+        def body(i: Any, a: Any, b: Any) -> Any:
+            return i - 1, a * 2 + i, b + a.sum()
+
+        given = (steps, CARRIED[name](x), x + 1)
+        return torch_private.while_loop(lambda i, a, b: i > 0, body, given)
+
+    def plain(x: torch.Tensor, steps: torch.Tensor) -> Any:
+        i, a, b = steps, CARRIED[name](x), x + 1
+        while i > 0:
+            i, a, b = i - 1, a * 2 + i, b + a.sum()
+        return i, a, b
+
+    compiled = stoker.compile(program, backend=backend, fullgraph=True)
+    for steps in (3, 0, 1):
+        for grad in (False, True):
+            x = torch.randn(3, 4, requires_grad=grad)
+            mine, theirs = compiled(x, torch.tensor(steps)), plain(x, torch.tensor(steps))
+            torch.testing.assert_close(mine, theirs)
+            if name != "with gaps":
+                assert mine[1].stride() == theirs[1].stride()
+            if grad:
+                mine, theirs = (torch.autograd.grad(r[1].pow(2).sum() + r[2].sum(), x) for r in (mine, theirs))
+                torch.testing.assert_close(mine, theirs)

@@ -92,6 +92,9 @@ def while_loop(m: Machine, cond_fn: Value, body_fn: Value, carried_inputs: Value
         return m.wrap.object(scanning.counting).call(
             m, [cond_fn, body_fn, TupleValue(carried_inputs.items_list(m)), others], {}
         )
+    ordered = _in_order_of_memory(m, cond_fn, body_fn, carried_inputs.items_list(m), more)
+    if ordered is not None:
+        return ordered
     carried = _contiguous(m, carried_inputs, "while_loop")
     tensors = subgraph.tensors_of(m, "while_loop", carried)
     given = [subgraph.stand_in(m, t) for t in tensors]
@@ -105,6 +108,20 @@ def while_loop(m: Machine, cond_fn: Value, body_fn: Value, carried_inputs: Value
     closed = subgraph.close(m, [condition, body], given)
     results = subgraph.call(m, Loop(*closed.inside), [tuple(t.node for t in tensors)], closed)
     return subgraph.rebuilt(m, body.returned, iter(results))
+
+
+def _in_order_of_memory(
+    m: Machine, cond_fn: Value, body_fn: Value, carried: list[Value], more: Sequence[Value]
+) -> Value | None:
+    """A loop over tensors that lie densely, and not in the plain order; None if there is none."""
+    tensors = [m.wrap.force(v) for v in carried]
+    orders = [subgraph.order_of(t) if isinstance(t, TensorValue) else None for t in tensors]
+    if all(order is None for order in orders):
+        return None
+    backs = [None if order is None else subgraph.inverse(order) for order in orders]
+    others = TupleValue([v for group in more for v in group.items_list(m)])
+    given = [cond_fn, body_fn, TupleValue(tensors), others, Constant(tuple(orders)), Constant(tuple(backs))]
+    return m.wrap.object(scanning.laid_out).call(m, given, {})
 
 
 @handles(torch_private.scan)

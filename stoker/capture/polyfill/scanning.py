@@ -39,6 +39,21 @@ def joined(first: Any, rest: Any) -> Any:
     return type(first)([joined(a, b) for a, b in zip(first, rest)])
 
 
+def laid_out(condition: Any, body: Any, carried: Any, others: Any, orders: Any, backs: Any) -> Any:
+    """`while_loop` of tensors that lie in another order than the plain one: they travel in the order of memory."""
+
+    def permuted(state: Any, by: Any) -> Any:
+        return tuple([t if order is None else t.permute(order) for t, order in zip(state, by)])
+
+    def holds(*state: Any) -> Any:
+        return condition(*permuted(state, backs), *others)
+
+    def step(*state: Any) -> Any:
+        return permuted(body(*permuted(state, backs), *others), orders)
+
+    return permuted(torch_private.while_loop(holds, step, permuted(carried, orders)), backs)
+
+
 def counting(condition: Any, body: Any, carried: Any, others: Any) -> Any:
     """`while_loop` where some of what is carried are integers: they travel as tensors."""
 
