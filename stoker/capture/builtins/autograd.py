@@ -68,7 +68,9 @@ def rehearse(m: Machine, cls: ClassValue, args: list[Value]) -> None:
     if any(_needs_grad(a) for a in args) and torch.is_grad_enabled():
         results = outputs.items_list(m) if isinstance(outputs, TupleValue) else [outputs]
         _rehearse_backward(m, cls, ctx, [m.wrap.force(r) for r in results])
-    if (set(m.effects.mutated), len(m.effects.deferred)) != effects:
+    met = [value for _, value in m.record.tensor_of_fake.values() if isinstance(value, TensorValue)]
+    tagged = any(v.extra for v in met if v.node not in known)  # these stand for the caller's tensors, and for results
+    if tagged or (set(m.effects.mutated), len(m.effects.deferred)) != effects:
         raise Break(
             f"autograd function `{cls.real.__qualname__}`",
             "its forward or backward changes something besides ctx",

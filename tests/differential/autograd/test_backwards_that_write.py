@@ -98,3 +98,40 @@ def test_what_is_written_inside_is_compiled() -> None:
     compiled = stoker.compile(lambda x, other: OPERATORS["nothing"](x, other) + 1)
     compiled(torch.ones(3, requires_grad=True), torch.ones(3)).sum().backward()
     assert not stoker.events("as captured")
+
+
+def _tagging(where: str) -> type[torch.autograd.Function]:
+    class Tagging(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            ctx.x, made = x, x * 2
+            if where == "an input":
+                x.tag = 5  # type: ignore[attr-defined]  # what is tested
+            if where == "a result":
+                made.tag = 6  # type: ignore[attr-defined]  # what is tested
+            return made
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+            if where == "an input, backward":
+                ctx.x.tag = 7
+            return gradient * 2
+
+    return Tagging
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "stoker"])
+@pytest.mark.parametrize("where", ["an input", "a result", "an input, backward", "nothing"])
+def test_attributes_of_tensors(where: str, backend: str) -> None:
+    function = _tagging(where)
+
+    def program(x: torch.Tensor) -> Any:
+        return function.apply(x) + 0, function.apply(x)
+
+    def observed(run: Callable[..., Any]) -> Any:
+        x = torch.ones(3, requires_grad=True)
+        y, z = run(x)
+        y.sum().backward()
+        return x.grad.tolist(), vars(x), vars(z)  # type: ignore[union-attr]  # there is one
+
+    assert observed(stoker.compile(program, backend=backend)) == observed(program)
