@@ -42,6 +42,8 @@ def is_iterable(cls: type) -> bool:
     return any(hasattr(cls, name) for name in ("__iter__", "__getitem__"))
 
 
+VARYING = (SymbolicValue, VaryingFloat)
+BITWISE = frozenset(["&", "|", "^", "<<", ">>"])
 TEXT: dict[type, tuple[type, ...]] = {str: (str,), bytes: (str, bytes, bytearray)}
 
 
@@ -66,6 +68,11 @@ class Operators:
             ]
             if not asked or (asked == [right] and isinstance(right.stored(), Constant)):  # a tensor takes any number
                 return self.m.record.binary(text, left, right)
+        special = SPECIAL_BINARY[plain]
+        given = left, right
+        left, right = self.as_numbers(left, right, (f"__{special}__", f"__i{special}__"), f"__r{special}__")
+        if plain in BITWISE and not any(isinstance(operand, InstanceValue) for operand in (left, right)):
+            self.refuse_bits(text, *given)
         left, right = as_symbols(text, left, right)
         if plain != "+":
             left, right = *settled(self.m, [left]), *([right] if plain == "%" else settled(self.m, [right]))
@@ -110,6 +117,40 @@ class Operators:
         self.require_refusal(BINARY[plain], text, lt, rt)
         self.m.exceptions.raise_(TypeError, refusal(text, lt, rt))
         return None
+
+    def as_numbers(self, left: Value, right: Value, forward: tuple[str, ...], backward: str) -> tuple[Value, Value]:
+        """Beside a number that is not fixed, a truth value, a member of an IntEnum and an instance of a subclass are the numbers that they
+        hold, unless a method of their class is asked first: one of the left operand, or of the right one where C has no answer."""
+        lt, rt = left.python_type(), right.python_type()
+        if isinstance(left, VARYING) and lt is not bool:
+            asked = self._has_written(rt, (backward,)) and (derives(rt, lt) or derives(rt, float))
+            return (self._beside(right, left), right) if asked else (left, _held_number(right))
+        if isinstance(right, VARYING) and rt is not bool:
+            asked = self._has_written(lt, forward)
+            return (left, self._beside(left, right)) if asked else (_held_number(left), right)
+        return left, right
+
+    def _beside(self, asked: Value, varying: Value) -> Value:
+        """A method of an enum, which is run for real, is given the number as it is."""
+        return (
+            Constant(self.m.concrete.constant(varying, "an operator of an enum"))
+            if type(asked) is Constant
+            else varying
+        )
+
+    def _has_written(self, cls: type, names: tuple[str, ...]) -> bool:
+        return any(isinstance(self.m.attributes.class_lookup(cls, name), types.FunctionType) for name in names)
+
+    def refuse_bits(self, text: str, left: Value, right: Value) -> None:
+        """Numbers that are not fixed have no bits where one is a float."""
+        lt, rt = left.python_type(), right.python_type()
+        numbers = all(derives(cls, int) or derives(cls, float) for cls in (lt, rt))
+        if (
+            numbers
+            and isinstance(left if isinstance(left, VARYING) else right, VARYING)
+            and (derives(lt, float) or derives(rt, float))
+        ):
+            self.m.exceptions.raise_(TypeError, refusal(text, lt, rt))
 
     def is_mapping(self, value: InstanceValue, kind: type) -> bool:
         """Does `%` of text of a kind take its arguments from it by name? As CPython: of what can be indexed, and is no text."""
@@ -173,6 +214,7 @@ class Operators:
     def compare(self, text: str, left: Value, right: Value) -> Value:
         """`left text right` for the six comparisons."""
         left, right = settled(self.m, [left, right])
+        left, right = self.as_numbers(left, right, (SPECIAL_COMPARE[text],), SPECIAL_COMPARE[SWAPPED[text]])
         if self.m.overrides.active and self.m.overrides.intercepts([left, right], {}):
             forward = (left, SPECIAL_COMPARE[text], right)
             backward = (right, SPECIAL_COMPARE[SWAPPED[text]], left)
@@ -241,6 +283,13 @@ class Operators:
         return a is b
 
     def unary(self, text: str, value: Value) -> Value:
+        if text == "~" and isinstance(value, VARYING):
+            kind = value.python_type()
+            if kind is float:
+                self.m.exceptions.raise_(TypeError, "bad operand type for unary ~: 'float'")
+            if kind is int:
+                return self.binary("-", self.unary("-", value), Constant(1))
+            return Constant(~self.m.concrete.constant(value, "the operator `~`"))
         return (symbolic(value) if text == "-" else value).unary(self.m, text)
 
     def not_(self, value: Value) -> Value:
@@ -451,6 +500,14 @@ EMPTY = {type(empty): empty for empty in _EMPTY}
 
 SEQUENCES = (list, tuple, str, bytes)
 REPEATED = (*SEQUENCES, collections.deque)
+
+
+def _held_number(value: Value) -> Value:
+    held, cls = value.stored(), value.python_type()
+    kind = next((kind for kind in (int, float) if derives(cls, kind)), None)
+    if kind is None or cls is kind or type(held) is not Constant:
+        return value
+    return Constant(int.__int__(held.value) if kind is int else float.__float__(held.value))
 
 
 def refusal(text: str, left: type, right: type) -> str:

@@ -262,6 +262,12 @@ class TensorValue(Value):
         found = self.overridden(m, SPECIAL_UNARY[operator])
         return found if found is not None else m.record.call(UNARY[operator], [self], {})
 
+    def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
+        """With an instance of a subclass of a number: a tensor looks into it, whatever its class says of comparing."""
+        held = other.stored()
+        is_number = held is not other and isinstance(held, Constant) and isinstance(held.value, (int, float, complex))
+        return m.record.compare(operator, self, held) if is_number else None
+
     def hash_key(self, m: Machine) -> Any:
         return IdentityKey(self)
 
