@@ -14,7 +14,7 @@ import numpy
 import torch
 
 from stoker.capture.values.array import DTYPES, EXACT, ArrayValue, is_operand, kind_of
-from stoker.capture.values.constant import Constant, is_plain, python_number
+from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Arguments, Keywords, NotConstant, Value
@@ -104,7 +104,7 @@ class Arrays:
             wanted = DTYPES[dtype]
             return tensor if tensor.fake.dtype is wanted else self.m.record.method(tensor, "to", [Constant(wanted)], {})
         try:
-            return Constant(python_number(dtype.type(value.constant())))
+            return Constant(dtype.type(value.constant()).item())
         except OverflowError as error:
             raise Break("a number beside an array", str(error)) from error
 

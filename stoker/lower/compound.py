@@ -83,14 +83,14 @@ def softshrink(x: LoopValue, limit: LoopValue) -> LoopValue:
     return ops.where(above, ops.sub(x, limit), ops.where(below, ops.add(x, limit), rest))
 
 
-@formula("logaddexp.default", cost=50)
+@formula("logaddexp.default", cost=50, floating=True)
 def logaddexp(a: LoopValue, b: LoopValue) -> LoopValue:
     same = ops.bitwise_and(ops.eq(a, b), ops.isinf(a))
     away = ops.neg(ops.abs(ops.sub(a, b)))
     return ops.where(same, a, ops.add(ops.maximum(a, b), ops.log1p(ops.exp(away))))
 
 
-@formula("logaddexp2.default", cost=50)
+@formula("logaddexp2.default", cost=50, floating=True)
 def logaddexp2(a: LoopValue, b: LoopValue) -> LoopValue:
     same = ops.bitwise_and(ops.eq(a, b), ops.isinf(a))
     away = ops.neg(ops.abs(ops.sub(a, b)))

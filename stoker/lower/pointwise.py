@@ -37,6 +37,7 @@ remainder.Tensor remainder.Scalar fmod.Tensor fmod.Scalar maximum.default minimu
 _COMPARE = "eq ne lt le gt ge"
 _BITS = "bitwise_and bitwise_or bitwise_xor"
 _INTEGRAL_IDENTITY = ("floor", "ceil", "round", "trunc")
+_NOT_OF_TRUTH = (*_INTEGRAL_IDENTITY, "abs")
 
 
 def _operation(name: str) -> Callable[..., Any]:
@@ -46,6 +47,8 @@ def _operation(name: str) -> Callable[..., Any]:
 
 def _unary(name: str) -> Callable[..., Any]:
     def lowering(builder: Builder, out: Result, x: Tensor) -> Tensor:
+        if name in _NOT_OF_TRUTH and out.dtype is torch.bool:
+            raise LeftToLibrary("there is none of truth values: the library raises the right error")
         if name in _INTEGRAL_IDENTITY and not out.dtype.is_floating_point:
             return elementwise(builder, out, [x], lambda value: value)
         return elementwise(builder, out, [x], _operation(name), cost=ELEMENTWISE[name].cost)
@@ -77,6 +80,15 @@ def _logical(name: str) -> Callable[..., Any]:
     return lowering
 
 
+def _bits(name: str) -> Callable[..., Any]:
+    def lowering(builder: Builder, out: Result, *operands: Operand) -> Tensor:
+        if out.dtype.is_floating_point:
+            raise LeftToLibrary("numbers that are not whole have no bits: the library raises the right error")
+        return elementwise(builder, out, operands, _operation(name), None, ELEMENTWISE[name].cost, out.dtype)
+
+    return lowering
+
+
 def _register() -> None:
     for name in _UNARY.split():
         LOWERINGS[find(f"{name}.default")] = _unary(name)
@@ -88,11 +100,11 @@ def _register() -> None:
             LOWERINGS[find(f"{name}.{overload}")] = _comparison(name)
     for name in _BITS.split():
         for overload in ("Tensor", "Scalar"):
-            LOWERINGS[find(f"{name}.{overload}")] = _binary(name)
+            LOWERINGS[find(f"{name}.{overload}")] = _bits(name)
     for name in ("and", "or", "xor"):
         LOWERINGS[find(f"logical_{name}.default")] = _logical(f"bitwise_{name}")
     LOWERINGS[find("logical_not.default")] = _logical("bitwise_not")
-    LOWERINGS[find("bitwise_not.default")] = _unary("bitwise_not")
+    LOWERINGS[find("bitwise_not.default")] = _bits("bitwise_not")
 
 
 _register()

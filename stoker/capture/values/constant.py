@@ -47,7 +47,9 @@ def is_numpy_scalar(obj: Any) -> bool:
 
 
 def python_number(obj: Any) -> Any:
-    """What torch takes a numpy scalar for: the Python number; other objects as they are."""
+    """What torch takes a numpy scalar for: the Python number, 0.0 or 1.0 for a truth value; other objects as they are."""
+    if type(obj) is numpy.bool_:
+        return float(obj)
     return obj.item() if type(obj) in NUMPY_SCALARS else obj
 
 
