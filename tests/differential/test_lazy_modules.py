@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import nn
+from torch.nn.modules.lazy import LazyModuleMixin
+from torch.nn.parameter import UninitializedParameter
 
 import stoker
 
@@ -57,3 +59,54 @@ def test_random_numbers_before_it_are_drawn_before() -> None:
         torch.manual_seed(0)
         found.append([function(nn.LazyLinear(3), torch.ones(2, 5)), torch.get_rng_state()])
     torch.testing.assert_close(*found)
+
+
+class Given(NamedTuple):
+    parts: Any
+    rest: torch.Tensor
+
+
+class LikeTheFirst(LazyModuleMixin, nn.Module):
+    """Its parameter is of the size of a tensor somewhere in what it is given."""
+
+    def __init__(self, find: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.find = find
+        self.weight = UninitializedParameter()
+
+    def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
+        if self.has_uninitialized_params():
+            with torch.no_grad():
+                self.weight.materialize(self.find(*args, **kwargs).shape)
+                self.weight.fill_(0.5)
+
+    def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        return self.find(*args, **kwargs) * self.weight
+
+
+X = torch.randn(2, 3)
+CONTAINERS: dict[str, tuple[Callable[..., torch.Tensor], tuple[Any, ...], dict[str, Any]]] = {
+    "a list": (lambda given: given[1], ([X * 2, X, None],), {}),
+    "a tuple in a list": (lambda given: given[0][1], ([(1, X)],), {}),
+    "a dictionary": (lambda given: given["b"][0], ({"a": 1, "b": [X]},), {}),
+    "a named tuple": (lambda given: given.parts["a"][0] + given.rest, (Given({"a": [X]}, X),), {}),
+    "a keyword": (lambda first, *, given: given[0] + first, (X,), {"given": (X, "text")}),
+}
+
+
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_given_containers(name: str) -> None:
+    find, args, kwargs = CONTAINERS[name]
+
+    class Around(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = LikeTheFirst(find)
+
+        def forward(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+            return self.inner(*args, **kwargs) + 1
+
+    plain, compiled = Around(), stoker.compile(Around(), fullgraph=True)
+    for _ in range(2):
+        torch.testing.assert_close(compiled(*args, **kwargs), plain(*args, **kwargs))
+    torch.testing.assert_close(compiled.state_dict(), plain.state_dict())

@@ -15,8 +15,9 @@ from stoker import torch_private
 from stoker.capture.handlers import handles
 from stoker.capture.subgraph import Seen
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.mapping import pairs_of
+from stoker.capture.values.mapping import DictValue, pairs_of
 from stoker.capture.values.module import ModuleValue
+from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.errors import BeginAnew, Break
@@ -45,6 +46,11 @@ def _like(m: Machine, value: Value) -> Any:
     value = m.wrap.force(value)
     if isinstance(value, TensorValue):
         return torch.empty([int(s) for s in value.fake.shape], dtype=value.fake.dtype, device="meta")
+    if isinstance(value, DictValue) and value.cls is dict:
+        return {key.constant(): _like(m, part) for key, part in value.pairs(m)}
+    if isinstance(value, (ListValue, TupleValue)):
+        parts = [_like(m, part) for part in value.elements(m)]
+        return parts if isinstance(value, ListValue) else getattr(value.cls, "_make", value.cls)(parts)
     return m.concrete.plain(value, "an argument of a lazy module")
 
 
