@@ -120,7 +120,7 @@ def _compile(
             call = inference_call(joint, forward, again, inputs_require_grad=entered)
             return _anchored(_allowed(call, joint, again), joint, again), written
         parts = split(joint, how.choose)
-        kept = frozenset(parts.kept)
+        kept = frozenset(parts.kept) - parts.copied
         if any(joint.inputs[move.index] in kept for move in joint.moves):
             raise CannotTrace("an input is given other sizes in place, and kept for the gradient")
         if any(joint.inputs[w.index] in kept and w.index not in joint.saved for w in joint.writes):

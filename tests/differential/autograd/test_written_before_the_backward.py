@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 import stoker
+from stoker import log
 
 
 class Shifted(nn.Module):
@@ -81,3 +82,25 @@ def test_a_weight_that_eager_saves_is_refused() -> None:
         model[1].weight.add_(1.0)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()
+
+
+class Counted(Shifted):
+    """What is added is a buffer, which the program itself writes to."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda b: b)
+        self.register_buffer("shift", torch.randn(4, 1, 1))
+        del self.bias
+
+    def forward(self, x: torch.Tensor) -> Any:
+        result = torch.relu(x.sin() * self.scale[:, None, None] + self.shift).exp().sigmoid()
+        self.shift.mul_(0.5).add_(1.0)
+        return result
+
+
+def test_a_buffer_that_the_program_writes_to() -> None:
+    torch.manual_seed(0)
+    seen: list[log.Event] = []
+    with log.collecting(seen):
+        held_to_eager(Counted(), torch.randn(2, 4, 5, 5), lambda module: module.shift.add_(3.0))
+    assert not [event for event in seen if event.kind == "as captured"]
