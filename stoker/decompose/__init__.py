@@ -1,4 +1,4 @@
-"""Many operators to few: a back end that takes these decompositions need only know the prims.
+"""Many operators to few: a back end that takes these decompositions need only know the prims, and norms by channels (`stoker.fake.rules.channels`).
 
 >>> import torch
 >>> from stoker.decompose import table
