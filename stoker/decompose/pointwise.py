@@ -44,7 +44,7 @@ def square(x: Tensor) -> Tensor:
 
 @decompose("frac.default")
 def frac(x: Tensor) -> Tensor:
-    return x - torch.trunc(x) if x.is_floating_point() else NotImplemented
+    return x - torch.trunc(x)
 
 
 @decompose("deg2rad.default")
@@ -77,8 +77,6 @@ def clamp_max(x: Tensor, high: Any) -> Tensor:
 @decompose("logit.default")
 @in_float
 def logit(x: Tensor, eps: float | None = None) -> Tensor:
-    if x.is_complex():
-        return NotImplemented
     if not x.is_floating_point():
         x = x.to(torch.get_default_dtype())
     if eps is not None:
@@ -155,18 +153,14 @@ def _times_log(x: Any, y: Any, log: Any) -> Tensor:
     return torch.where(torch.isnan(y), y, torch.where(x == 0, zero, x * log(y))).to(dtype)
 
 
-def _any_complex(*given: Any) -> bool:
-    return any(g.is_complex() if isinstance(g, Tensor) else isinstance(g, complex) for g in given)
-
-
 @decompose("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self")
 def xlogy(x: Any, y: Any) -> Tensor:
-    return NotImplemented if _any_complex(x, y) else _times_log(x, y, torch.log)
+    return _times_log(x, y, torch.log)
 
 
 @decompose("special_xlog1py.default")
 def xlog1py(x: Tensor, y: Tensor) -> Tensor:
-    return NotImplemented if _any_complex(x, y) else _times_log(x, y, torch.log1p)
+    return _times_log(x, y, torch.log1p)
 
 
 @decompose("special_entr.default")

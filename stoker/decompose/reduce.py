@@ -134,4 +134,4 @@ def safe_softmax(x: Tensor, dim: int, dtype: Any = None) -> Tensor:
 
 @decompose("trace.default")
 def trace(x: Tensor) -> Tensor:
-    return NotImplemented if x.is_complex() or x.dtype is torch.bool else x.diagonal().sum()
+    return NotImplemented if x.is_complex() else x.diagonal().sum()

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from stoker import log, torch_private
+from stoker.decompose.types import is_refused
 from stoker.fake import FakeTensor
 from stoker.strict import strict
 
@@ -45,6 +46,8 @@ def _conforming(operator: Any, function: Decomposition) -> Decomposition:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if is_refused(operator, args):
+            return NotImplemented
         made = function(*args, **kwargs)
         mode = next((a.memory.mode for a in args if isinstance(a, FakeTensor)), None)
         if made is NotImplemented or mode is None:

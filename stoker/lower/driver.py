@@ -17,6 +17,7 @@ from torch.fx import Node as GraphNode
 
 from stoker import torch_private
 from stoker.autograd.functional import run_on_copies
+from stoker.decompose.types import is_refused
 from stoker.fake import FakeTensor
 from stoker.graph.dedupe import dedupe
 from stoker.graph.facts import KEPT, LITERAL, device_of, fake_of, homes_of
@@ -197,6 +198,8 @@ class _Lowering:
         function = LOWERINGS.get(target)
         if function is not None and out is not None:
             try:
+                if is_refused(target, arguments):
+                    raise LeftToLibrary("there is no kernel for this type: the library raises the right error")
                 result = function(builder, out, *arguments, **keywords)
                 builder.program.lowered.append(origin)
                 return result

@@ -37,7 +37,6 @@ remainder.Tensor remainder.Scalar fmod.Tensor fmod.Scalar maximum.default minimu
 _COMPARE = "eq ne lt le gt ge"
 _BITS = "bitwise_and bitwise_or bitwise_xor"
 _INTEGRAL_IDENTITY = ("floor", "ceil", "round", "trunc")
-_NOT_OF_TRUTH = (*_INTEGRAL_IDENTITY, "abs")
 
 
 def _operation(name: str) -> Callable[..., Any]:
@@ -47,8 +46,6 @@ def _operation(name: str) -> Callable[..., Any]:
 
 def _unary(name: str) -> Callable[..., Any]:
     def lowering(builder: Builder, out: Result, x: Tensor) -> Tensor:
-        if name in _NOT_OF_TRUTH and out.dtype is torch.bool:
-            raise LeftToLibrary("there is none of truth values: the library raises the right error")
         if name in _INTEGRAL_IDENTITY and not out.dtype.is_floating_point:
             return elementwise(builder, out, [x], lambda value: value)
         return elementwise(builder, out, [x], _operation(name), cost=ELEMENTWISE[name].cost)
@@ -113,6 +110,8 @@ _register()
 @lower("add.Tensor", "add.Scalar", name="add")
 @lower("sub.Tensor", "sub.Scalar", name="sub")
 def add(builder: Builder, out: Result, a: Operand, b: Operand, alpha: Operand = 1, *, name: str) -> Computed:
+    if isinstance(alpha, bool) or (isinstance(alpha, float) and not out.dtype.is_floating_point):
+        raise LeftToLibrary("a factor of another kind: the library raises the right error")
     if out.dtype is torch.bool:
         return elementwise(builder, out, [a, b], _operation("bitwise_or"))
     operation = _operation(name)
