@@ -4,6 +4,7 @@ functions, text of a class, numbers of objects, references to what is gone."""
 from __future__ import annotations
 
 import collections
+import collections.abc
 import re
 import typing
 import weakref
@@ -12,6 +13,7 @@ import pytest
 import torch
 from harness import BREAK, program
 from packaging import version
+from torch.utils._pytree import tree_map, tree_map_only
 
 import stoker
 from stoker import log
@@ -76,7 +78,23 @@ def test_types_with_variables(x):
     def spread(rest: dict[str, typing.List[T]], more: list[tuple[T, int]]) -> T:
         return x
 
-    return apply(torch.sin, {}, ()), spread({}, []), apply.__annotations__["function"], spread.__annotations__["more"]
+    def called(function: collections.abc.Callable[[T], T], other: collections.abc.Callable[..., T]) -> T:
+        return function(x)
+
+    called(torch.cos, None)
+    return (
+        called.__annotations__["function"],
+        apply(torch.sin, {}, ()),
+        spread({}, []),
+        apply.__annotations__["function"],
+        spread.__annotations__["more"],
+    )
+
+
+@program("a tree mapped over tensors alone", default=True)
+def test_mapped_tree(x):
+    tree = {"a": [x, "text", (x + 1, 3)], "b": None}
+    return tree_map_only(torch.Tensor, lambda leaf: leaf * 2, tree), tree_map(lambda leaf: leaf, tree)
 
 
 @program("an iterator asked for attributes, and a dictionary made of it")

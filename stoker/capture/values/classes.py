@@ -97,7 +97,8 @@ class ClassValue(ObjectValue):
         if meta is not MISSING:
             return m.attributes.bind(meta, self, type(self.real)).call(m, [key], {})
         given = m.concrete.annotation(key, "subscripting a class")
-        return m.wrap.constant(m.concrete.run(lambda: self.real[given]))
+        made = m.concrete.run(lambda: self.real[given])
+        return m.wrap.constant(made) if type(made) is types.GenericAlias else m.wrap.object(made)
 
     def iterator(self, m: Machine) -> Value:
         found = m.attributes.class_lookup(type(self.real), "__iter__")
