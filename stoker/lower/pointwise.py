@@ -113,7 +113,9 @@ def add(builder: Builder, out: Result, a: Operand, b: Operand, alpha: Operand = 
     if isinstance(alpha, bool) or (isinstance(alpha, float) and not out.dtype.is_floating_point):
         raise LeftToLibrary("a factor of another kind: the library raises the right error")
     if out.dtype is torch.bool:
-        return elementwise(builder, out, [a, b], _operation("bitwise_or"))
+        if not isinstance(alpha, int):
+            raise LeftToLibrary("whether truth values are added depends on a number that varies")
+        return elementwise(builder, out, [a, b], _operation("bitwise_or") if alpha else lambda x, y: x)
     operation = _operation(name)
     if alpha == 1:
         return elementwise(builder, out, [a, b], operation, scalar_dtype=out.dtype)

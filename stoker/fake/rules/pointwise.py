@@ -36,7 +36,7 @@ special_spherical_bessel_j0
 """
 _TRUTH = "logical_not isnan isinf isfinite isposinf isneginf signbit"
 _BINARY = """
-add mul fmod remainder floor_divide bitwise_and bitwise_or bitwise_xor
+mul fmod remainder floor_divide bitwise_and bitwise_or bitwise_xor
 bitwise_left_shift bitwise_right_shift __lshift__ __rshift__ pow hypot nextafter gcd lcm logaddexp logaddexp2
 _add_relu
 """
@@ -117,19 +117,36 @@ _register("deg2rad rad2deg", 1, float_dtype, lambda dtype: dtype.is_complex)
 _register("maximum minimum fmax fmin", 2, _unchanged, lambda dtype: dtype.is_complex)
 
 
+@rule("add")
+def add(x: Any, y: Any, alpha: Any = 1) -> Meta:
+    dtype = result_dtype((x, y))
+    if not _may_scale(alpha, dtype):
+        raise Decline
+    return elementwise((x, y), dtype, dtype)
+
+
+def _may_scale(alpha: Any, dtype: torch.dtype) -> bool:
+    """Does eager multiply by this number before it adds? By a truth value only what is true or false, by a fraction no integers."""
+    kind = number_dtype(alpha)
+    if kind is torch.bool:
+        return dtype is torch.bool
+    if kind.is_complex:
+        return dtype.is_complex
+    return not kind.is_floating_point or dtype.is_floating_point or dtype.is_complex
+
+
 @rule("rsub")
-def subtract_from(x: Any, y: Any, *rest: Any, **others: Any) -> Meta:
+def subtract_from(x: Any, y: Any, alpha: Any = 1) -> Meta:
     """The other way round, in the iterator, too."""
-    return subtract(y, x)
+    return subtract(y, x, alpha)
 
 
 @rule("sub")
-def subtract(x: Any, y: Any, *rest: Any, **others: Any) -> Meta:
+def subtract(x: Any, y: Any, alpha: Any = 1) -> Meta:
     """Of anything but truth values, even if the other is a number."""
     if any((o.meta.dtype if isinstance(o, FakeTensor) else number_dtype(o)) is torch.bool for o in (x, y)):
         raise Decline
-    dtype = result_dtype((x, y))
-    return elementwise((x, y), dtype, dtype)
+    return add(x, y, alpha)
 
 
 @rule("heaviside")
