@@ -7,9 +7,3 @@ os.environ.setdefault("STOKER_STRICT", "1")
 os.environ["TRITON_INTERPRET"] = (
     "1"  # read when Triton is imported; what compiles for a GPU runs in processes of its own
 )
-
-from hypothesis import HealthCheck, settings
-
-# How long an example takes says how busy the machine is.
-settings.register_profile("stoker", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("stoker")
