@@ -32,6 +32,10 @@ _RISKY = 1 << 48
 _UNWANTED = 1 << 40
 """The added cost of keeping what the user asked to compute again (activation checkpointing)."""
 
+_COPY = 4
+"""What keeping a copy of an input costs, for each byte: it is read, written and held, while results that eager keeps are there anyway, and raise
+where somebody writes to them."""
+
 _CHEAP_NAMES = """
 clone copy _to_copy full full_like zeros zeros_like ones ones_like empty empty_like new_zeros new_ones new_full
 new_empty new_empty_strided empty_strided arange scalar_tensor where masked_fill constant_pad_nd cat stack
@@ -148,7 +152,7 @@ class _Problem:
         if not isinstance(value, torch.Tensor):
             return 1
         if self.is_unsaved(node):
-            return 2 + 2 * size_bytes(node) if same(copy_of(value).meta.strides, value.meta.strides) else UNLIMITED  # type: ignore[attr-defined]  # a fake tensor
+            return 2 + _COPY * size_bytes(node) if same(copy_of(value).meta.strides, value.meta.strides) else UNLIMITED  # type: ignore[attr-defined]  # a fake tensor
         cost = 1 if node.op == "placeholder" else 2 + size_bytes(node)
         if is_view(node):
             cost += 2 * size_bytes(node)

@@ -148,7 +148,9 @@ def test_parts_on_the_processor():
         for a, b in zip(fast(x, scale), f(x, scale)):
             assert a.device == b.device
             torch.testing.assert_close(a, b)
-    assert recorded()
+    assert any(e.data is not None for e in log.events("cudagraph")), (
+        "recorded and measured; of so little, either may be faster"
+    )
 
 
 def test_a_step_that_waits():

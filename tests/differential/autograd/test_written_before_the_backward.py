@@ -104,3 +104,21 @@ def test_a_buffer_that_the_program_writes_to() -> None:
     with log.collecting(seen):
         held_to_eager(Counted(), torch.randn(2, 4, 5, 5), lambda module: module.shift.add_(3.0))
     assert not [event for event in seen if event.kind == "as captured"]
+
+
+FUNCTIONS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "one": lambda x: (x.sigmoid(),),
+    "two": lambda x: (x.exp(), x.sigmoid()),
+    "three": lambda x: (x.tanh(), x.exp(), torch.softmax(x, -1)),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("at", [0, -1])
+def test_results_that_eager_keeps(name: str, at: int) -> None:
+    """They are kept, and no copy of the input in their place: who writes to one is told, as in eager."""
+    for call in (FUNCTIONS[name], stoker.compile(FUNCTIONS[name])):
+        results = call(torch.randn(40, 50, requires_grad=True))
+        results[at].detach().mul_(2)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            sum(r.sum() for r in results).backward()
