@@ -270,12 +270,16 @@ def _used_inputs(m: Evaluator) -> list[tuple[Node, Source, Any]]:
     return used
 
 
+_IMMUTABLE = 1 << 8
+"""CPython's flag of classes whose attributes nobody can set: those made by C for good."""
+
+
 def _all_guards(m: Evaluator) -> list[Guard]:
     guards = [Guard(None, None, description="torch's modes (grad, autocast, default dtype, ...) are as they were")]
     guards += m.guards.all.values()
     guards += m.sizes.float_guards()
     for cls, attributes in m.attributes.class_attributes.items():
-        if cls in m.made_classes:
+        if cls in m.made_classes or cls.__flags__ & _IMMUTABLE:
             continue
         check = TypeAttributes(cls, (("__mro__", cls.__mro__), *attributes.items()))
         guards.append(Guard(Fixed(cls, cls.__qualname__), check))

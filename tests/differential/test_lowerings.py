@@ -6,8 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections import namedtuple
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -45,7 +45,7 @@ def test_no_operator_fails(dtype: str, tmp_path: Path, tool: Any) -> None:
 
 def test_a_break_is_seen(tool: Any) -> None:
     """What runs in Python after a break is right, and counted apart."""
-    sample = namedtuple("Sample", "input args kwargs")(torch.randn(3), (), {})
+    sample = SimpleNamespace(input=torch.randn(3), args=(), kwargs={})
 
     def breaking(x: Any) -> Any:
         return x + float(x.sum().item() > 1e9)

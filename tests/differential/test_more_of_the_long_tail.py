@@ -218,3 +218,19 @@ def test_references_to_what_is_gone_are_compared():
     compiled = stoker.compile(function, backend="eager")
     for other in (gone, weakref.ref(Chosen())):
         assert compiled(gone, other, torch.ones(1))[1:] == function(gone, other, torch.ones(1))[1:]
+
+
+@pytest.mark.parametrize("cls", [collections.defaultdict, Counting])
+def test_a_factory_for_a_dictionary_from_outside(cls):
+    """`__init__` may be called again, and by CPython in a frame of its own."""
+
+    def start_again(held, x):
+        held.__init__(*([set] if cls is collections.defaultdict else []), {"a": 1})
+        return x + 1
+
+    for call in (start_again, stoker.compile(start_again)):
+        held = cls.__new__(cls)
+        held["b"] = 2
+        assert torch.equal(call(held, torch.ones(2)), torch.full((2,), 2.0))
+        assert held.default_factory is (set if cls is collections.defaultdict else list)
+        assert dict(held) == {"b": 2, "a": 1}

@@ -353,6 +353,8 @@ def defaultdict_init(m: Machine, value: Value, factory: Value = NONE, *args: Val
     storage = value.stored()
     assert isinstance(storage, DictValue)
     _refuse_factory(m, factory)
+    if value.source is not None:
+        value.unsupported("a change of its default factory")
     storage.default_factory = factory
     if isinstance(value, InstanceValue):
         value.slots[vars(collections.defaultdict)["default_factory"]] = factory
