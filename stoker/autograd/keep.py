@@ -24,7 +24,7 @@ from stoker.autograd.partition import COPIED, copy_of
 from stoker.autograd.segment import relaxed
 from stoker.fake.meta import same
 from stoker.graph.untold import tells
-from stoker.graph.walk import ancestors, descendants, is_view, runs_once, size_bytes
+from stoker.graph.walk import ancestors, descendants, is_view, runs_once, size_bytes, viewed
 
 _RISKY = 1 << 48
 """The cost of keeping what somebody may overwrite before the backward reads it, and eager would not have kept."""
@@ -120,8 +120,8 @@ class _Problem:
 
     def is_unsaved(self, node: Node) -> bool:
         """Does it lie in the memory of an input of which eager keeps nothing?"""
-        while self.unsaved and node not in self.unsaved and is_view(node):
-            node = node.args[0]  # type: ignore[assignment]  # what a view is of
+        while self.unsaved and node not in self.unsaved and (base := viewed(node)) is not None:
+            node = base
         return node in self.unsaved
 
     def _is_read(self, node: Node) -> bool:

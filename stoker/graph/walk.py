@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -91,9 +92,18 @@ def tensor_bytes(tensor: torch.Tensor) -> int:
 
 
 def is_view(node: Node) -> bool:
-    """Does it only look at its argument's memory? Keeping it keeps that memory."""
+    """Does it only look at memory that an argument has? Keeping it keeps that memory. So do several tensors, such as `unbind` gives."""
+    return viewed(node) is not None
+
+
+def viewed(node: Node) -> Node | None:
+    """Whose memory a node only looks at; one of several tensors looks at that of what these were made of."""
     operand = node.args[0] if node.args else None
-    if not isinstance(operand, Node) or not isinstance(node.meta["val"], torch.Tensor):
-        return False
-    base = operand.meta["val"]
-    return isinstance(base, torch.Tensor) and base.memory is node.meta["val"].memory  # type: ignore[attr-defined]  # a fake tensor, which this layer does not know
+    if node.target is operator.getitem and isinstance(operand, Node):
+        operand = operand.args[0] if operand.args else None
+    if not isinstance(operand, Node) or not isinstance(base := operand.meta["val"], torch.Tensor):
+        return None
+    value = node.meta["val"]
+    values = value if isinstance(value, (list, tuple)) else (value,)
+    looks = all(isinstance(v, torch.Tensor) and v.memory is base.memory for v in values)  # type: ignore[attr-defined]  # fake tensors, which this layer does not know
+    return operand if values and looks else None

@@ -122,3 +122,38 @@ def test_results_that_eager_keeps(name: str, at: int) -> None:
         results[at].detach().mul_(2)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             sum(r.sum() for r in results).backward()
+
+
+PARTS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "unbound": lambda x: x.unbind(0),
+    "split": lambda x: x.split(2),
+    "chunks of columns": lambda x: x.chunk(2, 1),
+    "rows of the transpose": lambda x: x.t().unbind(0),
+    "parts of parts": lambda x: [p[1:] for p in x.split([1, 3], 1)],
+    "one view": lambda x: [x.t()],
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize("written", [None, 0, 1])
+def test_inputs_of_which_eager_keeps_parts(name: str, written: int | None) -> None:
+    """Gradients are of what the inputs were; who writes to one is told."""
+
+    def program(x: torch.Tensor, y: torch.Tensor) -> Any:
+        return sum((a * b).sum() for a, b in zip(PARTS[name](x), PARTS[name](y)))
+
+    found = []
+    for call in (program, stoker.compile(program)):
+        torch.manual_seed(0)
+        leaves = [torch.randn(4, 4, requires_grad=True) for _ in range(2)]
+        given = [leaf.clone() for leaf in leaves]
+        result = call(*given)
+        if written is None:
+            found.append(torch.autograd.grad(result, leaves))
+            continue
+        with torch.no_grad():
+            given[written].mul_(3)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation|has been modified inplace"):
+            result.backward()
+    if found:
+        torch.testing.assert_close(*found)
