@@ -110,8 +110,6 @@ _register()
 @lower("add.Tensor", "add.Scalar", name="add")
 @lower("sub.Tensor", "sub.Scalar", name="sub")
 def add(builder: Builder, out: Result, a: Operand, b: Operand, alpha: Operand = 1, *, name: str) -> Computed:
-    if isinstance(alpha, bool) or (isinstance(alpha, float) and not out.dtype.is_floating_point):
-        raise LeftToLibrary("a factor of another kind: the library raises the right error")
     if out.dtype is torch.bool:
         if not isinstance(alpha, int):
             raise LeftToLibrary("whether truth values are added depends on a number that varies")

@@ -497,7 +497,7 @@ def _refuses(function: Any, left: Any, right: Any) -> bool:
         function(left, right)
     except TypeError:
         return True
-    except Exception:  # noqa: BLE001 (what else it raises, the program sees)
+    except Exception:  # noqa: BLE001 (asked of plain numbers and text alone; who is not refused runs it, and the program sees it)
         return False
     return False
 

@@ -158,7 +158,7 @@ class Constant(Value):
             found = own(self.value, held.value)
         except TypeError:
             return None
-        except Exception:  # noqa: BLE001 (the program sees it)
+        except Exception:  # noqa: BLE001 (it is raised in the program, where it can be caught)
             found = m.concrete.run(own, self.value, held.value)
         return m.wrap.constant(found) if found is not NotImplemented else None
 

@@ -20,7 +20,7 @@ from stoker.codegen.triton.batch import PARAMETERS, write_row
 from stoker.codegen.triton.early import early_lines
 from stoker.codegen.triton.expression import expression
 from stoker.codegen.triton.once import each_once
-from stoker.codegen.triton.operation import TYPES, converted, given, literal, operation
+from stoker.codegen.triton.operation import TYPES, converted, given, interleaved, literal, operation
 from stoker.codegen.triton.product import places_in_product, write_product
 from stoker.codegen.triton.reduction import SCANS, Form, form_of
 from stoker.codegen.triton.shifted import shifted_decays
@@ -411,7 +411,7 @@ class _Emitter:
                 made = [f"v{word}_{call * WORDS + k}" for k in range(WORDS)]
                 self.out.line(f"{', '.join(made)} = philox_words(v{seed}, v{offset}, {', '.join(places)})")
                 parts += made
-            return along, f"{_interleaved(parts)}.reshape({self.shape(along)}).to(tl.int64)"
+            return along, f"{interleaved(parts)}.reshape({self.shape(along)}).to(tl.int64)"
         return None
 
     def run_length(self, axis: str, loops: Dimensions) -> int:
@@ -573,13 +573,6 @@ class _Emitter:
         else:
             self.out.line(f"v{n} = tl.associative_scan({value}, 1, {name})")
         self.axes[n] = frozenset("xr")
-
-
-def _interleaved(tiles: Sequence[str]) -> str:
-    """An element of each, then the next of each: tiles side by side along new axes at the end, of two each."""
-    if len(tiles) == 1:
-        return tiles[0]
-    return f"tl.join({_interleaved(tiles[::2])}, {_interleaved(tiles[1::2])})"
 
 
 def _pieces(size: Expr, block: int) -> Expr:

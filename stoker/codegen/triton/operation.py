@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -169,3 +170,10 @@ def converted(words: str, source: torch.dtype, dtype: torch.dtype) -> str:
     if dtype in (torch.float16, torch.bfloat16) and not source.is_floating_point:
         return f"({words}).to(tl.float32).to({TYPES[dtype]})"  # eager's numbers of half precision are made of float32
     return f"({words}).to({TYPES[dtype]})"
+
+
+def interleaved(tiles: Sequence[str]) -> str:
+    """An element of each, then the next of each: tiles side by side along new axes at the end, of two each."""
+    if len(tiles) == 1:
+        return tiles[0]
+    return f"tl.join({interleaved(tiles[::2])}, {interleaved(tiles[1::2])})"
