@@ -5,7 +5,7 @@
 >>> torch.ops.aten.silu.default in table()
 True
 
-Families: `pointwise`, `foreach`, `activation` and its gradients, `reduce`, `norm`, `loss`, `index`, `view`. `prims` is what
+Families: `pointwise`, `foreach`, `optimizer`, `activation` and its gradients, `reduce`, `norm`, `loss`, `index`, `view`. `prims` is what
 remains.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stoker.decompose import activation, foreach, index, loss, norm, pointwise, reduce, view
+from stoker.decompose import activation, foreach, index, loss, norm, optimizer, pointwise, reduce, view
 from stoker.decompose.prims import PRIMS
 from stoker.decompose.registry import OURS, Table, decompose
 
@@ -27,6 +27,7 @@ __all__ = [
     "index",
     "loss",
     "norm",
+    "optimizer",
     "pointwise",
     "reduce",
     "table",

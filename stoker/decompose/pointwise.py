@@ -19,19 +19,26 @@ def rsub(x: Tensor, other: Any, alpha: Any = 1) -> Tensor:
 @decompose("addcmul.default")
 @in_float
 def addcmul(x: Tensor, a: Tensor, b: Tensor, *, value: Any = 1) -> Tensor:
-    return x + (a * b if value == 1 else value * a * b)
+    return x + (a * b if _is_one(value) else value * a * b)
 
 
 @decompose("addcdiv.default")
 @in_float
 def addcdiv(x: Tensor, a: Tensor, b: Tensor, *, value: Any = 1) -> Tensor:
-    return x + (a / b if value == 1 else value * a / b)
+    return x + (a / b if _is_one(value) else value * a / b)
+
+
+def _is_one(factor: Any) -> bool:
+    """Is nothing to be multiplied? A factor that varies is not asked: it may be one that only data tells."""
+    return isinstance(factor, (int, float, complex)) and factor == 1
 
 
 @decompose("lerp.Scalar", "lerp.Tensor")
 @in_float
 def lerp(start: Tensor, end: Tensor, weight: Any) -> Tensor:
     difference = end - start
+    if isinstance(weight, torch.SymFloat):
+        weight = torch.ops.aten.full.default((), weight, dtype=start.dtype, device=start.device)
     if not isinstance(weight, Tensor):
         return start + weight * difference if abs(weight) < 0.5 else end - difference * (1 - weight)
     return torch.where(weight.abs() < 0.5, start + weight * difference, end - difference * (1 - weight))
@@ -204,10 +211,10 @@ def addr(x: Tensor, rows: Tensor, columns: Tensor, *, beta: Any = 1, alpha: Any 
     if not x.is_floating_point() or not x.dtype is rows.dtype is columns.dtype:
         return NotImplemented
     product = rows.unsqueeze(1) * columns
-    product = product if alpha == 1 else product * alpha
+    product = product if _is_one(alpha) else product * alpha
     if beta == 0:
         return product
-    return (x if beta == 1 else x * beta) + product
+    return (x if _is_one(beta) else x * beta) + product
 
 
 @decompose("zero.default")

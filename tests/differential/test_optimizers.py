@@ -27,6 +27,15 @@ MAKERS: dict[str, Callable[[Any], optim.Optimizer]] = {
 }
 
 
+FUSED = {name: make for name, make in MAKERS.items() if "fused" in name} | {
+    "AdamW, fused": lambda p: optim.AdamW(p, 1e-2, fused=True, weight_decay=0.1),
+    "AdamW, fused, uphill": lambda p: optim.AdamW(p, 1e-2, fused=True, maximize=True, amsgrad=True),
+    "Adam, fused, with decay": lambda p: optim.Adam(p, 1e-2, fused=True, weight_decay=0.1),
+    "Adagrad, fused, with decay": lambda p: optim.Adagrad(p, 1e-2, lr_decay=0.1, weight_decay=0.1, fused=True),
+    "SGD, fused, Nesterov's": lambda p: optim.SGD(p, 0.1, momentum=0.9, nesterov=True, maximize=True, fused=True),
+}
+
+
 def trained(make: Callable[[Any], optim.Optimizer], compile: Callable[[Any], Any]) -> tuple[list[Any], Any]:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
@@ -91,3 +100,75 @@ def _of_varying_size(function: Callable[..., Any], *args: Any, dynamic: bool | N
 
     stoker.compile(function, backend=stoker.aot(compiler, compiler), dynamic=dynamic)(*args)
     return given
+
+
+IN_TYPES = [(name, torch.float32) for name in FUSED]
+IN_TYPES += [
+    (name, torch.bfloat16) for name in FUSED if not name.startswith("SGD")
+]  # which eager does not compute there
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("name, dtype", IN_TYPES)
+def test_a_fused_step_is_compiled_with_its_backward(name: str, dtype: torch.dtype, scaled: bool) -> None:
+    """As one operator it would keep the whole graph from being compiled. A step of gradients that are not finite is not taken."""
+
+    def run(compile: Callable[[Any], Any]) -> Any:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)).to(dtype)
+        optimizer = FUSED[name](model.parameters())
+        scaler = torch.amp.GradScaler("cpu", init_scale=16.0, growth_interval=2, enabled=scaled)
+
+        def step(x: torch.Tensor) -> Any:
+            optimizer.zero_grad()
+            loss = model(x).square().mean()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            return loss.detach()
+
+        inputs = [torch.randn(3, 4, dtype=dtype) for _ in range(5)]
+        inputs[2][0, 0] = torch.inf if scaled else 1.0
+        step = compile(step)
+        losses = [step(x) for x in inputs]
+        kept = [state for p in model.parameters() for state in optimizer.state[p].values()]
+        return losses, list(model.parameters()), [p.grad for p in model.parameters()], kept, scaler.get_scale()
+
+    stoker.log.clear()
+    mine, theirs = run(stoker.compile), run(lambda step: step)
+    assert not stoker.events("as captured")
+    close = {"rtol": 2e-2, "atol": 2e-2} if dtype is torch.bfloat16 else {"rtol": 1e-5, "atol": 1e-6}
+    torch.testing.assert_close(mine, theirs, equal_nan=True, **close)
+
+
+def test_a_step_by_a_share_that_is_told_by_a_counter() -> None:
+    """Adafactor's running means take a share that it computes from a counter, which is a tensor."""
+    stoker.log.clear()
+    make: Callable[[Any], optim.Optimizer] = lambda p: optim.Adafactor(p, 1e-2)  # noqa: E731
+    mine, state = trained(make, stoker.compile)
+    theirs, expected = trained(make, lambda step: step)
+    assert not stoker.events("break") and not stoker.events("as captured")
+    torch.testing.assert_close((mine, state), (theirs, expected), rtol=1e-5, atol=1e-6)
+
+
+def test_unscaled_gradients_are_one_graph_with_what_clips_them() -> None:
+    def run(compile: Callable[[Any], Any]) -> Any:
+        torch.manual_seed(0)
+        model = nn.Linear(4, 8)
+        optimizer = optim.SGD(model.parameters(), 0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=16.0)
+
+        @compile
+        def step(x: torch.Tensor) -> Any:
+            optimizer.zero_grad()
+            scaler.scale(model(x).square().sum()).backward()
+            scaler.unscale_(optimizer)
+            found = next(iter(scaler._per_optimizer_states[id(optimizer)]["found_inf_per_device"].values()))
+            return nn.utils.clip_grad_norm_(model.parameters(), 1.0), found
+
+        return step(torch.randn(2, 4)), [p.grad for p in model.parameters()]
+
+    stoker.log.clear()
+    mine, theirs = run(lambda f: stoker.compile(f, fullgraph=True)), run(lambda f: f)
+    assert not stoker.events("as captured")
+    torch.testing.assert_close(mine, theirs)
