@@ -60,6 +60,11 @@ def truth_where_not_raised(m: Machine, f: Frame, jump: Instruction, value: Value
     return expected
 
 
+def can_assume(m: Machine) -> bool:
+    """Can the frame be run again from its start, in CPython, where a condition does not hold?"""
+    return not _writes_history(m)
+
+
 def assume(m: Machine, condition: Value) -> None:
     """Go on as if a condition held that only data tells; the graph checks it."""
     assert isinstance(condition, SymbolicValue)

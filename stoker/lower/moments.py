@@ -54,7 +54,7 @@ class _Rows:
 
     def less(self, correction: Any) -> Any:
         """The number of elements less a correction, at least 0: what is divided by."""
-        if self.elements.value is not None:
+        if self.elements.value is not None and isinstance(correction, (int, float)):
             return number(float(max(self.elements.value - correction, 0)), self.wide)
         rest = ops.sub(number(self.elements, self.wide), number(correction, self.wide))
         return ops.maximum(rest, ops.constant(0.0, self.wide))

@@ -109,3 +109,72 @@ def test_images_that_grow_by_an_integer(name: str) -> None:
     for n in (2, 3, 5, 4, 1):
         torch.testing.assert_close(compiled(IMAGE, n), program(IMAGE, n))
     assert not log.events("break")
+
+
+FRACTIONS: dict[str, Callable[..., Any]] = {
+    "sums": lambda x, y, a: (torch.add(y, x, alpha=a), torch.sub(y, x, alpha=a), x.add(x, alpha=a), y.sub(x, alpha=a)),
+    "products": lambda x, y, a: (torch.addcmul(x, x, y, value=a), torch.addcdiv(y, x, y.abs() + 1, value=a)),
+    "between": lambda x, y, a: (torch.lerp(x, y, a), y.lerp(x, a), (x * 2).lerp_(y, a)),
+    "logarithms": lambda x, y, a: (torch.xlogy(x, a), torch.xlogy(a, x.abs())),
+}
+
+
+@pytest.mark.parametrize("name", FRACTIONS)
+def test_factors_and_shares_are_compiled_with_gradients(name: str) -> None:
+    """Formulas of gradients ask whether a factor is 1; the graph must not run as it was captured for that."""
+    program = FRACTIONS[name]
+    log.clear()
+    compiled = stoker.compile(lambda x, y, a: program(x, y, a.item()), fullgraph=True)
+    for a in (0.25, 1.0, 0.0, 0.75, -1.5):
+        found = []
+        for call, number in ((compiled, torch.tensor(a)), (program, a)):
+            x = X.clone().requires_grad_()
+            made = call(x, X.flip(0), number)
+            torch.autograd.backward(made, [torch.ones_like(part) for part in made])
+            found.append((made, x.grad))
+        torch.testing.assert_close(*found, equal_nan=True)
+    assert len(log.events("captured")) == 1 and not log.events("as captured")
+
+
+def test_checks_say_the_numbers_that_they_refuse() -> None:
+    def program(x, count):
+        n = count.item()
+        torch._check(n < 4, lambda: f"{n} are too many for {x.shape[0]}")
+        torch._check(n >= 0, lambda: f"{n} are less than none")
+        return x.new_ones(n) + x.sum()
+
+    log.clear()
+    compiled = stoker.compile(program, fullgraph=True)
+    for n in (2, 6, -1, 0, 3):
+        found = []
+        for call in (compiled, program):
+            try:
+                found.append(call(V, torch.tensor(n)))
+            except RuntimeError as error:
+                found.append(str(error))
+        assert type(found[0]) is type(found[1])
+        assert found[0] == found[1] if n in (6, -1) else torch.allclose(*found)
+    assert len(log.events("captured")) == 1
+
+
+def test_checks_say_numbers_after_a_write_to_a_parameter() -> None:
+    """The frame cannot be run again there."""
+
+    def program(w, count):
+        w.data.add_(1)
+        with torch.no_grad():
+            w.mul_(2)
+        n = count.item()
+        torch._check(n < 4, lambda: f"{n} are too many")
+        return w * n
+
+    outcomes = []
+    for call in (stoker.compile(program), program):
+        w = torch.ones(3, requires_grad=True)
+        for n in (2, 6, 3):
+            try:
+                outcomes.append(call(w, torch.tensor(n)).tolist())
+            except RuntimeError as error:
+                outcomes.append(str(error))
+            outcomes.append(w.tolist())
+    assert outcomes[:6] == outcomes[6:]

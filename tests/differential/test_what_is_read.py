@@ -197,7 +197,14 @@ def class_bases() -> Case:
     )
 
 
+def view() -> Case:
+    held = Thing()
+    held.row = torch.ones(3, 2)[1]  # type: ignore[attr-defined]
+    return lambda x: x * (2 if held.row._is_view() else 3), lambda: setattr(held, "row", torch.ones(2))  # type: ignore[attr-defined]
+
+
 CASES: dict[str, Callable[[], Case]] = {
+    "whether a tensor is a view": view,
     "a property of a module": properties,
     "a module's __getattr__": module_getattr,
     "a flag of a back end": backend_flag,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stoker.capture.builtins.floats import varies
+from stoker.capture.builtins.floats import follows_plain, varies
 from stoker.capture.handlers import handles, tensor_special
-from stoker.capture.polyfill import floats, indexing
+from stoker.capture.polyfill import floats, indexing, untold
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.rounds import rows_of
@@ -236,6 +236,33 @@ def tensor_split(m: Machine, input: Value, indices_or_sections: Value, dim: Valu
     if not isinstance(places, TensorValue) or places.fake.dim() != 1:
         return m.record.call(torch.tensor_split, [input, places, dim], {})
     return m.wrap.object(indexing.tensor_split).call(m, [input, places, dim], {})
+
+
+def _register_sum(name: str) -> None:
+    """A sum with a factor: its gradient asks whether the factor is 1."""
+    function, written = getattr(torch, name), getattr(untold, name)
+
+    def asks(args: tuple[Value, ...], kwargs: dict[str, Value]) -> bool:
+        factor = kwargs.get("alpha")
+        return (
+            isinstance(factor, SymbolicValue) and factor.untold and kwargs.keys() == {"alpha"} and follows_plain(args)
+        )
+
+    @handles(function)
+    def of_function(m: Machine, *args: Value, **kwargs: Value) -> Value:
+        if asks(args, kwargs):
+            return m.wrap.object(written).call(m, list(args), kwargs)
+        return m.record.call(function, list(args), kwargs)
+
+    @tensor_special(name)
+    def of_method(m: Machine, receiver: Value, *args: Value, **kwargs: Value) -> Value:
+        if asks((receiver, *args), kwargs):
+            return m.wrap.object(written).call(m, [receiver, *args], kwargs)
+        return m.record.method(receiver, name, list(args), kwargs)
+
+
+for _name in ("add", "sub"):
+    _register_sum(_name)
 
 
 def _scaled(function: str) -> None:

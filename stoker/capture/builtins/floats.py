@@ -93,11 +93,19 @@ def _pads_by_a_number(args: list[Value], kwargs: dict[str, Value]) -> bool:
     return isinstance(mode, Constant) and mode.value == "constant"
 
 
-def _follows_plain(args: Sequence[Value]) -> bool:
+def follows_plain(args: Sequence[Value]) -> bool:
     """Does autograd follow a tensor of a type that eager computes in?"""
     tensors = [value for value in args if isinstance(value, TensorValue)]
     plain = all(value.fake.dtype in (torch.float32, torch.float64) for value in tensors)
     return plain and torch.is_grad_enabled() and any(value.fake.requires_grad for value in tensors)
+
+
+def _follows_plain_here(args: Sequence[Value], kwargs: dict[str, Value]) -> bool:
+    return "out" not in kwargs and follows_plain([*args, *kwargs.values()])
+
+
+def _of_floats_here(args: Sequence[Value], kwargs: dict[str, Value]) -> bool:
+    return "out" not in kwargs and of_floats(list(args), kwargs)
 
 
 FUNCTIONS: dict[Any, tuple[Any, Any]] = {
@@ -133,18 +141,26 @@ FUNCTIONS: dict[Any, tuple[Any, Any]] = {
     torch.embedding_renorm_: (floats.embedding_renorm_, _always),
     F.embedding: (floats.embedding, _always),
     F.embedding_bag: (floats.embedding_bag, _always),
-    torch.pow: (floats.pow, lambda args, kwargs: not kwargs and _follows_plain(args)),
+    torch.pow: (floats.pow, lambda args, kwargs: not kwargs and follows_plain(args)),
     torch.linalg.vector_norm: (
         floats.vector_norm,
-        lambda args, kwargs: _are_none(kwargs, "out", "dtype") and _follows_plain(args),
+        lambda args, kwargs: _are_none(kwargs, "out", "dtype") and follows_plain(args),
     ),
-    torch.norm: (floats.norm, lambda args, kwargs: _are_none(kwargs, "out", "dtype") and _follows_plain(args)),
-    F.celu: (floats.celu, lambda args, kwargs: len(args) < 3 and "inplace" not in kwargs and _follows_plain(args)),
+    torch.norm: (floats.norm, lambda args, kwargs: _are_none(kwargs, "out", "dtype") and follows_plain(args)),
+    F.celu: (floats.celu, lambda args, kwargs: len(args) < 3 and "inplace" not in kwargs and follows_plain(args)),
 }
+GRADIENTS_BY_TENSORS = (torch.lerp, torch.dist, torch.special.zeta)
+"""Functions whose gradients take numbers apart, but not tensors."""
+BY_TENSORS = (torch.xlogy, torch.special.xlog1py, torch.float_power)
+FUNCTIONS |= {
+    f: (getattr(floats, f.__name__.removeprefix("special_")), _follows_plain_here) for f in GRADIENTS_BY_TENSORS
+}
+FUNCTIONS |= {f: (getattr(floats, f.__name__.removeprefix("special_")), _of_floats_here) for f in BY_TENSORS}
+FUNCTIONS[torch.special.xlogy] = FUNCTIONS[torch.xlogy]
 FUNCTIONS |= {
     function: (
         getattr(floats, function.__name__),
-        lambda args, kwargs: _is_none(kwargs.get("out")) and _follows_plain(args),
+        lambda args, kwargs: _is_none(kwargs.get("out")) and follows_plain(args),
     )
     for function in (F.normalize, F.lp_pool1d, F.lp_pool2d, F.lp_pool3d)
 }
@@ -179,25 +195,30 @@ def _register_method(name: str, written: Any) -> None:
     TENSOR_METHODS[name] = with_floats
 
 
+def _register_alike(name: str) -> None:
+    """A method that is a function of the tensor."""
+    function = getattr(torch, name)
+
+    def with_floats(m: Machine, receiver: Any, *args: Value, **kwargs: Value) -> Value:
+        if any(varies(value) for value in (*args, *kwargs.values())):
+            return m.wrap.object(function).call(m, [receiver, *args], kwargs)
+        return m.record.method(receiver, name, list(args), kwargs)
+
+    TENSOR_METHODS[name] = with_floats
+
+
+@tensor_special("lerp_")
+def lerp_in_place(m: Machine, receiver: Any, end: Value, weight: Value) -> Value:
+    if varies(weight) and follows_plain([receiver, end]):
+        return m.wrap.object(floats.lerp_).call(m, [receiver, end, weight], {})
+    return m.record.method(receiver, "lerp_", [end, weight], {})
+
+
 @tensor_special("pow", "__pow__")
 def pow_method(m: Machine, receiver: Any, exponent: Value) -> Value:
     if varies(exponent):
         return m.wrap.object(torch.pow).call(m, [receiver, exponent], {})
     return m.record.method(receiver, "pow", [exponent], {})
-
-
-@tensor_special("nan_to_num")
-def nan_to_num_method(m: Machine, receiver: Any, *args: Value, **kwargs: Value) -> Value:
-    if any(varies(value) for value in (*args, *kwargs.values())):
-        return m.wrap.object(torch.nan_to_num).call(m, [receiver, *args], kwargs)
-    return m.record.method(receiver, "nan_to_num", list(args), kwargs)
-
-
-@tensor_special("norm")
-def norm_method(m: Machine, receiver: Any, *args: Value, **kwargs: Value) -> Value:
-    if any(varies(value) for value in (*args, *kwargs.values())):
-        return m.wrap.object(torch.norm).call(m, [receiver, *args], kwargs)
-    return m.record.method(receiver, "norm", list(args), kwargs)
 
 
 NORM = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
@@ -228,5 +249,7 @@ def instance_norm(m: Machine, *args: Value, **kwargs: Value) -> Value:
 
 for _function, (_written, _fits) in FUNCTIONS.items():
     _register(_function, _written, _fits)
+for _name in ("nan_to_num", "norm", "lerp", "dist", "xlogy", "float_power"):
+    _register_alike(_name)
 for _name, _written in METHODS.items():
     _register_method(_name, _written)

@@ -17,6 +17,7 @@ from stoker import torch_private
 from stoker.capture.handlers import handles, pure, tensor_special
 from stoker.capture.policy import TORCH
 from stoker.capture.polyfill import statistics
+from stoker.capture.raising import assume, can_assume
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.module import ModuleValue
 from stoker.capture.values.rounds import rows_of
@@ -25,6 +26,7 @@ from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import NotConstant, Value
 from stoker.errors import Break
+from stoker.guard.guard import Holds
 from stoker.guard.source import Fixed
 from stoker.marks import is_compiling
 
@@ -234,10 +236,17 @@ def check(m: Machine, condition: Value, message: Value = NONE) -> Value:
     if isinstance(condition, SymbolicValue) and isinstance(condition.symbol, torch.SymBool):
         if condition.symbol.node.is_unknown():
             words = Constant(UNSAID) if _is_none(message) else message.call(m, [], {})
+            if not isinstance(words, Constant) and can_assume(m):  # CPython says it, with the numbers that it has there
+                return _assumed(m, condition)
             m.sizes.condition_node(m, condition.symbol)
             return m.record.call(torch.ops.aten._assert_scalar.default, [condition, words], {}, keep=True)
     if not condition.truth(m):
         m.exceptions.raise_(RuntimeError, UNSAID if _is_none(message) else message.call(m, [], {}))
+    return NONE
+
+
+def _assumed(m: Machine, condition: Value) -> Value:
+    assume(m, condition)
     return NONE
 
 
@@ -412,6 +421,18 @@ def touches_runtime(m: Machine, value: TensorValue, *args: Value, **kwargs: Valu
         "a tensor's storage or autograd history",
         f"{value.describe()} is asked for something that exists only at run time",
     )
+
+
+@tensor_special("_is_view")
+def is_view(m: Machine, value: TensorValue) -> Value:
+    """Of what comes from outside, the tensor itself knows."""
+    if value.source is None or value.real is None:
+        return Constant(torch_private.is_view(value.fake))
+    found = torch_private.is_view(value.real)
+    m.guards.add(
+        value.source, Holds(lambda now: torch_private.is_view(now) == found, "is a view" if found else "is no view")
+    )
+    return Constant(found)
 
 
 @tensor_special("type")

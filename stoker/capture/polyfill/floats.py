@@ -442,6 +442,43 @@ def pow(input, exponent):
     return torch.pow(input, exponent)
 
 
+def _as_tensors(*operands):
+    """Numbers as tensors beside which they stand; eager casts them to the tensors' type."""
+    like = [operand for operand in operands if isinstance(operand, torch.Tensor)][0]
+    return [
+        operand if isinstance(operand, torch.Tensor) else torch.full((), operand, dtype=like.dtype, device=like.device)
+        for operand in operands
+    ]
+
+
+def lerp(input, end, weight):
+    return torch.lerp(*_as_tensors(input, end, weight))
+
+
+def lerp_(input, end, weight):
+    return input.lerp_(*_as_tensors(end, weight))
+
+
+def xlogy(input, other):
+    return torch.xlogy(*_as_tensors(input, other))
+
+
+def xlog1py(input, other):
+    return torch.special.xlog1py(*_as_tensors(input, other))
+
+
+def zeta(input, other):
+    return torch.special.zeta(*_as_tensors(input, other))
+
+
+def float_power(input, exponent):
+    return torch.pow(*(t.double() for t in _as_tensors(input, exponent)))
+
+
+def dist(input, other, p=2):
+    return vector_norm(input - other, p)
+
+
 def celu(input, alpha=1.0, inplace=False):
     below = torch.where(input > 0, 0.0, input)
     return torch.where(input > 0, input, alpha * torch.expm1(below / alpha))

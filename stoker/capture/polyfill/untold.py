@@ -1,4 +1,4 @@
-"""Functions of torch that ask how large a tensor is where the answer changes no value: as written here, they do not."""
+"""Functions of torch that ask how large a tensor or a factor is where the answer changes no value: as written here, they do not."""
 
 from __future__ import annotations
 
@@ -10,6 +10,14 @@ aten = torch.ops.aten
 
 
 _MODES = {None: None, "use_mm_for_euclid_dist": 1, "donot_use_mm_for_euclid_dist": 2}
+
+
+def add(input, other, *, alpha):
+    return input + other * alpha
+
+
+def sub(input, other, *, alpha):
+    return input - other * alpha
 
 
 def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
