@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stoker.capture.static import CLASS_OF_OBJECT, HEAP_TYPE, MISSING, derives, is_data_descriptor, static_lookup
+from stoker.capture.static import CLASS_OF_OBJECT, HEAP_TYPE, MISSING, derives, static_lookup
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod, MethodValue
 from stoker.capture.values.instance import ExceptionValue, ObjectValue
@@ -54,6 +54,10 @@ class Attributes:
             table[name] = static_lookup(cls, name)
         return table[name]
 
+    def is_data_descriptor(self, raw: Any) -> bool:
+        """Does it come before what an instance holds? The class of a descriptor may change, too."""
+        return any(self.class_lookup(type(raw), name) is not MISSING for name in ("__set__", "__delete__"))
+
     def special_method(self, value: Value, name: str) -> Value | None:
         """A special method: found on the class only, never on the instance."""
         cls = value.python_type()
@@ -89,7 +93,7 @@ class Attributes:
             attributes = value.attributes(self.m)
             return attributes if attributes is not None else value.unsupported("__dict__")
         raw = self.class_lookup(cls, name)
-        if raw is not MISSING and is_data_descriptor(raw) and not isinstance(value, ExceptionValue):
+        if raw is not MISSING and self.is_data_descriptor(raw) and not isinstance(value, ExceptionValue):
             try:
                 return self.bind(raw, value, cls)
             except Raised as raised:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from typing import Any
 
 from stoker import _C
@@ -31,10 +30,3 @@ def name_in_c(cls: type) -> str:
     in_c = not cls.__flags__ & HEAP_TYPE or cls.__flags__ & IMMUTABLE_TYPE
     outside = in_c and cls.__module__ != "builtins"
     return f"{cls.__module__}.{cls.__qualname__}" if outside else cls.__name__
-
-
-def is_data_descriptor(raw: Any) -> bool:
-    if isinstance(raw, types.FunctionType):
-        return False
-    kind = type(raw)
-    return static_lookup(kind, "__set__") is not MISSING or static_lookup(kind, "__delete__") is not MISSING

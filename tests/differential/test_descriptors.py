@@ -121,3 +121,42 @@ def test_one_that_leaves_is_whole() -> None:
     assert type(found) is LazyProperty
     assert found.fget is vars(Thing)["lazy"].wrapped
     assert found.fset is None
+
+
+class Plain:
+    def __get__(self, instance, owner=None):
+        return 7
+
+
+class Meta(type):
+    described = Plain()
+    seen = property(lambda cls: 11)
+
+
+class Watching(type):
+    def __getattribute__(cls, name):
+        return 5 if name == "counted" else super().__getattribute__(name)
+
+
+def test_a_class_of_descriptors_that_changes() -> None:
+    """What an instance holds comes first, until the class of the descriptor can set."""
+    kind = type("Kind", (), {"__get__": lambda self, instance, owner=None: 7})
+    thing = type("Holder", (), {"number": kind()})()
+    thing.__dict__["number"] = 55
+    compiled = stoker.compile(lambda x: x * thing.number, backend="eager")
+    assert compiled(torch.ones(1)).item() == 55
+    kind.__set__ = lambda self, instance, value: None
+    assert compiled(torch.ones(1)).item() == 7
+    del kind.__set__
+    assert compiled(torch.ones(1)).item() == 55
+
+
+def test_descriptors_of_a_metaclass() -> None:
+    """Those that set come before what the class holds, others after it; a metaclass may answer by itself."""
+    setting = type("Setting", (Plain,), {"__set__": lambda self, instance, value: None})
+    first = type("First", (Meta,), {"described": setting()})("One", (), {"described": 3, "seen": 4})
+    second = Meta("Two", (), {"described": 3})
+    watched = Watching("Three", (), {"counted": 1})
+    program = lambda x: (x * first.described, x * first.seen, x * second.described, x * watched.counted)  # noqa: E731
+    assert [r.item() for r in program(torch.ones(1))] == [7, 11, 3, 5]
+    torch.testing.assert_close(stoker.compile(program, backend="eager")(torch.ones(1)), program(torch.ones(1)))

@@ -6,7 +6,7 @@ import enum
 import types
 from typing import TYPE_CHECKING, Any
 
-from stoker.capture.static import HEAP_TYPE, MISSING
+from stoker.capture.static import HEAP_TYPE, MISSING, static_lookup
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import ObjectValue
 from stoker.capture.values.mapping import DictValue
@@ -51,8 +51,11 @@ class ClassValue(ObjectValue):
                 return m.wrap.constant(self.told(m, name))
             case "__dict__":
                 return self.namespace(m)
+        getter = m.attributes.class_lookup(type(cls), "__getattribute__")
+        if isinstance(getter, types.FunctionType):
+            self.unsupported("a metaclass with a __getattribute__")
         meta = m.attributes.class_lookup(type(cls), name)
-        if isinstance(meta, property):
+        if meta is not static_lookup(type, name) and m.attributes.is_data_descriptor(meta):
             return m.attributes.bind(meta, self, type(cls))
         found = m.attributes.class_lookup(cls, name)
         if found is not MISSING:

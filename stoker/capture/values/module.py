@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stoker.capture.static import MISSING, is_data_descriptor
+from stoker.capture.static import MISSING
 from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.instance import InstanceValue, ObjectValue
 from stoker.capture.values.value import Arguments, Keywords, Value
@@ -45,7 +45,7 @@ class PythonModule(ObjectValue):
 
     def attribute(self, m: Machine, name: str) -> Value:
         descriptor = m.attributes.class_lookup(type(self.real), name)
-        if descriptor is not MISSING and is_data_descriptor(descriptor):
+        if descriptor is not MISSING and m.attributes.is_data_descriptor(descriptor):
             return self.answered(m, name)
         found = self.attributes(m).lookup(m, Constant(name))
         if found is None and descriptor is MISSING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stoker import torch_private
-from stoker.capture.static import MISSING, is_data_descriptor, static_lookup
+from stoker.capture.static import MISSING, static_lookup
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.tensor import TensorValue
@@ -53,7 +53,7 @@ class SubclassValue(TensorValue):
             self.unsupported(f"attribute {name!r}")
         if raw is not MISSING and raw is static_lookup(torch.Tensor, name):
             return super().attribute(m, name)
-        if raw is not MISSING and is_data_descriptor(raw):
+        if raw is not MISSING and m.attributes.is_data_descriptor(raw):
             return m.attributes.bind(raw, self, self.cls)
         own = self.own_attribute(m, name)
         if own is not None:
@@ -89,7 +89,7 @@ class SubclassValue(TensorValue):
         raw = m.attributes.class_lookup(self.cls, name)
         if isinstance(raw, property) and raw.fset is not None:
             m.wrap.object(raw.fset).call(m, [self, value], {})
-        elif raw is not MISSING and is_data_descriptor(raw):
+        elif raw is not MISSING and m.attributes.is_data_descriptor(raw):
             self.unsupported(f"assignment to tensor attribute {name!r}")
         else:
             self.hold_attribute(m, name, value)
