@@ -21,10 +21,12 @@ from stoker.guard.source import Source
 
 
 class Check:
-    """One condition on one object. `rank` orders checks: the cheap and selective ones first."""
+    """One condition on one object. `rank` orders checks at one source: the cheap and selective ones first."""
 
     kind: ClassVar[str]
     rank: ClassVar[int] = 5
+    last: ClassVar[bool] = False
+    """Is it made once all other checks of all sources hold?"""
 
     @property
     def argument(self) -> Any:
@@ -241,6 +243,7 @@ class SameAs(Check):
     other: Source
     kind = "SAME_AS"
     rank = 6
+    last = True
 
     @property
     def argument(self) -> Any:
@@ -258,6 +261,7 @@ class NotSameAs(Check):
     others: tuple[Source, ...]
     kind = "NOT_SAME_AS"
     rank = 6
+    last = True
 
     @property
     def argument(self) -> Any:
@@ -303,6 +307,13 @@ class Holds(Check):
 
 
 @dataclass(frozen=True, eq=False)
+class Gives(Holds):
+    """A call of the program's own function, which does again what the program would: made only for a call that is like the one captured."""
+
+    last = True
+
+
+@dataclass(frozen=True, eq=False)
 class HoldsTogether(Check):
     """A Python predicate of the object and of those found at other sources."""
 
@@ -311,6 +322,7 @@ class HoldsTogether(Check):
     others: tuple[Source, ...]
     kind = "PYTHON"
     rank = 7
+    last = True
 
     @property
     def argument(self) -> Any:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stoker import _C
-from stoker.guard.guard import Guard, HasKey, HoldsTogether, NotSameAs, SameAs
+from stoker.guard.guard import Gives, Guard, HasKey, HoldsTogether, NotSameAs, SameAs
 from stoker.guard.source import DictItem, Looked, Source, look_up, looked_through
 
 
@@ -49,16 +49,15 @@ def compile_guards(
     for source, number in slot_of.items():
         (forest if looked_through(source) is None else looked).node(source).slot = number
     followed = _followed(guards, slots)
-    for number, guard in enumerate(guards):
+    for number, guard in sorted(enumerate(guards), key=lambda entry: isinstance(entry[1].check, Gives)):
         if guard.source is None or guard.check is None:
             continue
         if isinstance(guard.check, HasKey) and DictItem(guard.source, guard.check.key) in followed:
             continue
-        compares = isinstance(guard.check, (SameAs, NotSameAs, HoldsTogether))
         early = (
             forest if looked_through(guard.source) is None else looked
         )  # which needs the slots of what it looks up in
-        (late if compares else early).node(guard.source).checks.append((guard.check.rank, number, guard.check))
+        (late if guard.check.last else early).node(guard.source).checks.append((guard.check.rank, number, guard.check))
     roots = [_freeze(node, slot_of) for node in forest.roots + looked.roots + late.roots]
     shapes = None
     if relations is not None and relations.programs:

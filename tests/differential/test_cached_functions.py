@@ -197,3 +197,20 @@ def test_read_is_one_graph() -> None:
     run = stoker.compile(_read(), fullgraph=True, dynamic=True)
     for n in (3, 5, 7):
         torch.testing.assert_close(run(torch.ones(n)), _read()(torch.ones(n)))
+
+
+def test_only_the_call_that_is_made_is_made() -> None:
+    """The guard of another version, for another number, calls nothing."""
+    called: list[int] = []
+
+    @functools.cache
+    def doubled(n: int) -> int:
+        called.append(n)
+        return 2 * n
+
+    run = stoker.compile(lambda x, n: x * doubled(n), dynamic=False)
+    for n in (2, 3, 3, 2):
+        assert run(torch.ones(1), n).item() == 2 * n
+    doubled.cache_clear()
+    assert run(torch.ones(1), 2).item() == 4
+    assert called == [2, 3, 2]

@@ -18,7 +18,7 @@ from stoker.capture.values.text import TextValue
 from stoker.capture.values.value import Arguments, Keywords, Value
 from stoker.errors import Break, StepBreak
 from stoker.fake.tensor import FakeTensor
-from stoker.guard.guard import Holds
+from stoker.guard.guard import Gives
 from stoker.guard.source import Source
 from stoker.nest import leaves
 
@@ -75,7 +75,7 @@ class CachedFunction(ObjectValue):
         misses, maxsize = self.real.cache_info().misses, self.real.cache_parameters()["maxsize"]
         if maxsize is not None and misses > maxsize:
             raise Break(what, "its cache is full: what it holds depends on the order of calls", "use functools.cache")
-        m.guards.add(self.source, Holds(lambda now: now(*given, **named) is result, f"keeps its result for {given}"))
+        m.guards.add(self.source, Gives(lambda now: now(*given, **named) is result, f"keeps its result for {given}"))
         return m.wrap.constant(result) if is_plain(result) else m.wrap.object(result)
 
     def of_new_tensors(self, m: Machine, args: Arguments, kwargs: Keywords, what: str) -> Value:
