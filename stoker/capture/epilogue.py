@@ -72,11 +72,15 @@ def leave_by_return(e: Emitter, value: Value) -> None:
 
 
 def leave_by_raise(e: Emitter, error: ExceptionValue) -> None:
-    """Raise what the program raises, with the traceback of the frames it left. Raising adds this frame, and what a caller handles."""
+    """Raise what the program raises, with the traceback of the frames it left. Raising adds this frame, and what a caller handles.
+
+    The frame forgets what it built it of: with a name of it, traceback and frame would keep each other, and all callers, alive."""
     complete = "__context__" in error.links or not error.trail
     last = None if complete else error.take_last_passage()
     e.effects()
     e.load(error)
+    for value in e.kept:
+        e.code += build.load_const(None) + build.store_fast(e.names[id(value)])
     e.code.append(
         Instruction("RERAISE", 0) if last is None else Instruction("RAISE_VARARGS", 1, positions=last.positions)
     )

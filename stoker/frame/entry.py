@@ -119,7 +119,7 @@ class Frames:
             if surroundings is not None:
                 self.tell("skip", request, surroundings)
                 return _C.RUN_ONCE
-            with _compiling, collector_paused(), timed(WHOLE):
+            with collector_paused(), _compiling, timed(WHOLE):
                 return self.compile_frame(request, failures)
 
     def tell(

@@ -120,3 +120,44 @@ def test_expressions_of_dropped_functions_are_those_of_the_next() -> None:
     told = subprocess.run([sys.executable, "-c", COUNTED], env=environment, capture_output=True, text=True, check=True)
     before, after = map(int, told.stdout.split())
     assert before == after
+
+
+def test_keys_of_a_weak_dictionary_go_at_once() -> None:
+    """A capture's values that form a ring hold the program's objects no longer than it takes."""
+    known: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+    first, second = nn.Identity(), nn.Identity()
+    run = stoker.compile(lambda x: x + sum(known.values()) + len(known), backend="eager")
+    known[first] = 5
+    assert run(torch.zeros(1)).item() == 6
+    known[second] = 6
+    assert run(torch.zeros(1)).item() == 13
+    del first
+    assert run(torch.zeros(1)).item() == 7
+
+
+def _raises(x: torch.Tensor) -> None:
+    raise ValueError(3)
+
+
+def _raises_inside(x: torch.Tensor) -> list[torch.Tensor]:
+    return [a * b for a, b in zip(x, [1, 2], strict=True)]
+
+
+@pytest.mark.parametrize("program", [_raises, _raises_inside])
+def test_an_exception_keeps_no_caller_alive(program: Callable[..., Any]) -> None:
+    """It goes with its last name, and with it the frames that it passed, without the garbage collector."""
+    run = stoker.compile(program, backend="eager")
+
+    def call() -> weakref.ref[torch.Tensor]:
+        held = torch.ones(3)
+        with pytest.raises(ValueError) as caught:  # noqa: PT011  # any, its words are eager's
+            run(held)
+        del caught
+        return weakref.ref(held)
+
+    call()
+    gc.disable()
+    try:
+        assert call()() is None
+    finally:
+        gc.enable()

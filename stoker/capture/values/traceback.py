@@ -109,11 +109,12 @@ def _raising(passage: Passage) -> types.FunctionType:
 
 
 def _traceback(raising: Callable[[], None], below: types.TracebackType | None) -> types.TracebackType:
+    """Its frames know this one as their caller: with a name of it here, they would keep each other alive."""
+    made: list[types.TracebackType] = []
     try:
         raising()
     except Exception as error:
-        assert error.__traceback__ is not None
-        made = error.__traceback__.tb_next
-    assert made is not None
-    made.tb_next = below
-    return made
+        assert error.__traceback__ is not None and error.__traceback__.tb_next is not None
+        made.append(error.__traceback__.tb_next)
+    made[0].tb_next = below
+    return made.pop()
