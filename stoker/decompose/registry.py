@@ -19,6 +19,7 @@ import torch
 from stoker import log, torch_private
 from stoker.decompose.types import is_refused
 from stoker.fake import FakeTensor
+from stoker.fake.meta import is_always_one, memory_order, surely_same
 from stoker.strict import strict
 
 Decomposition = Callable[..., Any]
@@ -81,11 +82,11 @@ def _laid_out(made: Any, expected: Any) -> Any:
     if not isinstance(made, FakeTensor):
         return made
     have, want = made.meta, expected.meta
-    if have.symbolic or want.symbolic or 0 in want.sizes:
+    if any(type(size) is int and size == 0 for size in want.sizes):
         return made
-    if all(a == b or size == 1 for size, a, b in zip(want.sizes, have.strides, want.strides)):
+    if all(is_always_one(n) or surely_same([a], [b]) for n, a, b in zip(want.sizes, have.strides, want.strides)):
         return made
-    order = sorted(range(len(want.sizes)), key=lambda d: (-want.strides[d], -want.sizes[d]))
+    order = memory_order(want.sizes, want.strides)
     return made.permute(order).contiguous().permute([order.index(d) for d in range(len(order))])
 
 

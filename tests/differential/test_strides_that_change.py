@@ -82,3 +82,22 @@ def test_strides_of_zero_and_one() -> None:
     for x in (torch.randn(4, 6), torch.randn(4, 9)[:, :6], torch.randn(6).expand(4, 6), torch.randn(6, 4).t()):
         torch.testing.assert_close(compiled(x), x * 2 + 1)
         assert compiled(x).stride() == (x * 2 + 1).stride()
+
+
+@pytest.mark.parametrize(
+    ("module", "x"),
+    [
+        (torch.nn.BatchNorm1d(3), torch.randn(3, 4).t()),
+        (torch.nn.BatchNorm1d(3), torch.randn(2, 5, 3).transpose(1, 2)),
+        (torch.nn.BatchNorm2d(4), torch.randn(2, 4, 5, 3).to(memory_format=torch.channels_last)),
+        (torch.nn.GroupNorm(2, 4), torch.randn(2, 4, 5, 3).to(memory_format=torch.channels_last)),
+        (torch.nn.Softmax(0), torch.randn(3, 4).t()),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("training", [True, False])
+def test_strides_of_what_is_taken_apart(module: torch.nn.Module, x: torch.Tensor, training: bool) -> None:
+    """Operators that are decomposed give eager's strides with symbolic sizes, too."""
+    module.train(training)
+    compiled = stoker.compile(module, dynamic=True)
+    assert compiled(x).stride() == module(x).stride()
