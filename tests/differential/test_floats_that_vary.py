@@ -81,6 +81,18 @@ def test_momentum_of_running_statistics() -> None:
     assert_two_versions(program, [(X, q) for q in FLOATS])
 
 
+def test_a_batch_of_nothing_is_not_remembered() -> None:
+    """With a cumulative average, whose momentum varies with the number of batches."""
+    found = []
+    for call in (stoker.compile, lambda module: module):
+        module = torch.nn.BatchNorm1d(2, momentum=None)
+        run = call(module)
+        for n in (3, 0, 4, 0, 5):
+            run(torch.arange(2.0 * n).view(n, 2))
+        found.append(list(module.buffers()))
+    torch.testing.assert_close(*found)
+
+
 def test_gradients() -> None:
     def program(x: torch.Tensor, q: float) -> torch.Tensor:
         return F.dropout(F.layer_norm(F.softmax(x / q, -1), (6,), eps=q), q, True).square().sum()

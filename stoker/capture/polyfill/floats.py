@@ -48,8 +48,8 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
 def batch_norm_that_remembers(
     input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5
 ):
-    """Of a momentum that varies: a momentum of 1 gives the statistics of this batch, with eager's own result."""
-    if not training or running_mean is None:
+    """Of a momentum that varies: a momentum of 1 gives the statistics of this batch, with eager's own result. A batch of nothing has none."""
+    if not training or running_mean is None or input.numel() == 0:
         return F.batch_norm(input, running_mean, running_var, weight, bias, training, 0.0, eps)
     mean, var = torch.zeros_like(running_mean), torch.zeros_like(running_var)
     result = F.batch_norm(input, mean, var, weight, bias, True, 1.0, eps)
@@ -84,7 +84,7 @@ def batch_norm(input, running_mean, running_var, weight=None, bias=None, trainin
     if training:
         mean = wide.mean(dims)
         var = (wide - mean.reshape(by_channel)).square().mean(dims)
-    if training and running_mean is not None:
+    if training and running_mean is not None and input.numel() != 0:
         count = input.numel() // input.shape[1]
         with torch.no_grad():
             running_mean.mul_(1 - momentum).add_(mean * momentum)
