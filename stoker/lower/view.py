@@ -14,6 +14,7 @@ from stoker.loop.layout import Layout, Sizes, contiguous, product
 from stoker.loop.view import Computed, Index, Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.registry import Dims, LeftToLibrary, Numbers, Result, Size, lower
+from stoker.shape.env import DataDependent
 from stoker.shape.expr import Expr, as_expr, constant
 from stoker.shape.symnode import size_of
 
@@ -100,7 +101,10 @@ def slice_start(builder: Builder, dim: int, start: Size | None, place: int) -> E
     asked = given[place] if place < len(given) else start
     if isinstance(asked, Expr):
         raise LeftToLibrary("a slice's start is given by name, and depends on symbols")
-    return size_of(slice_bounds(given[0].shape[dim], asked, None)[0])
+    try:
+        return size_of(slice_bounds(given[0].shape[dim], asked, None)[0])
+    except DataDependent as unknown:
+        raise LeftToLibrary("only data tells whether a slice begins at the end") from unknown
 
 
 @lower("split.Tensor", "split_with_sizes.default")

@@ -27,6 +27,7 @@ from stoker.shape.condition import (
     Ge,
     Instruction,
     Junction,
+    Le,
     Ne,
     Not,
     Relation,
@@ -257,10 +258,23 @@ class ShapeEnv:
                 if bounds(atom.numerator, self.ranges).low >= 0:
                     replaced[atom] = atom.numerator
             elif not isinstance(atom, (FloorDiv, Mod)):
-                best = _dominant(atom, self.ranges)
+                best = _dominant(atom, self.ranges) or self._dominant_by_facts(atom)
                 if best is not None:
                     replaced[atom] = best
         return substitute(expr, replaced) if replaced else expr
+
+    def _dominant_by_facts(self, extreme: Any) -> Expr | None:
+        """As `_dominant`, of sizes that only data tells: pieces of a tensor are no longer than all of it, if it is said that they are its
+        pieces. Sizes with hints are asked, and guarded."""
+        if all(s in self.hints for s in free_symbols(extreme)):
+            return None
+        larger = isinstance(extreme, Max)
+        for best in extreme.arguments:
+            others = [other for other in extreme.arguments if other is not best]
+            conditions = [Le(other, best) if larger else Le(best, other) for other in others]
+            if all(prove(condition, self.ranges, self._facts) is Proof.YES for condition in conditions):
+                return best
+        return None
 
     def simplify_condition(self, condition: Condition) -> Condition:
         """The condition under what is known."""

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from stoker.capture.builtins.floats import of_floats, varies
-from stoker.capture.handlers import handles
+from stoker.capture.handlers import handles, tensor_special
 from stoker.capture.polyfill import floats, untold
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.size import SymbolicValue
@@ -67,6 +67,15 @@ def _register_distance(function: Any, written: Any, by_exponent: Any) -> None:
         if any(map(has_untold_size, given)):
             return m.wrap.object(written).call(m, list(args), kwargs)
         return m.record.call(function, list(args), kwargs)
+
+
+@tensor_special("fill_diagonal_")
+def fill_diagonal_(m: Machine, input: Value, fill_value: Value, wrap: Value = Constant(False)) -> Value:  # noqa: B008
+    sizes = input.fake.shape if isinstance(input, TensorValue) else ()
+    symbolic = len(sizes) == 2 and any(isinstance(size, torch.SymInt) for size in sizes)
+    if symbolic and isinstance(wrap, Constant) and not wrap.value and not isinstance(fill_value, TensorValue):
+        return m.wrap.object(untold.fill_diagonal_).call(m, [input, fill_value], {})
+    return m.record.method(input, "fill_diagonal_", [fill_value, wrap], {})
 
 
 _register_distance(torch.cdist, untold.cdist, floats.cdist)

@@ -66,6 +66,12 @@ def setitem(tensor, key, value):
     view[rest if rest else ...] = value
 
 
+def set_range(tensor, key, value):
+    """The range itself says how long it is, which is checked against the value."""
+    view = tensor[key]
+    view[...] = value
+
+
 def one_hot(tensor):
     """With as many classes as the largest number asks for."""
     check(tensor.min().item() >= 0, "RuntimeError", "Class values must be non-negative.")

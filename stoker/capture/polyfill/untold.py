@@ -20,6 +20,12 @@ def sub(input, other, *, alpha):
     return input - other * alpha
 
 
+def fill_diagonal_(input, fill_value, wrap=False):
+    """Of a matrix, not wrapped: without asking where its diagonal lies in memory."""
+    input.diagonal().fill_(fill_value)
+    return input
+
+
 def cdist(x1, x2, p=2.0, compute_mode="use_mm_for_euclid_dist_if_necessary"):
     """Without asking from how many rows on a product is faster."""
     if compute_mode == "use_mm_for_euclid_dist_if_necessary":

@@ -31,6 +31,15 @@ def parts_by_data(m: Machine, key: Value, of: Any) -> TupleValue | None:
     return TupleValue(list(parts)) if by_data else None
 
 
+def is_range_by_data(m: Machine, key: Value) -> bool:
+    """Is it a view's index, with a range in it whose ends only data tells?"""
+    parts = key.elements(m) if isinstance(key, TupleValue) else [key]
+    ranges = [part for part in parts if isinstance(part, SliceValue)]
+    if not all(isinstance(part, (Constant, SliceValue)) for part in parts):
+        return False
+    return any(isinstance(end, SymbolicValue) and end.untold for part in ranges for end in part.parts)
+
+
 def _is_number(part: Value) -> bool:
     return isinstance(part, Constant) and type(part.value) is int
 

@@ -18,7 +18,7 @@ from stoker.capture.python_operators import UNARY
 from stoker.capture.static import MISSING
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod, MethodValue
-from stoker.capture.values.index import parts_by_data, with_numbers
+from stoker.capture.values.index import is_range_by_data, parts_by_data, with_numbers
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Arguments, IdentityKey, Keywords, Value
 from stoker.errors import Break
@@ -237,6 +237,8 @@ class TensorValue(Value):
         parts = parts_by_data(m, key, self.fake)
         if parts is not None:
             m.wrap.object(indexing.setitem).call(m, [self, parts, value], {})
+        elif is_range_by_data(m, key):
+            m.wrap.object(indexing.set_range).call(m, [self, key, value], {})
         else:
             m.record.call(operator.setitem, [self, key, value], {}, keep=True)
 

@@ -13,6 +13,7 @@ import torch
 
 from stoker.fake.meta import Size, is_dense, meta_of, product, surely_empty
 from stoker.fake.rule import IMPURE, overloads, rule
+from stoker.fake.rules.index import replaced
 from stoker.fake.rules.view import wrap
 from stoker.fake.tensor import FakeStorage, FakeTensor, data_dependent, make_fake
 from stoker.shape.env import LARGEST_SIZE
@@ -172,6 +173,24 @@ def slice_by_data(
     sizes = (*m.sizes[:dim], length, *m.sizes[dim + 1 :])
     strides = (*m.strides[:dim], m.strides[dim] * step, *m.strides[dim + 1 :])
     return make_fake(meta_of(m.dtype, sizes, strides, m.device, m.offset + low * m.strides[dim]), x.memory)
+
+
+@rule("slice_scatter", table=IMPURE)
+def slice_scatter_by_data(
+    mode: Any,
+    func: Any,
+    x: FakeTensor,
+    src: FakeTensor,
+    dim: int = 0,
+    start: Any = None,
+    end: Any = None,
+    step: Any = 1,
+) -> Any:
+    """A tensor with such a range replaced, which is as long as what replaces it, or the program raises."""
+    if not any(_is_of_unknown_sign(bound) for bound in (start, end)):
+        return NotImplemented
+    x = mode.as_fake(x)
+    return make_fake(replaced(x), FakeStorage(mode))
 
 
 def _is_of_unknown_sign(bound: Any) -> bool:

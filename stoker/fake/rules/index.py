@@ -350,7 +350,7 @@ def _register_scatter(name: str, view: Any) -> None:
         seen = RULES[view](x, *rest, **others)
         if not _as_told(lambda: same(src.meta.sizes, seen.meta.sizes)):
             raise Decline
-        return _replaced(x)
+        return replaced(x)
 
     rule(name)(function)
 
@@ -360,7 +360,7 @@ _register_scatter("select_scatter", torch.ops.aten.select.int)
 _register_scatter("diagonal_scatter", torch.ops.aten.diagonal.default)
 
 
-def _replaced(x: FakeTensor) -> Meta:
+def replaced(x: FakeTensor) -> Meta:
     """A copy of x, gaps and all, with a view of it replaced."""
     m = x.meta
     overlaps = any(stride == 0 and size != 1 for size, stride in zip(m.sizes, m.strides))
