@@ -3,9 +3,7 @@
 // Each function is branch-free, so that a loop around it becomes vector code. Rounding is exact where eager's is: the compiler
 // gets -ffp-contract=off, and a fused multiply-add is written out where it is meant.
 #pragma once
-#include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 
 #if defined(_OPENMP)
@@ -13,6 +11,24 @@
 #endif
 
 namespace {
+
+// The compiler's own functions for both types. <cmath> has them as well, and takes g++ longer to read than all of this text.
+#define STOKER_BUILTIN(name) \
+  inline float name##_of(float x) { return __builtin_##name##f(x); } \
+  inline double name##_of(double x) { return __builtin_##name(x); }
+STOKER_BUILTIN(floor) STOKER_BUILTIN(ceil) STOKER_BUILTIN(nearbyint) STOKER_BUILTIN(trunc) STOKER_BUILTIN(sqrt)
+inline float abs_of(float x) { return __builtin_fabsf(x); }
+inline double abs_of(double x) { return __builtin_fabs(x); }
+inline int32_t abs_of(int32_t x) { return __builtin_abs(x); }
+inline int64_t abs_of(int64_t x) { return __builtin_llabs(x); }
+inline float copysign_of(float x, float sign) { return __builtin_copysignf(x, sign); }
+inline double copysign_of(double x, double sign) { return __builtin_copysign(x, sign); }
+inline float fma_of(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+inline double fma_of(double a, double b, double c) { return __builtin_fma(a, b, c); }
+
+// float and double, which eager computes in; not float16.
+template <class T>
+constexpr bool IS_REAL = std::numeric_limits<T>::is_iec559;
 
 using float16 = _Float16;
 
@@ -105,18 +121,22 @@ inline int64_t unknown(int64_t n) {
 // outside of a tensor may be.
 template <class T>
 inline T truncate_divide(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) return std::trunc(a / b);
+  if constexpr (IS_REAL<T>) return trunc_of(a / b);
   else return b == 0 ? T(0) : static_cast<T>(a / b);
 }
+inline float fmod_of(float a, float b) { return __builtin_fmodf(a, b); }
+inline double fmod_of(double a, double b) { return __builtin_fmod(a, b); }
+template <class T>
+inline T fmod_of(T a, T b) { return b == 0 ? T(0) : static_cast<T>(a % b); }
 template <class T>
 inline T floor_divide(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
-    const T mod = std::fmod(a, b);
+  if constexpr (IS_REAL<T>) {
+    const T mod = fmod_of(a, b);
     T div = (a - mod) / b;
     div = (mod != 0 && (b < 0) != (mod < 0)) ? div - T(1) : div;
-    T whole = std::floor(div);
+    T whole = floor_of(div);
     whole = div - whole > T(0.5) ? whole + T(1) : whole;
-    const T result = div != 0 ? whole : std::copysign(T(0), a / b);
+    const T result = div != 0 ? whole : copysign_of(T(0), a / b);
     return b == 0 ? a / b : result;
   } else if (b == 0) {
     return T(0);
@@ -127,8 +147,8 @@ inline T floor_divide(T a, T b) {
 }
 template <class T>
 inline T remainder_of(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
-    const T mod = std::fmod(a, b);
+  if constexpr (IS_REAL<T>) {
+    const T mod = fmod_of(a, b);
     return (mod != 0 && (b < 0) != (mod < 0)) ? mod + b : mod;
   } else {
     if (b == 0) return T(0);
@@ -137,15 +157,8 @@ inline T remainder_of(T a, T b) {
   }
 }
 template <class T>
-inline T fmod_of(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) return std::fmod(a, b);
-  else return b == 0 ? T(0) : static_cast<T>(a % b);
-}
-template <class T>
-inline T sign_of(T x) {
-  if constexpr (std::is_same_v<T, bool>) return x;
-  else return static_cast<T>((x > T(0)) - (x < T(0)));
-}
+inline T sign_of(T x) { return static_cast<T>((x > T(0)) - (x < T(0))); }
+inline bool sign_of(bool x) { return x; }
 
 // A word of Philox4x32-10, as stoker/loop/philox.py has it.
 inline int64_t philox_of(int64_t seed, int64_t offset, int64_t block, int64_t lane, int64_t word) {
@@ -164,14 +177,24 @@ inline int64_t philox_of(int64_t seed, int64_t offset, int64_t block, int64_t la
 }
 
 // Shifts by less than nothing or by all bits and more leave nothing, or the sign.
+template <int bytes>
+struct UnsignedOf;
+template <>
+struct UnsignedOf<1> { using type = uint8_t; };
+template <>
+struct UnsignedOf<2> { using type = uint16_t; };
+template <>
+struct UnsignedOf<4> { using type = uint32_t; };
+template <>
+struct UnsignedOf<8> { using type = uint64_t; };
 template <class T>
 inline T left_shift(T a, T b) {
   const bool all = b < 0 || static_cast<uint64_t>(b) >= sizeof(T) * 8;
-  return all ? T(0) : static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) << (all ? 0 : b));
+  return all ? T(0) : static_cast<T>(static_cast<typename UnsignedOf<sizeof(T)>::type>(a) << (all ? 0 : b));
 }
 template <class T>
 inline T right_shift(T a, T b) {
-  constexpr int last = sizeof(T) * 8 - std::is_signed_v<T>;
+  constexpr int last = sizeof(T) * 8 - std::numeric_limits<T>::is_signed;
   const bool all = b < 0 || static_cast<uint64_t>(b) >= static_cast<uint64_t>(last);
   return static_cast<T>(a >> (all ? last : static_cast<int>(b)));
 }
@@ -179,12 +202,12 @@ inline T right_shift(T a, T b) {
 // Where running extremes begin.
 template <class T>
 inline T lowest_of() {
-  if constexpr (std::is_floating_point_v<T>) return -std::numeric_limits<T>::infinity();
+  if constexpr (IS_REAL<T>) return -std::numeric_limits<T>::infinity();
   else return std::numeric_limits<T>::lowest();
 }
 template <class T>
 inline T highest_of() {
-  if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::infinity();
+  if constexpr (IS_REAL<T>) return std::numeric_limits<T>::infinity();
   else return std::numeric_limits<T>::max();
 }
 

@@ -108,7 +108,7 @@ inline float expm1_of(float x) {
   return x > 87.0f ? large : (n == 0 ? minus_one : result);
 }
 #else
-inline float expm1_of(float x) { return std::expm1(x); }
+inline float expm1_of(float x) { return __builtin_expm1f(x); }
 #endif
 
 inline float tanh_of(float x) {
@@ -119,9 +119,9 @@ inline float tanh_of(float x) {
   p = fma(p, s, 0.13331958651542664f);
   p = fma(p, s, -0.33333298563957214f);
   const float small = fma(p * s, x, x);
-  const float t = std::fabs(x) > 10.0f ? 10.0f : std::fabs(x);
+  const float t = abs_of(x) > 10.0f ? 10.0f : abs_of(x);
   const float large = 1.0f - 2.0f / (exp_moderate(2.0f * t) + 1.0f);
-  const float found = std::copysign(std::fabs(x) < 0.6f ? small : large, x);
+  const float found = copysign_of(abs_of(x) < 0.6f ? small : large, x);
   return x != x ? x : found;
 }
 inline double tanh_of(double x) { return library_tanh_double(x); }
@@ -136,7 +136,7 @@ inline float erf_of(float x) {
   p = fma(p, s, -0.37612634897232056f);
   p = fma(p, s, 0.12837916612625122f);
   const float small = fma(p, x, x);
-  const float t = std::fabs(x) > 3.95f ? 3.95f : std::fabs(x);
+  const float t = abs_of(x) > 3.95f ? 3.95f : abs_of(x);
   float q = -2.0909556042170152e-05f;
   q = fma(q, t, 0.0004323030007071793f);
   q = fma(q, t, -0.004160527139902115f);
@@ -146,14 +146,14 @@ inline float erf_of(float x) {
   q = fma(q, t, -1.1294951438903809f);
   q = fma(q, t, 0.0001705520407995209f);
   const float large = 1.0f - exp_moderate(q);
-  const float found = std::fabs(x) < 0.93f ? small : std::copysign(large, x);
+  const float found = abs_of(x) < 0.93f ? small : copysign_of(large, x);
   return x != x ? x : found;
 }
 inline double erf_of(double x) { return library_erf_double(x); }
 
 // The normal distribution below -|x|, to 2e-7: 2^q(|x|). Past 6 it is 0.
 inline float normal_tail_of(float x) {
-  const float t = std::fabs(x);
+  const float t = abs_of(x);
   float q = 1.3109115570841823e-07f;
   q = fma(q, t, 2.8794491299777292e-05f);
   q = fma(q, t, -0.000726579106412828f);
@@ -173,7 +173,7 @@ inline float normal_tail_of(float x) {
   const float scale = bit_cast<float>((bit_cast<int32_t>(shifted) << 23) + 0x3F800000);
   return t > 6.0f ? 0.0f : p * scale;
 }
-inline double normal_tail_of(double x) { return 0.5 * library_erfc_double(std::fabs(x) * 0.70710678118654752440); }
+inline double normal_tail_of(double x) { return 0.5 * library_erfc_double(abs_of(x) * 0.70710678118654752440); }
 
 inline float log_of(float x) {
   const bool tiny = x < 1.17549435e-38f;
@@ -291,14 +291,14 @@ inline T with_sign(T x, bool negative) { return negative ? -x : x; }
 inline double sin_of(double x) {
   const Turned<double> t = turned(x);
   const double found = with_sign(t.quarters & 1 ? t.cosine : t.sine, t.quarters & 2);
-  const bool large = !(std::fabs(x) < Fits<double>::LARGE);
+  const bool large = !(abs_of(x) < Fits<double>::LARGE);
   const double far = library_sin_double(x);
   return blend(large, far, x == 0.0 ? x : found);
 }
 inline double cos_of(double x) {
   const Turned<double> t = turned(x);
   const double found = with_sign(t.quarters & 1 ? t.sine : t.cosine, (t.quarters + 1) & 2);
-  const bool large = !(std::fabs(x) < Fits<double>::LARGE);
+  const bool large = !(abs_of(x) < Fits<double>::LARGE);
   const double far = library_cos_double(x);
   return blend(large, far, found);
 }
@@ -310,12 +310,12 @@ inline T tan_near(T x) {
   return x == T(0) ? x : found;
 }
 inline float tan_of(float x) {
-  const bool large = !(std::fabs(x) < Fits<float>::LARGE);
+  const bool large = !(abs_of(x) < Fits<float>::LARGE);
   const float near = tan_near(x), far = library_tan(x);
   return blend(large, far, near);
 }
 inline double tan_of(double x) {
-  const bool large = !(std::fabs(x) < Fits<double>::LARGE);
+  const bool large = !(abs_of(x) < Fits<double>::LARGE);
   const double near = tan_near(x), far = library_tan_double(x);
   return blend(large, far, near);
 }
@@ -355,24 +355,22 @@ inline double expm1_of(double x) {
 inline float sin_of(float x) { return library_sin(x); }
 inline float cos_of(float x) { return library_cos(x); }
 #else
-template <class T> inline T sin_of(T x) { return std::sin(x); }
-template <class T> inline T cos_of(T x) { return std::cos(x); }
-template <class T> inline T tan_of(T x) { return std::tan(x); }
-inline double exp_of(double x) { return std::exp(x); }
-inline double expm1_of(double x) { return std::expm1(x); }
+STOKER_BUILTIN(sin) STOKER_BUILTIN(cos) STOKER_BUILTIN(tan)
+inline double exp_of(double x) { return __builtin_exp(x); }
+inline double expm1_of(double x) { return __builtin_expm1(x); }
 #endif
 inline double decay_of(double x) { return exp_of(x); }
 template <class T> inline T quick_sin_of(T x) { return sin_of(x); }
 
 template <class T>
 inline T asin_of(T x) {
-  const T a = std::fabs(x);
+  const T a = abs_of(x);
   const bool far = a > T(0.5);
   const T half = T(0.5) * (T(1) - a);
-  const T s = far ? half : a * a, root = far ? std::sqrt(half) : a;
+  const T s = far ? half : a * a, root = far ? sqrt_of(half) : a;
   const T near = fma(polynomial(Fits<T>::ASIN, s), s * root, root);
   constexpr T HIGH = T(1.5707963267948966), LOW = T(1.5707963267948966192313L - HIGH);
-  return std::copysign(far ? HIGH - (T(2) * near - LOW) : near, x);
+  return copysign_of(far ? HIGH - (T(2) * near - LOW) : near, x);
 }
 
 // The angle of (x, y), for x and y of at least 0 that are not both 0: below an eighth of a turn, and again below a sixteenth.
@@ -383,7 +381,7 @@ inline T angle(T y, T x) {
   const bool wide = over > under * T(0.41421356237309503);
   const T a = wide ? over - under : over, b = wide ? over + under : under;
   const T q = a / b;
-  const T lost = std::fabs(q) < T(1e-30) ? T(0) : fma(-q, b, a) / b;
+  const T lost = abs_of(q) < T(1e-30) ? T(0) : fma(-q, b, a) / b;
   const T s = q * q;
   const T near = fma(polynomial(Fits<T>::ATAN, s), q * s, lost) + q;
   constexpr T EIGHTH = T(0.78539816339744831), EIGHTH_LOW = T(0.785398163397448309615660845819L - EIGHTH);
@@ -394,13 +392,13 @@ inline T angle(T y, T x) {
 template <class T>
 inline T atan_of(T x) {
   if constexpr (VECTORS && sizeof(T) == 4) return library_atan(x);
-  const T a = std::fabs(x), limit = T(1e30);
-  return std::copysign(angle(a > limit ? limit : a, T(1)), x);
+  const T a = abs_of(x), limit = T(1e30);
+  return copysign_of(angle(a > limit ? limit : a, T(1)), x);
 }
 template <class T>
 inline T atan2_of(T y, T x) {
   const T infinity = std::numeric_limits<T>::infinity();
-  const T a = std::fabs(y), b = std::fabs(x);
+  const T a = abs_of(y), b = abs_of(x);
   const bool both = a == infinity && b == infinity;
   // Powers of two keep quotients and sums within range.
   constexpr T UP = T(281474976710656.0), TINY = std::numeric_limits<T>::min() * UP, HUGE = std::numeric_limits<T>::max() / 4;
@@ -408,7 +406,7 @@ inline T atan2_of(T y, T x) {
   const T up = both ? T(1) : a * scale, along = both ? T(1) : (a == 0 && b == 0 ? T(1) : b * scale);
   const T near = a == infinity && !both ? T(1.5707963267948966) : (b == infinity && !both ? T(0) : angle(up, along));
   constexpr T HALF = T(3.1415926535897932), HALF_LOW = T(3.14159265358979323846264338328L - HALF);
-  const T found = std::copysign((bit_cast<typename Fits<T>::Bits>(x) < 0) ? HALF - (near - HALF_LOW) : near, y);
+  const T found = copysign_of((bit_cast<typename Fits<T>::Bits>(x) < 0) ? HALF - (near - HALF_LOW) : near, y);
   return a != a ? y : (b != b ? x : found);
 }
 
@@ -427,17 +425,18 @@ STOKER_LIBRARY(asinh) STOKER_LIBRARY(acosh) STOKER_LIBRARY(atanh)
   inline double name##_of(double x) { return library_##name##_double(x); }
 STOKER_LIBRARY_WIDE(log10) STOKER_LIBRARY_WIDE(erfc)
 #undef STOKER_LIBRARY_WIDE
-inline float lgamma_of(float x) { return ::lgammaf(x); }
-inline double lgamma_of(double x) { return ::lgamma(x); }
+STOKER_BUILTIN(lgamma)
 inline float pow_of(float a, float b) { return library_pow(a, b); }
 inline double pow_of(double a, double b) { return library_pow_double(a, b); }
 
 // log(e^a + e^b), also where both are infinite.
+inline float log1p_exp(float x) { return __builtin_log1pf(__builtin_expf(x)); }
+inline double log1p_exp(double x) { return __builtin_log1p(__builtin_exp(x)); }
 template <class T>
 inline T log_add_exp(T a, T b) {
   const T low = minimum(a, b), high = maximum(a, b);
-  return low != high || std::isfinite(low) ? std::log1p(std::exp(low - high)) + high : b;
+  return low != high || __builtin_isfinite(low) ? log1p_exp(low - high) + high : b;
 }
-
+#undef STOKER_BUILTIN
 
 }  // namespace

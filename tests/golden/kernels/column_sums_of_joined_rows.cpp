@@ -41,7 +41,7 @@ extern "C" int kernel_0(void* const* arguments, const int64_t* sizes) {
         const float v8 = v4 ? a1[o0 + 40*r0] : float(0.0);
         const float v9 = choose(v4, v8, v7);
         const float v10 = v9 + v2;
-        const float v11 = float(1) / std::sqrt(v10);
+        const float v11 = float(1) / sqrt_of(v10);
         v12_acc[o0 - first] += v11;
       }
     }

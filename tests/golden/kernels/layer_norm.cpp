@@ -50,7 +50,7 @@ extern "C" int kernel_0(void* const* arguments, const int64_t* sizes) {
     const float v8 = v7 / v2;
     const float v9 = float(9.999999747378752e-06);
     const float v10 = v8 + v9;
-    const float v11 = float(1) / std::sqrt(v10);
+    const float v11 = float(1) / sqrt_of(v10);
     #pragma omp simd
     for (int64_t r0 = 0; r0 < 40; ++r0) {
       const float v12 = a0[40*o0 + r0];

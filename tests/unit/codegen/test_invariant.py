@@ -34,7 +34,7 @@ def before_loop(source: str) -> str:
 
 def test_a_power_of_one_number() -> None:
     (source,) = sources(lambda x, t: x / (1 - 0.9**t).sqrt(), torch.randn(100), torch.tensor(3.0))
-    assert "pow_of" in before_loop(source) and "std::sqrt" in before_loop(source)
+    assert "pow_of" in before_loop(source) and "sqrt_of" in before_loop(source)
 
 
 def test_of_an_element() -> None:
