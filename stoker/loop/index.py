@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from stoker.loop.layout import product
+from stoker.loop.layout import Sizes, product
 from stoker.shape.expr import Atom, Expr, FloorDiv, Mod, Symbol, constant, floor_divide
 from stoker.shape.prove import INFINITY, Interval, bounds
 from stoker.shape.walk import atoms, free_symbols, substitute
@@ -89,6 +89,11 @@ def divide_exactly(a: Expr, b: Expr) -> Expr | None:
 
 def refine(first: Sequence[Expr], second: Sequence[Expr]) -> tuple[Expr, ...] | None:
     """The coarsest list of sizes from which both lists arise by multiplying neighbours; None if there is none."""
+    return _refined(tuple(first), tuple(second))
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _refined(first: Sizes, second: Sizes) -> Sizes | None:
     left, right = [s for s in first if s.value != 1], [s for s in second if s.value != 1]
     out: list[Expr] = []
     while left and right:
@@ -114,6 +119,11 @@ def refine(first: Sequence[Expr], second: Sequence[Expr]) -> tuple[Expr, ...] | 
 
 def express(sizes: Sequence[Expr], fine: Sequence[Dimension]) -> tuple[Expr, ...]:
     """For loops of these sizes, each as an expression of the finer loops that it is the product of."""
+    return _expressed(tuple(sizes), tuple(fine))
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _expressed(sizes: Sizes, fine: Dimensions) -> Sizes:
     result: list[Expr] = []
     position = len(fine)
     for size in reversed(sizes):

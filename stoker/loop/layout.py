@@ -6,6 +6,7 @@ flexible layout may be given other strides by the scheduler, because no one outs
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,16 +31,30 @@ class Layout:
     @property
     def reach(self) -> Expr:
         """Elements from the first to one past the last."""
-        total = constant(1)
-        for size, stride in zip(self.sizes, self.strides):
-            if size.value == 0:
-                return constant(0)
-            total = total + (size - 1) * stride
-        return total
+        return _reach(self.sizes, self.strides)
+
+
+_remembered = functools.lru_cache(maxsize=1 << 14)
+"""The same sizes are asked about in each layer."""
+
+
+@_remembered
+def _reach(sizes: Sizes, strides: Sizes) -> Expr:
+    total = constant(1)
+    for size, stride in zip(sizes, strides):
+        if size.value == 0:
+            return constant(0)
+        total = total + (size - 1) * stride
+    return total
 
 
 def product(sizes: Sequence[Expr]) -> Expr:
     """The number of elements."""
+    return _product(tuple(sizes))
+
+
+@_remembered
+def _product(sizes: Sizes) -> Expr:
     total = constant(1)
     for size in sizes:
         total = total * size
@@ -48,6 +63,11 @@ def product(sizes: Sequence[Expr]) -> Expr:
 
 def contiguous(sizes: Sequence[Expr]) -> Sizes:
     """Row-major strides."""
+    return _contiguous(tuple(sizes))
+
+
+@_remembered
+def _contiguous(sizes: Sizes) -> Sizes:
     strides, running = [], constant(1)
     for size in reversed(sizes):
         strides.append(running)
@@ -62,6 +82,11 @@ LARGEST_GAP = 16
 
 def is_dense(sizes: Sequence[Expr], strides: Sequence[Expr]) -> bool:
     """Do the elements fill a block, each once, in some order of dimensions?"""
+    return _is_dense(tuple(sizes), tuple(strides))
+
+
+@_remembered
+def _is_dense(sizes: Sizes, strides: Sizes) -> bool:
     left = {i for i, size in enumerate(sizes) if size.value != 1}
     expected = constant(1)
     while left:

@@ -6,6 +6,7 @@ A view of a stored tensor changes strides and offset; a view of a computed one c
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -34,13 +35,18 @@ class Stored:
 
     def place(self, index: Index) -> Expr:
         """The element of the buffer that an index means."""
-        total = self.offset
-        for i, stride in zip(index, self.strides):
-            total = total + i * stride
-        return total
+        return _place(self.offset, index, self.strides)
 
     def at(self, index: Index) -> Any:
         return ops.load(self.buffer, self.place(index), self.dtype)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _place(offset: Expr, index: Index, strides: Sizes) -> Expr:
+    """Remembered: each operator of each layer asks for the place of the same loops in memory of the same strides."""
+    for i, stride in zip(index, strides):
+        offset = offset + i * stride
+    return offset
 
 
 class NumberNeeded(Exception):

@@ -99,9 +99,13 @@ _AtomKind = TypeVar("_AtomKind", bound=Atom)
 
 def substitute(expr: Expr, replacements: Mapping[_AtomKind, Expr]) -> Expr:
     """The expression with atoms replaced, simplified again."""
-    if not expr.terms:
-        return expr
-    known: Mapping[Any, Expr] = replacements
+    return _substituted(expr, tuple(replacements.items())) if expr.terms else expr
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _substituted(expr: Expr, replacements: tuple[tuple[Atom, Expr], ...]) -> Expr:
+    """Remembered: the loops of each layer are renamed in the same way."""
+    known: Mapping[Any, Expr] = dict(replacements)
     changed: dict[Atom, Expr] = {}
     for atom in atoms(expr):
         if atom in known:
