@@ -28,6 +28,9 @@ from stoker.nest import map_leaves
 from stoker.shape.expr import constant, symbol
 from stoker.shape.walk import free_symbols
 
+OF_TRUTHS = {"sum": "any", "prod": "all"}
+"""How truths are added and multiplied: nothing larger than True is kept of them."""
+
 
 def loop_dimensions(prefix: str, sizes: Sequence[Any]) -> Dimensions:
     return tuple(Dimension(symbol(f"{prefix}{d}"), size) for d, size in enumerate(sizes))
@@ -177,6 +180,7 @@ class Builder:
         with using(Recorder(self.wide)) as recorder:
             at = _loop_index(outer)
             value = element(at, _loop_index(inner))
+        kind = OF_TRUTHS.get(kind, kind) if value.dtype is torch.bool else kind
         found = self._cut(out, outer, inner, recorder)
         if found is not None and kind in IN_PIECES:
             return self._reduce_in_pieces(out, kept, strides, over, kind, element, found, value.dtype)

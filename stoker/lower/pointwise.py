@@ -235,6 +235,8 @@ def where(builder: Builder, out: Result, condition: Tensor, a: Operand, b: Opera
 @lower("isnan.default", name="isnan")
 @lower("isinf.default", name="isinf")
 def classify(builder: Builder, out: Result, x: Tensor, *, name: str) -> Computed:
+    if x.dtype.is_complex:
+        raise LeftToLibrary(f"{x.dtype} is left to the library")
     if not x.dtype.is_floating_point:
         return elementwise(builder, out, [], lambda: ops.constant(False, torch.bool))
     return elementwise(builder, out, [x], _operation(name), compute_dtype(x.dtype))
