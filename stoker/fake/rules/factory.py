@@ -217,14 +217,14 @@ def eye_m(n: Size, m: Size, *, dtype: Any = None, layout: Any = None, device: An
     return fresh((n, m), dtype, device, layout)
 
 
-@rule("bernoulli.default", "normal.Tensor_float", "normal.float_Tensor", "poisson", "_standard_gamma")
+@rule("bernoulli.default", "bernoulli.p", "normal.Tensor_float", "normal.float_Tensor", "poisson", "_standard_gamma")
 def random_dense(x: FakeTensor, *rest: Any, **others: Any) -> Meta:
     """Random numbers that a tensor parametrizes, contiguous."""
     x = x if isinstance(x, FakeTensor) else rest[0]
     return meta_of(x.meta.dtype, x.meta.sizes, None, x.meta.device)
 
 
-@rule("bernoulli.p", "bernoulli.Tensor", "normal_functional", "uniform", "exponential", "random")
+@rule("bernoulli.Tensor", "normal_functional", "uniform", "exponential", "random")
 def random_like(x: FakeTensor, *rest: Any, **others: Any) -> Meta:
     """Random numbers in the layout of x."""
     return like(x)

@@ -432,6 +432,15 @@ def searchsorted(sorted_sequence: FakeTensor, x: FakeTensor, *, out_int32: bool 
     return meta_of(torch.int32 if out_int32 else torch.int64, x.meta.sizes, None, x.meta.device)
 
 
+@rule("channel_shuffle")
+def channel_shuffle(x: FakeTensor, groups: Size) -> Meta:
+    """On the processor in the memory format that it comes in."""
+    m = x.meta
+    if m.device.type != "cpu" or len(m.sizes) < 3 or groups <= 0 or m.sizes[1] % groups != 0:
+        raise Decline
+    return meta_of(m.dtype, m.sizes, formatted_strides(m.sizes, suggests_channels_last(m.sizes, m.strides)), m.device)
+
+
 @rule("pixel_shuffle")
 def pixel_shuffle(x: FakeTensor, factor: int) -> Meta:
     """Channels spread over space."""

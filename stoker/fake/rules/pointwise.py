@@ -167,6 +167,20 @@ def power(x: FakeTensor, exponent: Any) -> Meta:
     return elementwise((x,), dtype)
 
 
+@rule("pow.Scalar")
+def power_of_number(base: Any, x: FakeTensor) -> Meta:
+    """Contiguous, whatever the exponents are: no iterator is asked."""
+    return meta_of(result_dtype((base, x)), x.meta.sizes, None, x.meta.device)
+
+
+@rule("rrelu_with_noise.default")
+def leaky_by_chance(x: FakeTensor, noise: FakeTensor, *rest: Any, **others: Any) -> Meta:
+    """Contiguous, too."""
+    if x.meta.dtype is not noise.meta.dtype or not x.meta.dtype.is_floating_point:
+        raise Decline
+    return meta_of(x.meta.dtype, x.meta.sizes, None, x.meta.device)
+
+
 @rule(*_BACKWARD.split())
 def gradient(*args: Any, **kwargs: Any) -> Meta:
     """Gradients of activations: of the tensors given, whatever the numbers."""

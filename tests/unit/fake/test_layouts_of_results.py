@@ -1,0 +1,48 @@
+"""Operators whose results lie in a way of their own, whatever way their arguments lie: the strides that eager gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import stoker
+from stoker.fake import FakeMode
+
+LAYOUTS = {
+    "transposed": torch.ones(4, 3).t(),
+    "permuted": torch.ones(2, 4, 3).permute(2, 1, 0),
+    "with gaps": torch.ones(3, 4, 8)[..., ::2],
+    "expanded": torch.ones(1, 4, 3).expand(2, 4, 3),
+    "channels last": torch.ones(2, 4, 5, 3).to(memory_format=torch.channels_last),
+    "volumes": torch.ones(2, 4, 3, 2, 3).to(memory_format=torch.channels_last_3d),
+}
+OPERATORS: dict[str, Callable[[Any], Any]] = {
+    "power of a number": lambda x: 2**x,
+    "power of 1": lambda x: torch.pow(1, x),
+    "drawn": lambda x: x.bernoulli(0.5),
+    "leaky by chance": lambda x: F.rrelu(x, training=True),
+    "leaky": lambda x: F.rrelu(x),
+    "shuffled": lambda x: F.channel_shuffle(x, 2) if x.dim() > 2 else x,
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_fake(name: str, layout: str) -> None:
+    mode = FakeMode()
+    x = mode.from_real(LAYOUTS[layout])
+    with mode:
+        made = OPERATORS[name](x)
+    assert made.stride() == OPERATORS[name](LAYOUTS[layout]).stride()
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_compiled(name: str, dynamic: bool) -> None:
+    compiled = stoker.compile(OPERATORS[name], dynamic=dynamic)
+    for x in (LAYOUTS["transposed"], LAYOUTS["channels last"]):
+        assert compiled(x).stride() == OPERATORS[name](x).stride()
