@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from harness import BREAK, program
+
+import stoker
 
 
 @program("numpy scalars as constants")
@@ -280,3 +283,44 @@ def test_numpy_indices(x):
         np.float64 == kind,
         kind.type is np.float32,
     )
+
+
+@program(
+    "numpy: rows chosen by an array of places",
+    inputs=lambda: (np.arange(12.0).reshape(4, 3) % 5, torch.ones(4)),
+    default=True,
+)
+def test_rows_by_places(a, x):
+    order = np.argsort(-a[:, 1].copy())
+    sorted_rows = a[order]
+    return x * torch.from_numpy(sorted_rows[:, 0].copy()), sorted_rows, a[order.reshape(2, 2)], order[-1:]
+
+
+@program(
+    "numpy: elements and rows chosen by a mask",
+    inputs=lambda: (np.arange(12.0).reshape(4, 3), torch.ones(4)),
+    default=True,
+)
+def test_rows_by_masks(a, x):
+    return x * 2, a[a > 4], a[a.max(1) > 6], a[a > 40]
+
+
+@program("numpy: copies of strided arrays", inputs=lambda: (np.arange(12.0).reshape(4, 3), torch.ones(4)))
+def test_copies_of_strided_arrays(a, x):
+    return x * 2, a[::2].copy() + 1, a.T.copy(), a.T.flatten(), a[:, 1].copy() * 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "stoker"])
+def test_places_that_are_not_there(backend):
+    def rows(a, places, x):
+        y = x + 1
+        try:
+            return a[places]
+        except IndexError as error:
+            return y, str(error)
+
+    compiled = stoker.compile(rows, backend=backend, fullgraph=True)
+    for place in (1, 9, -1, -4, -5):
+        given = np.arange(4.0), np.array([0, place]), torch.ones(4)
+        mine, theirs = compiled(*given), rows(*given)
+        assert str(mine) == str(theirs)

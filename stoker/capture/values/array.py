@@ -111,6 +111,10 @@ class ArrayValue(Value):
         return m.wrap.number(self.tensor.fake.shape[0])
 
     def item(self, m: Machine, key: Value) -> Value:
+        if self._is_chosen_by(key):
+            chosen = m.record.call(operator.getitem, [self.dense(), key.tensor], {})  # type: ignore[attr-defined]  # an array
+            assert isinstance(chosen, TensorValue)
+            return ArrayValue(chosen)
         parts = key.elements(m) if isinstance(key, TupleValue) else [key]
         if self.scalar or not all(_is_basic(part) for part in parts):
             self.unsupported("an index of this kind")
@@ -121,6 +125,14 @@ class ArrayValue(Value):
             assert isinstance(copied, TensorValue)
             return ArrayValue(copied, scalar=True)
         return self.view(found)
+
+    def _is_chosen_by(self, key: Value) -> bool:
+        """Is it an array of places, or a mask of its first dimensions? What they choose is a new array, one choice after the other."""
+        if self.scalar or not isinstance(key, ArrayValue) or key.scalar or not key.tensor.fake.dim():
+            return False
+        mine, theirs = self.tensor.fake.shape, key.tensor.fake.shape
+        fits = len(theirs) <= len(mine) and all(bool(a == b) for a, b in zip(mine, theirs))
+        return fits if key.dtype.kind == "b" else key.dtype == numpy.int64
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:
         """`array[key] = value`, for arrays whose memory the captured code made."""
@@ -171,10 +183,10 @@ class ArrayValue(Value):
         return self.view(m.record.method(self.dense(), "reshape", [Constant(-1)], {}))
 
     def method_flatten(self, m: Machine) -> Value:
-        return ArrayValue(_cloned(m, m.record.method(self.dense(), "reshape", [Constant(-1)], {})))
+        return ArrayValue(_cloned(m, m.record.method(self.tensor, "reshape", [Constant(-1)], {})))
 
     def method_copy(self, m: Machine) -> Value:
-        return ArrayValue(_cloned(m, self.dense()))
+        return ArrayValue(_cloned(m, self.tensor))
 
     def method_item(self, m: Machine) -> Value:
         return m.calls.builtin_method(self.tensor, "item", [], {})
@@ -202,7 +214,8 @@ class ArrayValue(Value):
 
 
 def _cloned(m: Machine, tensor: Value) -> TensorValue:
-    made = m.record.method(tensor, "clone", [], {})
+    """A copy, in the order of its indices."""
+    made = m.record.method(tensor, "clone", [], {"memory_format": Constant(torch.contiguous_format)})
     assert isinstance(made, TensorValue)
     return made
 
