@@ -10,11 +10,13 @@ history in autograd, which a copy does not bring back, the error stays as it is.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.autograd.graph import saved_tensors_hooks
 from torch.fx import GraphModule
 
 from stoker import torch_private
@@ -86,7 +88,8 @@ class Undoable:
         raises = self.raises or any(may_refuse_write(inputs[index]) for index in self.followed)
         copies = [_Copy.of(tensor) for tensor in written if _can_return(tensor)] if raises else []
         try:
-            return self.forward(*inputs)
+            with _hooks_called_once():
+                return self.forward(*inputs)
         except Exception as error:
             if not self.takes_back_all and UNEXPECTED not in str(error):
                 raise
@@ -98,6 +101,24 @@ class Undoable:
                 torch.default_generator.set_state(drawn)
                 mark_untouched(error)
             raise
+
+
+def _hooks_called_once() -> contextlib.AbstractContextManager[Any]:
+    """What the program's own hook on saved tensors raises, such as the one that ends a checkpoint's recomputation, stays raised: the
+    hook has run, and must not run again."""
+    hooks = torch_private.top_saved_tensors_hooks(False)
+    if hooks is None:
+        return contextlib.nullcontext()
+    pack, unpack = hooks
+
+    def pack_once(tensor: torch.Tensor) -> Any:
+        try:
+            return pack(tensor)
+        except Exception as error:
+            mark_written(error)
+            raise
+
+    return saved_tensors_hooks(pack_once, unpack)
 
 
 def drawing_once(forward: Callable[..., Any], devices: Sequence[torch.device]) -> Callable[..., Any]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 import stoker
 
@@ -113,3 +114,30 @@ def test_a_gradient_asked_for_in_the_middle_warns_of_nothing():
         found, wanted = (call(torch.ones(2, requires_grad=True)) for call in (stoker.compile(step), step))
     torch.testing.assert_close(found, wanted)
     assert [str(w.message) for w in caught] == []
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "stoker"])
+def test_a_checkpoint_around_what_is_compiled(backend: str) -> None:
+    """Recomputation ends by an error of its hook, in the middle of the graph."""
+    program = lambda x: x.sin().exp().cos() * x  # noqa: E731
+    found = []
+    for call in (stoker.compile(program, backend=backend), program):
+        x = torch.linspace(0, 1, 5, requires_grad=True)
+        for _ in range(2):
+            checkpoint(call, x, use_reentrant=False).sum().backward()
+        found.append(x.grad)
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "stoker"])
+def test_a_hook_that_raises_runs_once(backend: str) -> None:
+    packed = []
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        packed.append(1)
+        raise ValueError("no room")
+
+    compiled = stoker.compile(lambda x: x.exp() * 2, backend=backend)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda held: held), pytest.raises(ValueError, match="no room"):
+        compiled(torch.ones(3, requires_grad=True))
+    assert packed == [1]

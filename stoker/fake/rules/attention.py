@@ -224,3 +224,11 @@ def native(
         raise Decline
     m = q.meta
     return meta_of(m.dtype, (*m.sizes[:2], proj_weight.meta.sizes[0]), None, m.device), None
+
+
+@rule("_transformer_encoder_layer_fwd")
+def encoder_layer(x: FakeTensor, *rest: Any, **others: Any) -> Meta:
+    """All of a layer of an encoder: contiguous, whatever it is given."""
+    if len(x.meta.sizes) != 3:
+        raise Decline
+    return meta_of(x.meta.dtype, x.meta.sizes, None, x.meta.device)

@@ -46,3 +46,14 @@ def test_compiled(name: str, dynamic: bool) -> None:
     compiled = stoker.compile(OPERATORS[name], dynamic=dynamic)
     for x in (LAYOUTS["transposed"], LAYOUTS["channels last"]):
         assert compiled(x).stride() == OPERATORS[name](x).stride()
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_a_layer_of_an_encoder(norm_first: bool) -> None:
+    """In inference it is one operator."""
+    layer = torch.nn.TransformerEncoderLayer(4, 2, 8, batch_first=True, norm_first=norm_first).eval()
+    compiled = stoker.compile(layer)
+    with torch.no_grad():
+        for x in (torch.randn(2, 4, 3).transpose(1, 2), torch.randn(3, 2, 4).transpose(0, 1), torch.randn(2, 3, 4)):
+            torch.testing.assert_close(compiled(x), layer(x), rtol=1e-5, atol=1e-5)
+            assert compiled(x).stride() == layer(x).stride()
