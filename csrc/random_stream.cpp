@@ -1,18 +1,19 @@
-// stoker::draw(device, increment): the seed and the offset of a CUDA device's generator, two words on that device; the generator's
-// offset moves on by the increment, which is a multiple of 4. Kernels make their random numbers of them, as eager's kernels do.
+// stoker::draw(device, increment): the seed and the offset of a CUDA device's generator; the generator's offset moves on by the
+// increment, which is a multiple of 4. Kernels make their random numbers of them, as eager's kernels do. Each is a number and an address on
+// the device, to be added to it what lies there, or 0: four numbers of the processor, which kernels are given by value.
 //
 // stoker::can_draw(): does the torch that is loaded tell them?
 //
-// While a CUDA graph is recorded, the words are read when it is replayed, from where torch puts them for each replay.
+// While a CUDA graph is recorded, addresses are told: what is there when it is replayed, torch puts there for each replay.
 #include <ATen/Context.h>
 #include <ATen/cuda/PhiloxCudaState.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <torch/library.h>
 
 #include <dlfcn.h>
 
 #include <mutex>
+#include <tuple>
 
 namespace stoker {
 
@@ -39,23 +40,21 @@ at::PhiloxCudaState advance(at::Device device, int64_t increment) {
   return next_state()(generator.unsafeGetGeneratorImpl(), static_cast<uint64_t>(increment));
 }
 
-at::Tensor draw(at::Device device, int64_t increment) {
+using Numbers = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+
+Numbers draw(at::Device device, int64_t increment) {
   TORCH_CHECK(device.is_cuda(), "only a CUDA device's generator is a seed and an offset, not that of ", device);
   TORCH_CHECK(increment > 0 && increment % 4 == 0, "an offset moves on by multiples of 4, not by ", increment);
   TORCH_CHECK(can_draw(), "this torch does not tell the state of its CUDA generators");
   const at::PhiloxCudaState state = advance(device, increment);
-  const auto options = at::TensorOptions().dtype(at::kLong);
-  at::Tensor words = at::empty({2}, options.device(device));
-  if (state.captured_) {
-    const auto word = [&](int64_t* place) { return at::for_blob(place, {}).options(options).target_device(device).make_tensor(); };
-    words.select(0, 0).copy_(word(state.seed_.ptr));
-    words.select(0, 1).copy_(word(state.offset_.ptr)).add_(static_cast<int64_t>(state.offset_intragraph_));
-    return words;
-  }
-  const at::Tensor host = at::empty({2}, options);
-  host.mutable_data_ptr<int64_t>()[0] = static_cast<int64_t>(state.seed_.val);
-  host.mutable_data_ptr<int64_t>()[1] = static_cast<int64_t>(state.offset_.val);
-  return words.copy_(host, /*non_blocking=*/true);
+  const auto number = [](uint64_t value) {
+    at::Tensor made = at::empty({}, at::kLong);
+    *made.mutable_data_ptr<int64_t>() = static_cast<int64_t>(value);
+    return made;
+  };
+  const auto address = [&](const int64_t* place) { return number(reinterpret_cast<uintptr_t>(place)); };
+  if (!state.captured_) return {number(state.seed_.val), number(0), number(state.offset_.val), number(0)};
+  return {number(0), address(state.seed_.ptr), number(state.offset_intragraph_), address(state.offset_.ptr)};
 }
 
 }  // namespace
@@ -63,7 +62,7 @@ at::Tensor draw(at::Device device, int64_t increment) {
 }  // namespace stoker
 
 TORCH_LIBRARY_FRAGMENT(stoker, library) {
-  library.def("draw(Device device, int increment) -> Tensor", {at::Tag::nondeterministic_seeded});
+  library.def("draw(Device device, int increment) -> (Tensor, Tensor, Tensor, Tensor)", {at::Tag::nondeterministic_seeded});
   library.def("can_draw() -> bool");
   library.impl("can_draw", c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(stoker::can_draw));
   library.impl("draw", c10::DispatchKey::CompositeExplicitAutograd, TORCH_FN(stoker::draw));

@@ -55,6 +55,11 @@ def _fma(a: Any, b: Any, c: Any) -> Any:
     return (a.double() * b.double() + c.double()).to(a.dtype)
 
 
+def _plus_at(number: Any, address: Any) -> Any:
+    assert not address.any(), "the interpreter has no memory of a device"
+    return number
+
+
 def _shift(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda a, b: function(a, b)
 
@@ -126,6 +131,7 @@ _FUNCTIONS: dict[str, Elementwise] = {
         1, torch.sin, cost=8
     ),  # as eager's kernels of a device draw it: by its fastest instruction
     "fma": Elementwise(3, _fma),
+    "plus_at": Elementwise(2, _plus_at),  # a number, and what lies at an address of the device; 0 is none
     "philox": Elementwise(5, philox, cost=40),  # of (seed, offset, block, lane, word): `stoker.loop.philox`
 }
 

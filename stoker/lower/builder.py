@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -36,6 +36,15 @@ def loop_dimensions(prefix: str, sizes: Sequence[Any]) -> Dimensions:
     return tuple(Dimension(symbol(f"{prefix}{d}"), size) for d, size in enumerate(sizes))
 
 
+class GeneratorState(NamedTuple):
+    """Seed and offset of a device's generator: numbers, each with the address of what is to be added to it, or 0."""
+
+    seed: Stored
+    seed_address: Stored
+    offset: Stored
+    offset_address: Stored
+
+
 class Builder:
     """Collects nodes."""
 
@@ -52,8 +61,8 @@ class Builder:
         """Operands of products that were written again with padded rows."""
         self._once: dict[int, tuple[Computed, Stored]] = {}
         self._stored: dict[int, tuple[Computed, Stored]] = {}
-        self._drawn: tuple[int, Stored] | None = None
-        """The node that asked for words of a generator last, and these."""
+        self._drawn: tuple[int, torch.device, GeneratorState] | None = None
+        """The node that asked a device's generator for its state last, and this."""
         self._count = 0
 
     def target(self, device: torch.device) -> Target:
@@ -257,20 +266,21 @@ class Builder:
         )
         return made if several else made[0]
 
-    def draw(self, device: torch.device, increment: int) -> tuple[Stored, int]:
-        """Words of a device's generator, and how far past their offset the numbers begin that are drawn now. Those who draw one after
-        another, no library call between them, share the words."""
+    def draw(self, device: torch.device, increment: int) -> tuple[GeneratorState, int]:
+        """The state of a device's generator, and how far past its offset the numbers begin that are drawn now. Those who draw one after
+        another, no library call between them, share it."""
         nodes, drawn = self.program.nodes, self._drawn
         last = next((p for p in reversed(range(len(nodes))) if _is_ordered(nodes[p])), None)
-        if drawn is None or drawn[0] != last or drawn[1].device != device:
-            words = self.call(torch.ops.stoker.draw.default, (device, increment), {}, _words_on(device))
-            self._drawn = (len(nodes) - 1, words)
-            return words, 0
+        if drawn is None or drawn[0] != last or drawn[1] != device:
+            numbers = self.call(torch.ops.stoker.draw.default, (device, increment), {}, [_NUMBER] * 4)
+            state = GeneratorState(*numbers)
+            self._drawn = (len(nodes) - 1, device, state)
+            return state, 0
         node = nodes[drawn[0]]
         assert isinstance(node, Extern)
         before: int = node.arguments[1]
         nodes[drawn[0]] = replace(node, arguments=(device, before + increment))
-        return drawn[1], before
+        return drawn[2], before
 
     def _result(self, result: Any) -> Any:
         if not isinstance(result, Result):
@@ -282,13 +292,11 @@ class Builder:
         return map_leaves(lambda leaf: self.store(leaf, gaps=True) if isinstance(leaf, Computed) else leaf, value)
 
 
+_NUMBER = Result(torch.int64, torch.device("cpu"), (), ())
+
+
 def _is_ordered(node: Loops | Extern) -> bool:
     return isinstance(node, Extern) and node.ordered
-
-
-def _words_on(device: torch.device) -> Result:
-    """Seed and offset of a generator."""
-    return Result(torch.int64, device, (constant(2),), (constant(1),))
 
 
 def _keeps_order(operator: Any) -> bool:

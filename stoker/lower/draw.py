@@ -1,6 +1,6 @@
 """Random operators of a CUDA device, whose numbers are those that eager's kernels draw there (`stoker.loop.philox`).
 
-The generator is asked for its words once for all that follow one another; what an element takes is a matter of its place. Left to the
+The generator is asked for its state once for all that follow one another; what an element takes is a matter of its place. Left to the
 library is what would call the generator more often than eager does: distributions with more elements than eager has threads, of which
 a thread takes four that lie far apart.
 """
@@ -20,7 +20,7 @@ from stoker.loop.handler import ops
 from stoker.loop.layout import contiguous, is_dense, product
 from stoker.loop.op import ELEMENTWISE
 from stoker.loop.view import Index, Stored, Tensor
-from stoker.lower.builder import Builder
+from stoker.lower.builder import Builder, GeneratorState
 from stoker.lower.registry import LOWERINGS, LeftToLibrary, Result, lower
 from stoker.shape.expr import Expr, constant
 
@@ -45,20 +45,21 @@ def _count(builder: Builder, out: Result) -> int:
 
 def _drawn(
     builder: Builder, out: Result, elements: int, dealt: Callable[[Expr], tuple[Any, Any, Any]]
-) -> tuple[Stored, Word]:
-    """Words of the generator for a tensor that lies as `out` does; `dealt` says (block, lane, word) of an element in memory."""
+) -> tuple[GeneratorState, Word]:
+    """The generator's state, and its words for a tensor that lies as `out` does; `dealt` says (block, lane, word) of an element in memory."""
     most = builder.target(out.device).drawing_threads()
-    words, moved = builder.draw(out.device, philox.increment(elements, most))
+    state, moved = builder.draw(out.device, philox.increment(elements, most))
 
     def word(index: Index, beside: int) -> LoopValue:
         element = sum((i * s for i, s in zip(index, out.strides)), constant(0))
         places = [ops.index(constant(0) + place, torch.int64) for place in dealt(element)]
         if beside:
             places[-1] = ops.constant(beside, torch.int64)
-        seed, offset = words.at((constant(0),)), words.at((constant(1),))
+        seed = ops.plus_at(state.seed.at(()), state.seed_address.at(()))
+        offset = ops.plus_at(state.offset.at(()), state.offset_address.at(()))
         return ops.philox(seed, ops.add(offset, ops.constant(moved, torch.int64)), *places)
 
-    return words, word
+    return state, word
 
 
 @lower("native_dropout.default")
@@ -71,7 +72,7 @@ def native_dropout(builder: Builder, out: list[Result], x: Tensor, p: float, tra
     dealt = _dealt_to_dropout(builder, result, x, elements)
     kept = ctypes.c_float(1 - p).value
     scale, limit = ctypes.c_float(1 / kept).value, philox.words_below(kept)
-    words, word = _drawn(builder, result, elements, dealt)
+    state, word = _drawn(builder, result, elements, dealt)
 
     def stays(index: Index) -> LoopValue:
         return ops.lt(word(index, 0), ops.constant(limit, torch.int64))
@@ -80,7 +81,7 @@ def native_dropout(builder: Builder, out: list[Result], x: Tensor, p: float, tra
         factor = ops.where(stays(index), ops.constant(scale, torch.float32), ops.constant(0.0, torch.float32))
         return ops.to_dtype(ops.mul(ops.to_dtype(x.at(index), torch.float32), factor), result.dtype)
 
-    return [builder.compute(result, element, [words, x], COST + 4), builder.compute(mask, stays, [words], COST + 1)]
+    return [builder.compute(result, element, [*state, x], COST + 4), builder.compute(mask, stays, state, COST + 1)]
 
 
 def _dealt_to_dropout(
@@ -114,7 +115,7 @@ def _whole_vectors(offset: Expr, width: int) -> bool:
     return offset.value is not None and offset.value % width == 0
 
 
-def _one_each(builder: Builder, out: Result) -> tuple[Stored, Word]:
+def _one_each(builder: Builder, out: Result) -> tuple[GeneratorState, Word]:
     """Words for a distribution of which each thread draws one element."""
     elements = _count(builder, out)
     if out.dtype not in DRAWN or elements > builder.target(out.device).drawing_threads():
@@ -131,20 +132,20 @@ def _scaled(word: LoopValue, factor: float) -> LoopValue:
 
 @lower("rand.default")
 def rand(builder: Builder, out: Result, size: Any, **how: Any) -> Tensor:
-    words, word = _one_each(builder, out)
+    state, word = _one_each(builder, out)
 
     def element(index: Index) -> LoopValue:
         value = ops.to_dtype(_scaled(word(index, 0), 1.0), out.dtype)
         one, zero = ops.constant(1.0, out.dtype), ops.constant(0.0, out.dtype)
         return ops.where(ops.eq(value, one), zero, value)
 
-    return builder.compute(out, element, [words], COST + 4)
+    return builder.compute(out, element, state, COST + 4)
 
 
 @lower("randn.default")
 def randn(builder: Builder, out: Result, size: Any, **how: Any) -> Tensor:
     """By Box and Muller, of two words; the second number that they give is not used, as in eager."""
-    words, word = _one_each(builder, out)
+    state, word = _one_each(builder, out)
 
     def element(index: Index) -> LoopValue:
         logarithm = ops.log(_scaled(word(index, 0), 1.0))
@@ -153,7 +154,7 @@ def randn(builder: Builder, out: Result, size: Any, **how: Any) -> Tensor:
         value = ops.add(ops.mul(ops.quick_sin(angle), radius), ops.constant(0.0, torch.float32))
         return ops.to_dtype(value, out.dtype)
 
-    return builder.compute(out, element, [words], COST + 40)
+    return builder.compute(out, element, state, COST + 40)
 
 
 @lower("rand_like.default", function=rand)
@@ -166,13 +167,13 @@ def like(builder: Builder, out: Result, x: Tensor, *, function: Callable[..., Te
 def bernoulli(builder: Builder, out: Result, x: Tensor, p: float, *, generator: Any = None) -> Tensor:
     if not _count(builder, out) or generator is not None or not 0 <= p <= 1:
         raise _own_order()
-    words, word = _one_each(builder, out)
+    state, word = _one_each(builder, out)
     limit = philox.words_below(ctypes.c_float(p).value)
 
     def element(index: Index) -> LoopValue:
         return ops.to_dtype(ops.lt(word(index, 0), ops.constant(limit, torch.int64)), out.dtype)
 
-    return builder.compute(out, element, [words], COST + 2)
+    return builder.compute(out, element, state, COST + 2)
 
 
 LOWERINGS[torch.ops.stoker.bernoulli.default] = bernoulli

@@ -83,3 +83,30 @@ def test_recorded() -> None:
     """Replays draw on where the last call stopped."""
     x = torch.randn(512, 512, device="cuda")
     agree(lambda x: F.dropout(x * 2, 0.3) + torch.rand(512, device="cuda"), x, calls=8, options={"cudagraphs": True})
+
+
+def test_recorded_by_the_program() -> None:
+    """A compiled function inside of a graph that the program records draws as eager does there."""
+    x = torch.randn(512, 512, device="cuda")
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return F.dropout(F.dropout(x * 2, 0.3).tanh(), 0.1) + torch.rand(512, device="cuda")
+
+    def replayed(function: Callable[..., torch.Tensor]) -> list[torch.Tensor]:
+        for _ in range(3):
+            function(x)
+        torch.cuda.synchronize()
+        torch.cuda.manual_seed(7)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            made = function(x)
+        found = []
+        for _ in range(3):
+            graph.replay()
+            found.append(made.clone())
+        return [*found, function(x)]
+
+    wanted, mine = replayed(program), replayed(stoker.compile(program))
+    for eager, ours in zip(wanted, mine, strict=True):
+        torch.testing.assert_close(ours, eager)
+    assert not torch.equal(mine[0], mine[1])

@@ -85,8 +85,8 @@ class Generator:
     def __init__(self, threads: int, seed: int, offset: int = 0) -> None:
         self.threads, self.seed, self.offset = threads, seed, offset
 
-    def draw(self, device: torch.device, increment: int) -> torch.Tensor:
-        words = torch.tensor([self.seed, self.offset])
+    def draw(self, device: torch.device, increment: int) -> list[torch.Tensor]:
+        words = [torch.tensor(number) for number in (self.seed, 0, self.offset, 0)]
         self.offset += increment
         return words
 

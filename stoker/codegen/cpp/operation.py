@@ -69,6 +69,7 @@ exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh as
 decay normal_tail quick_sin
 """
 OPERATIONS: dict[str, str] = _OPERATIONS | {name: name + "_of({0})" for name in _CALLED.split()}
+OPERATIONS["plus_at"] = "{0} + ({1} ? *reinterpret_cast<const int64_t*>({1}) : 0)"
 OPERATIONS["philox"] = "philox_of({0}, {1}, {2}, {3}, {4})"
 
 _FOR_TYPE: dict[tuple[str, torch.dtype], str] = {

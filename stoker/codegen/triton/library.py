@@ -166,6 +166,11 @@ def decay_beyond(m):
 
 
 @triton.jit
+def plus_at(number, address):
+    return number + tl.load(address.to(tl.pointer_type(tl.int64)), mask=address != 0, other=0)
+
+
+@triton.jit
 def philox_words(seed, offset, block, lane):
     """Four words of the generator, as stoker/loop/philox.py has it. Products are made in 64 bits: both halves by one instruction."""
     counter = (offset >> 2) + block + lane * 0

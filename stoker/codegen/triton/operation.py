@@ -84,6 +84,7 @@ OPERATIONS: dict[str, str] = {
     "normal_tail": "normal_tail({0})",
     "quick_sin": "libdevice.fast_sinf({0})",
     "fma": "tl.fma({0}, {1}, {2})",
+    "plus_at": "plus_at({0}, {1})",
     "philox": "philox_word({0}, {1}, {2}, {3}, {4})",
     "eq": "{0} == {1}",
     "ne": "{0} != {1}",

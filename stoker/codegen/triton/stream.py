@@ -45,34 +45,34 @@ def _questions(most: int) -> dict[str, Callable[[], bool]]:
 
 def _dropout_agrees(size: int, most: int, dtype: torch.dtype) -> bool:
     x = torch.ones(size, device="cuda", dtype=dtype)
-    words = _words(size, most)
+    seed, offset = _state(size)
     _, mask = torch.native_dropout(x, P, True)
     at = torch.arange(size, device="cuda")
     started, width = philox.threads(size, most), philox.vector_width(size, dtype.itemsize)
     places = philox.by_vectors(at, started, width) if width >= philox.WORDS else philox.by_element(at)
     kept = torch.tensor(1 - P, dtype=torch.float32).item()
-    foretold = philox.philox(words[0], words[1], *places) < philox.words_below(kept)
-    return bool(torch.equal(mask, foretold)) and _moved(words, size, most)
+    foretold = philox.philox(seed, offset, *places) < philox.words_below(kept)
+    return bool(torch.equal(mask, foretold)) and _moved(offset, size, most)
 
 
 def _uniform_agrees(size: int, most: int) -> bool:
-    words = _words(size, most)
+    seed, offset = _state(size)
     found = torch.rand(size, device="cuda")
     at = torch.arange(size, device="cuda")
-    word = philox.philox(words[0], words[1], *philox.by_element(at))
+    word = philox.philox(seed, offset, *philox.by_element(at))
     foretold = word.float() * 2.0**-32 + 2.0**-33
-    return bool(torch.equal(found, torch.where(foretold == 1, 0.0, foretold))) and _moved(words, size, most)
+    return bool(torch.equal(found, torch.where(foretold == 1, 0.0, foretold))) and _moved(offset, size, most)
 
 
-def _words(size: int, most: int) -> torch.Tensor:
-    """The words that the next operator will draw with: taken, and given back."""
+def _state(size: int) -> list[torch.Tensor]:
+    """The seed and the offset that the next operator will draw with: taken, and given back."""
     torch.cuda.manual_seed(SEED + size)
-    words: torch.Tensor = torch.ops.stoker.draw.default(torch.device("cuda"), philox.WORDS)
+    seed, _, offset, _ = torch.ops.stoker.draw.default(torch.device("cuda"), philox.WORDS)
     torch.cuda.manual_seed(SEED + size)
-    return words
+    return [seed.cuda(), offset.cuda()]
 
 
-def _moved(words: torch.Tensor, size: int, most: int) -> bool:
+def _moved(offset: torch.Tensor, size: int, most: int) -> bool:
     """Did the generator move on by what was foretold?"""
-    after: torch.Tensor = torch.ops.stoker.draw.default(torch.device("cuda"), philox.WORDS)
-    return int(after[1] - words[1]) == philox.increment(size, most)
+    _, _, after, _ = torch.ops.stoker.draw.default(torch.device("cuda"), philox.WORDS)
+    return int(after) - int(offset) == philox.increment(size, most)

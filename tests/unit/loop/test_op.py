@@ -17,7 +17,7 @@ def test_arity() -> None:
     for name, operation in ELEMENTWISE.items():
         whole = name.startswith("bitwise") or name.endswith("shift") or name == "philox"
         dtype = torch.int64 if whole else torch.float32
-        arguments = [torch.ones(2, dtype=dtype) for _ in range(operation.arity)]
+        arguments = [torch.zeros(2, dtype=dtype) for _ in range(operation.arity)]
         if name == "where":
             arguments[0] = arguments[0].bool()
         assert operation.meaning(*arguments).shape == (2,), name
