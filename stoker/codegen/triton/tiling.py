@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from stoker.loop.index import Dimension, Dimensions, coefficient, count
-from stoker.loop.instruction import Load, LoopInstruction, Scan, Store
+from stoker.loop.instruction import Apply, Load, LoopInstruction, Reduce, Scan, Store
 from stoker.schedule.kernel import Kernel
 from stoker.shape.expr import Expr
 from stoker.shape.walk import free_symbols
@@ -131,10 +131,16 @@ def _pointwise(kernel: Kernel, points: int, processors: int) -> Tiling:
         high = min(32, power_of_two(crossed.size.value or 32))
         wide = min(1024 // high, max(power_of_two(kernel.outer[-1].size.value or 1024), 32))
         return Tiling(wide, warps=4, y=crossed, y_block=high)
-    block = 1024
+    each = DRAWN_EACH if any(isinstance(i, Apply) and i.operation == "philox" for i in lines) else 8
+    block = 4 * LANES * each
     while block > 128 and points < block * processors * 2:
         block //= 2
-    return Tiling(min(block, max(power_of_two(points), 32)), warps=max(1, min(4, block // 256)))
+    return Tiling(min(block, max(power_of_two(points), 32)), warps=max(1, min(4, block // (LANES * each))))
+
+
+DRAWN_EACH = 16
+"""Elements of a lane that draws random numbers for them: what calls of the generator share takes as long as some of them. On an H200,
+dropout takes 36.2 us, with eight 40.9."""
 
 
 def _persistent(kernel: Kernel, points: int, processors: int) -> Tiling:
@@ -147,8 +153,12 @@ def _persistent(kernel: Kernel, points: int, processors: int) -> Tiling:
         x = max(x, min(SIDE_BY_SIDE, LONGEST_ROW // row))
     while x > 1 and points < x * processors * 4:
         x //= 2
-    light = points >= processors and not _writes_rows(kernel)
-    warps = _all_warps(row) if points == 1 else _warps(x * row, light=light)
+    if points == 1:
+        warps = _all_warps(row)
+    elif points >= processors and not _writes_rows(kernel):
+        warps = _few_warps(x * row, _read_bytes(kernel)) if _waits_often(kernel) else _warps(x * row, each=32)
+    else:
+        warps = _warps(x * row)
     return Tiling(min(x, power_of_two(points)), row, warps=warps)
 
 
@@ -160,7 +170,7 @@ def _crossed_by_rows(kernel: Kernel) -> bool:
 
 def _looped(kernel: Kernel, points: int, processors: int) -> Tiling:
     if _columns(kernel):
-        x = min(COLUMN_TILE, power_of_two(points))
+        x = max(NARROWEST, min(COLUMN_TILE, power_of_two(points // processors)))
         longest = max(len(phase.lines) for phase in kernel.phases if phase.across)
         elements = 8192 if longest <= LIGHT else 4096
         return Tiling(x, max(16, elements // x), persistent=False, warps=8)
@@ -172,10 +182,35 @@ def _writes_rows(kernel: Kernel) -> bool:
     return any(isinstance(i, Store) and p.across for p in kernel.phases for _, i in p.lines)
 
 
-def _warps(elements: int, *, light: bool = False) -> int:
-    """About eight elements a lane, sixteen in large tiles; of many tiles that write none, twice as many: fewer warps wait for each other."""
-    large = 1024 if light else 512
-    return max(1, min(16, power_of_two(elements // 256), power_of_two(max(elements // large, 4))))
+def _read_bytes(kernel: Kernel) -> int:
+    """What a point of the inner loops reads."""
+    inner = {d.symbol for d in kernel.inner}
+    lines = [i for p in kernel.phases if p.across for _, i in p.lines]
+    read = {
+        (i.buffer, i.index): i.dtype.itemsize for i in lines if isinstance(i, Load) and free_symbols(i.index) & inner
+    }
+    return sum(read.values())
+
+
+def _waits_often(kernel: Kernel) -> bool:
+    """Do warps wait for each other more than once, or for what takes long?"""
+    found = [i for p in kernel.phases for _, i in p.lines if isinstance(i, (Reduce, Scan))]
+    return len(found) > 1 or any(isinstance(i, Reduce) and i.kind.startswith("arg") for i in found)
+
+
+def _warps(elements: int, each: int = 16) -> int:
+    """About eight elements a lane, and `each` in large tiles."""
+    return max(1, min(16, power_of_two(elements // 256), power_of_two(max(elements // (LANES * each), 4))))
+
+
+def _few_warps(elements: int, element_bytes: int) -> int:
+    """Of many tiles that write none: fewer warps wait for each other. A lane holds what it reads."""
+    held = power_of_two(elements * element_bytes // (LANES * HELD_BYTES))
+    return max(1, min(16, power_of_two(elements // 256), max(held, 2)))
+
+
+HELD_BYTES = 128
+"""What a lane reads of a row before it computes."""
 
 
 def _all_warps(elements: int) -> int:
@@ -205,8 +240,8 @@ MOST_WARPS = 32
 """Of a program, on every device."""
 LIGHT = 8
 """Instructions of a loop up to which a lane has registers for 32 elements; half as many beyond."""
-COLUMN_TILE = 128
-"""Neighbouring results that one program makes when their memory is side by side."""
+NARROWEST, COLUMN_TILE = 16, 128
+"""Neighbouring results that one program makes when their memory is side by side: where there are few of them, and many."""
 PROGRAMS_EACH = 4
 """Programs for each multiprocessor below which a reduction is made in pieces."""
 
@@ -218,11 +253,16 @@ def pieces(outer: Dimensions, inner: Dimensions, body: Sequence[LoopInstruction]
     if points is None or not points:
         return 1
     upright = columns(outer, inner, body)
-    programs, shortest = (-(-points // COLUMN_TILE), 64) if upright else (points, 1024)
+    programs, shortest = (points / COLUMN_TILE, 64) if upright else (float(points), 1024)
     wanted = processors * PROGRAMS_EACH
-    if programs * 2 > wanted or row < 2 * shortest or (not upright and row <= LONGEST_ROW):
+    least_work = row * min(points, COLUMN_TILE) < LEAST_COLUMNS if upright else row <= LONGEST_ROW
+    if programs * 2 > wanted or row < 2 * shortest or least_work:
         return 1  # it is busy enough, or a second kernel would take longer to start than the row takes
-    return max(1, min(wanted // programs, row // shortest))
+    return max(1, min(int(wanted / programs), row // shortest))
+
+
+LEAST_COLUMNS = 1 << 16
+"""Elements of columns side by side below which a program reduces them in less time than another kernel takes to start."""
 
 
 SMALLEST_SIDE, SMALLEST_HEIGHT = 16, 8
