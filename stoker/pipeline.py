@@ -49,6 +49,7 @@ from stoker.passes.floats import NeedsData, Scalars, divide_as_c, take_out
 from stoker.passes.fold import fold
 from stoker.passes.freeze import freeze, is_view, preparer
 from stoker.passes.heads import share_heads
+from stoker.passes.images import turn_images
 from stoker.passes.join import JOINED, join
 from stoker.passes.mask import settle_masks
 from stoker.passes.pack import PACKS, pack
@@ -100,6 +101,7 @@ def compile_captured(graph_module: GraphModule, example_inputs: list[Any], optio
             decompositions=decompositions(),
             memory_budget=options.memory_budget,
             captured=graph_module.forward,
+            change=turn_images,
         )
 
 

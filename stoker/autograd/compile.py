@@ -22,7 +22,7 @@ from stoker.autograd.joint import Joint, trace_joint
 from stoker.autograd.keep import min_cut
 from stoker.autograd.overlap import WrittenOverlap
 from stoker.autograd.partial import Autocast, PartialBackwards, WhenCalled
-from stoker.autograd.partition import Chooser, forward_only, split
+from stoker.autograd.partition import Chooser, Parts, forward_only, split
 from stoker.autograd.refusal import CannotTrace
 from stoker.autograd.relayout import ByLayout
 from stoker.autograd.runtime import finisher, inference_call, training_call
@@ -36,6 +36,9 @@ from stoker.graph.undo import Undoable, drawing_once
 from stoker.graph.walk import is_random
 
 Compiler = Callable[[GraphModule, list[Any]], Callable[..., Any] | Begun]
+Change = Callable[[GraphModule, int], Callable[[GraphModule], None] | None]
+"""Changes a forward part, so many of whose results are the program's; what it keeps for the backward may lie otherwise in memory, and a
+function is given that changes a backward accordingly."""
 
 
 def aot(
@@ -50,6 +53,7 @@ def aot(
     draws_as_eager: bool = True,
     gradients_as_given: bool = False,
     captured: Callable[..., Any] | None = None,
+    change: Change | None = None,
 ) -> Callable[..., tuple[Any, ...]]:
     """Compile a captured program for training, or for inference when nothing in it requires a gradient.
 
@@ -67,6 +71,7 @@ def aot(
         draws_as_eager,
         gradients_as_given,
         {} if captured is None else {graph_module: captured},
+        change,
     )
     try:
         call, written = _compile(graph_module, example_inputs, how)
@@ -91,6 +96,23 @@ class _How:
     gradients_as_given: bool
     captured: Mapping[GraphModule, Callable[..., Any]]
     """For graphs that are not the program as captured: that program."""
+    change: Change | None
+
+    def backward_of(self, parts: Parts) -> Compiler:
+        """The compiler of the backward, after the parts are changed, if they are to be."""
+        change = (
+            None
+            if self.change is None
+            else self.change(parts.forward, len(results_of(parts.forward)) - len(parts.all_kept))
+        )
+        if change is None:
+            return self.backward
+
+        def changed(module: GraphModule, fakes: list[Any]) -> Callable[..., Any] | Begun:
+            change(module)
+            return self.backward(module, fake_inputs(module))
+
+        return changed
 
     def compile(self, graph_module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
         return _compile(graph_module, example_inputs, self)[0]
@@ -129,10 +151,11 @@ def _compile(
             part.meta.update(graph_module.meta)
         _tell_homes(parts.forward, joint)
         devices = _random_devices(joint)
-        compile_backward = lambda module: finished(how.backward(module, fake_inputs(module)))  # noqa: E731
+        begin_backward = how.backward_of(parts)
+        compile_backward = lambda module: finished(begin_backward(module, fake_inputs(module)))  # noqa: E731
         several = len(parts.tangents) > 1 and not how.gradients_as_given
         begun = how.forward(parts.forward, fake_inputs(parts.forward))  # built while the backward is prepared
-        later = None if several else how.backward(parts.backward, fake_inputs(parts.backward))
+        later = None if several else begin_backward(parts.backward, fake_inputs(parts.backward))
         forward = drawing_once(_as_traced(finished(begun)), devices)
         backward: Any = WhenCalled(compile_backward, parts.backward) if later is None else later
         if isinstance(later, Begun):
@@ -261,6 +284,12 @@ class _Boxed(CodeGen):
 def run_eagerly(module: GraphModule, inputs: list[Any]) -> Callable[..., Any]:
     """The compiler that compiles nothing."""
     return torch_private.write_code(module).forward
+
+
+def results_of(module: GraphModule) -> list[Any]:
+    """What a graph gives back."""
+    (output,) = (n for n in module.graph.nodes if n.op == "output")
+    return list(output.args[0])  # type: ignore[arg-type]  # a list
 
 
 def fake_inputs(module: GraphModule) -> list[Any]:

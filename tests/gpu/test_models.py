@@ -64,3 +64,40 @@ def test_training_step(name, backend):
     for (key, a), b in zip(model.named_parameters(), compiled.parameters()):
         if a.grad is not None:
             assert apart(b.grad, a.grad) < 1e-2 or float(a.grad.abs().max()) < 1e-6, key
+
+
+class Residual(torch.nn.Module):
+    """Convolutions in half precision, whose images are turned in training."""
+
+    def __init__(self):
+        super().__init__()
+        self.stem = torch.nn.Sequential(torch.nn.Conv2d(3, 32, 7, 2, 3), torch.nn.BatchNorm2d(32), torch.nn.ReLU())
+        self.a, self.b = torch.nn.Conv2d(32, 64, 3, 2, 1, bias=False), torch.nn.Conv2d(64, 64, 3, 1, 1, bias=False)
+        self.m, self.n = torch.nn.BatchNorm2d(64), torch.nn.BatchNorm2d(64)
+        self.short, self.last = torch.nn.Conv2d(32, 64, 1, 2), torch.nn.Linear(64, 10)
+
+    def forward(self, x):
+        x = torch.nn.functional.max_pool2d(self.stem(x), 3, 2, 1)
+        y = torch.relu(self.n(self.b(torch.relu(self.m(self.a(x))))) + self.short(x))
+        return y, self.last(y.mean((2, 3)).view(y.shape[0], -1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_images_are_turned_in_training(dtype):
+    torch.manual_seed(0)
+    model = Residual().to("cuda", dtype)
+    compiled, exact = copy.deepcopy(model), copy.deepcopy(model).double()
+    x = torch.randn(8, 3, 64, 64, device="cuda", dtype=dtype)
+    results = {}
+    for name, network in {"eager": model, "ours": stoker.compile(compiled, fullgraph=True), "exact": exact}.items():
+        given = x.to(next(network.parameters()).dtype).requires_grad_()
+        for _ in range(2):
+            torch.manual_seed(1)
+            given.grad = None
+            network.zero_grad()
+            image, scores = network(given)
+            (image.square().mean() + scores.square().mean()).backward()
+        results[name] = [image, given.grad, *(p.grad for p in network.parameters()), *network.buffers()]
+    for eager, ours, truth in zip(*results.values(), strict=True):
+        assert ours.stride() == eager.stride() and ours.dtype is eager.dtype
+        assert apart(ours, truth) <= 1.5 * apart(eager, truth) + 1e-3

@@ -49,7 +49,7 @@ special_shifted_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_w
 """
 _COMPARE = "eq ne lt le gt ge logical_and logical_or logical_xor"
 _BACKWARD = """
-threshold_backward gelu_backward silu_backward sigmoid_backward tanh_backward elu_backward leaky_relu_backward
+gelu_backward silu_backward sigmoid_backward tanh_backward elu_backward
 hardtanh_backward hardsigmoid_backward hardswish_backward softplus_backward hardshrink_backward softshrink_backward
 logit_backward mish_backward
 """
@@ -187,6 +187,12 @@ def gradient(*args: Any, **kwargs: Any) -> Meta:
     operands = tuple(a for a in (*args, *kwargs.values()) if isinstance(a, FakeTensor))
     dtype = result_dtype(operands)
     return elementwise(operands, dtype, dtype)
+
+
+@rule("threshold_backward", "leaky_relu_backward")
+def gradient_beyond(grad: FakeTensor, x: FakeTensor, *numbers: Any, **keywords: Any) -> Meta:
+    """The iterator is given what was activated first."""
+    return gradient(x, grad)
 
 
 @rule("abs")

@@ -68,3 +68,27 @@ def test_strides_of_mixed_types(name: str) -> None:
         )
         compared += 1
     assert compared >= 50
+
+
+GRADIENTS: dict[str, tuple[Any, ...]] = {
+    "threshold_backward": (0,),
+    "leaky_relu_backward": (0.1, False),
+    "hardtanh_backward": (-1, 1),
+    "softplus_backward": (1, 20),
+    "softshrink_backward": (0.5,),
+    "gelu_backward": (),
+    "silu_backward": (),
+    "tanh_backward": (),
+}
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+def test_gradients_of_activations(name: str) -> None:
+    """Which operand the iterator is given first is a matter of the operator."""
+    operator = getattr(torch.ops.aten, name).default
+    for first, second in itertools.product(LAYOUTS.values(), repeat=2):
+        a, b = first(torch.randn(3, 4, 5)), second(torch.randn(3, 4, 5))
+        wanted = operator(a, b, *GRADIENTS[name])
+        mode = FakeMode()
+        found = mode.propagate(operator, (mode.from_real(a), mode.from_real(b), *GRADIENTS[name]), {})
+        assert found.stride() == wanted.stride()
