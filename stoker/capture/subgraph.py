@@ -35,6 +35,7 @@ from stoker.fake.tensor import make_fake
 from stoker.graph.nested import Inside, UnderModes
 from stoker.graph.walk import draws
 from stoker.shape.env import DataDependent
+from stoker.shape.symnode import symint
 from stoker.shape.walk import free_symbols
 
 if TYPE_CHECKING:
@@ -116,8 +117,9 @@ def close(m: Machine, branches: Sequence[Branch], given: Sequence[TensorValue] =
         for source in node.all_input_nodes
         if source not in inside and source not in first
     )
-    sizes = tuple(n for n in read if isinstance(n.meta.get("example_value"), SYMBOLIC))
-    tensors = tuple(n for n in read if n not in sizes)
+    numbers = [n for n in read if isinstance(n.meta.get("example_value"), SYMBOLIC)]
+    tensors = tuple(n for n in read if n not in numbers)
+    sizes = _with_parts(m, [n for n in numbers if isinstance(n.meta["example_value"], torch.SymInt)])
     graphs = tuple(_graph(m, branch, (*first, *tensors, *sizes)) for branch in branches)
     for node in reversed(list(m.record.graph.nodes)):
         if node in inside or node in first:
@@ -295,11 +297,12 @@ def _sizes_of(value: Any) -> list[Any]:
 
 def _graph(m: Machine, branch: Branch, given: Sequence[Node]) -> GraphModule:
     graph = Graph()
-    copies: dict[Node, Node] = {}
+    copies: dict[Node, Any] = {}
     for source in given:
         copies[source] = graph.placeholder(source.name)
         copies[source].meta["example_value"] = source.meta["example_value"]
     for node in branch.nodes:
+        copies |= {source: _fixed(m, source) for source in node.all_input_nodes if source not in copies}
         copies[node] = graph.node_copy(node, copies.__getitem__)
     graph.output(tuple(copies[t.node] for t in branch.tensors))
     module = torch_private.graph_module(torch.nn.Module(), graph)
@@ -309,6 +312,21 @@ def _graph(m: Machine, branch: Branch, given: Sequence[Node]) -> GraphModule:
     module.meta["draws"] = any(draws(operator) for operator in seen.operators)
     module.meta["pointwise"] = all(torch.Tag.pointwise in operator.tags for operator in seen.operators)
     return module
+
+
+def _with_parts(m: Machine, sizes: Sequence[Node]) -> tuple[Node, ...]:
+    """Sizes, and those that they are computed of: what is made of both inside is written in terms of the latter."""
+    values = [node.meta["example_value"] for node in sizes]
+    parts = [symint(v.node.env, s) for v in values for s in free_symbols(v.node.expr) if v.node.expr is not s]
+    found = [m.record.to_node(m.wrap.number(part)) for part in parts]
+    return tuple(dict.fromkeys((*sizes, *(node for node in found if isinstance(node, Node)))))
+
+
+def _fixed(m: Machine, node: Node) -> float:
+    """A float or a truth from outside that a graph inside reads: operators take sizes besides tensors, and nothing else, so that it is what
+    it is now, under a guard."""
+    value = node.meta["example_value"]
+    return m.concrete.run(value.node.guard_bool if isinstance(value, torch.SymBool) else value.node.guard_float)
 
 
 class Seen(torch_private.TorchDispatchMode):
