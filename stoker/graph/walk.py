@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Iterable
 from typing import Any
@@ -49,7 +50,13 @@ def is_random(node: Node) -> bool:
 
 def runs_once(node: Node) -> bool:
     """Does each call count? Then it runs as often as the program says and in that order, also if nobody reads the result."""
-    return is_random(node) or keeps_state(_operator(node))
+    return _counts(_operator(node))
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _counts(operator: Any) -> bool:
+    """Remembered: a graph has many nodes of few operators, and is asked about each several times."""
+    return draws(operator) or keeps_state(operator)
 
 
 def _operator(node: Node) -> Any:

@@ -6,8 +6,10 @@ Out: a `Program`: loops and library calls. An operator without a lowering, or wh
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +27,7 @@ from stoker.graph.nested import OPERATORS
 from stoker.graph.prune import prune
 from stoker.graph.raising import raises_by_data
 from stoker.loop.handler import ops
-from stoker.loop.layout import Layout, is_dense
+from stoker.loop.layout import Layout, Sizes, is_dense
 from stoker.loop.node import Program, SymbolSource
 from stoker.loop.target import LOOP_DTYPES, Targets
 from stoker.loop.view import Computed, NumberNeeded, Scalar, Stored, Tensor
@@ -60,7 +62,7 @@ from stoker.lower.registry import CALLS, LOWERINGS, CannotLower, LeftToLibrary, 
 from stoker.lower.whole import computed_whole
 from stoker.passes.place import COPIES, is_number
 from stoker.passes.simplify import VIEWS
-from stoker.shape.expr import Expr, Symbol
+from stoker.shape.expr import Expr, Symbol, constant
 from stoker.shape.symnode import expr_of, size_of
 from stoker.shape.walk import free_symbols
 
@@ -71,11 +73,22 @@ def result_of(value: Any, targets: Targets) -> Any:
         meta = value.meta
         if meta.device.type not in targets:
             raise CannotLower(f"a tensor is on {meta.device}, and kernels are made for {', '.join(targets)}")
-        sizes, strides = tuple(map(size_of, meta.sizes)), tuple(map(size_of, meta.strides))
-        return Result(meta.dtype, meta.device, sizes, strides)
+        return Result(meta.dtype, meta.device, _expressed(meta.sizes), _expressed(meta.strides))
     if isinstance(value, (list, tuple)):
         return [result_of(v, targets) for v in value]
     return None
+
+
+def _expressed(values: Iterable[Any]) -> Sizes:
+    """Sizes or strides as expressions."""
+    given = tuple(values)
+    return _numbers(given) if all(type(v) is int for v in given) else tuple(map(size_of, given))
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _numbers(values: tuple[int, ...]) -> Sizes:
+    """Remembered: a graph has many tensors of few sizes and strides."""
+    return tuple(map(constant, values))
 
 
 def lower_graph(module: GraphModule, targets: Targets, *, inference: bool = False, wide: bool = False) -> Program:
