@@ -10,6 +10,7 @@ import copyreg
 import dataclasses
 import functools
 import inspect
+import sys
 import types
 import weakref
 from collections.abc import Callable
@@ -103,13 +104,21 @@ def _compile_again(model: Any, settings: dict[str, Any]) -> Any:
 
 
 def _reduced(compiled: Any) -> str | tuple[Any, ...]:
-    """How a compiled function is copied and pickled: as functions are, by name, and methods with their objects."""
+    """How a compiled function is copied and pickled: as functions are, by name, and methods with their objects. Where the name is
+    that of the function it is made from, that one is, and is compiled again."""
     wrapped = compiled.__wrapped__
-    if isinstance(wrapped, types.FunctionType):
+    if isinstance(wrapped, types.FunctionType) and _found_by_name(wrapped) is not wrapped:
         return wrapped.__qualname__
     frames = _frames_of(compiled)
     assert frames is not None
     return _compile_again, (wrapped, frames.settings.given)
+
+
+def _found_by_name(function: types.FunctionType) -> Any:
+    found: Any = sys.modules.get(function.__module__)
+    for name in function.__qualname__.split("."):
+        found = inspect.getattr_static(found, name, None)
+    return found
 
 
 copyreg.pickle(_C.Compiled, _reduced)  # type: ignore[arg-type]  # a name is as good as a tuple

@@ -42,6 +42,17 @@ def test_a_function_is_itself() -> None:
     assert pickle.loads(pickle.dumps(doubled)) is doubled
 
 
+def tripled(x):
+    return x * 3
+
+
+def test_a_function_beside_the_one_it_is_made_from() -> None:
+    compiled = stoker.compile(tripled, backend="eager", fullgraph=True)
+    for other in (pickle.loads(pickle.dumps(compiled)), copy.deepcopy(compiled), copy.copy(compiled)):
+        assert type(other) is type(compiled) and other.__wrapped__ is tripled
+        assert other(torch.ones(2)).tolist() == [3, 3]
+
+
 def test_a_method_goes_with_its_object() -> None:
     x, held = torch.ones(2), Holder()
     other = copy.deepcopy(held)
