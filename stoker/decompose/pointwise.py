@@ -192,7 +192,7 @@ def sinc(x: Tensor) -> Tensor:
 
 @decompose("angle.default")
 def angle(x: Tensor) -> Tensor:
-    if x.is_complex():
+    if x.is_complex() or not x.dtype.is_signed:  # most of which eager does not compare
         return NotImplemented
     dtype = _floating(x, x)
     turned, straight = (torch.full((), v, dtype=dtype, device=x.device) for v in (math.pi, 0.0))

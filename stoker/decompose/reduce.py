@@ -61,15 +61,15 @@ def var(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = F
 def std(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Tensor:
     if x.is_complex():
         return NotImplemented
-    return torch.sqrt(var(x, dim, correction=correction, keepdim=keepdim))
+    return std_mean(x, dim, correction=correction, keepdim=keepdim)[0]
 
 
 @decompose("std_mean.correction")
 def std_mean(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     if x.is_complex():
         return NotImplemented
-    spread, middle = var_mean(x, dim, correction=correction, keepdim=keepdim)
-    return torch.sqrt(spread), middle
+    spread, middle = var_mean(x.to(_wide(x.dtype)), dim, correction=correction, keepdim=keepdim)
+    return torch.sqrt(spread).to(x.dtype), middle.to(x.dtype)
 
 
 def _softmax_type(x: Tensor, half_to_float: bool) -> torch.dtype:

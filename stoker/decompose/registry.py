@@ -100,6 +100,8 @@ def in_float(function: Decomposition) -> Decomposition:
             return function(*args, **kwargs)
         widened = [a.float() if isinstance(a, torch.Tensor) and a.dtype is dtype else a for a in args]
         result = function(*widened, **kwargs)
+        if result is NotImplemented:
+            return result
         if isinstance(result, tuple):
             return tuple(r if r is None else r.to(dtype) for r in result)
         return result.to(dtype)

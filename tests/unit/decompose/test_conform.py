@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+import stoker
 from stoker import log
 from stoker.decompose import OURS
 from stoker.decompose.registry import _conforming
@@ -63,3 +64,25 @@ def test_another_type_is_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
     with mode:
         assert wrong(mode.from_real(torch.randn(3))) is NotImplemented
     assert [e.subject for e in log.events("backend")] == ["aten.relu.default is not decomposed"]
+
+
+HALVES = {
+    "spread": lambda x: x.std(0),
+    "spread and mean": lambda x: torch.std_mean(x, 0),
+    "logarithm": lambda x: x.logsumexp(0),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", HALVES)
+def test_half_precision(name: str, dtype: torch.dtype) -> None:
+    """What does not fit into the type in the middle does not overflow; of nothing, the operator is left alone."""
+    compiled = stoker.compile(HALVES[name])
+    for x in (torch.tensor([[60000.0, 1.0], [-4.0, 2.0]]), torch.zeros(0, 2), torch.linspace(-3, 3, 60).view(20, 3)):
+        torch.testing.assert_close(compiled(x.to(dtype)), HALVES[name](x.to(dtype)), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.uint16, torch.uint64, torch.bool, torch.int8])
+def test_angles_of_whole_numbers(dtype: torch.dtype) -> None:
+    x = torch.tensor([0, 1, 100], dtype=dtype)
+    torch.testing.assert_close(stoker.compile(lambda x: torch.angle(x))(x), torch.angle(x))
