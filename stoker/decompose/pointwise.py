@@ -82,12 +82,17 @@ def clamp_max(x: Tensor, high: Any) -> Tensor:
 
 
 @decompose("logit.default")
-@in_float
 def logit(x: Tensor, eps: float | None = None) -> Tensor:
+    """The limits are numbers of the tensor's own type, in which 0.999 may be 1."""
     if not x.is_floating_point():
         x = x.to(torch.get_default_dtype())
-    if eps is not None:
+    if eps is not None and eps >= 0:
         x = torch.clamp(x, eps, 1 - eps)
+    return _log_odds(x)
+
+
+@in_float
+def _log_odds(x: Tensor) -> Tensor:
     return torch.log(x / (1 - x))
 
 

@@ -15,7 +15,7 @@ _REFUSED: dict[tuple[str, ...], str] = {
         mish elu softplus log_sigmoid_forward mse_loss nll_loss_forward nll_loss2d_forward glu _prelu_kernel addcdiv addcmul lerp
         native_layer_norm native_group_norm logcumsumexp frac binary_cross_entropy_with_logits
     """,
-    ("complex",): "logit xlogy special_xlog1py",
+    ("complex",): "logit xlogy special_xlog1py special_entr",
     ("truth",): """
         abs floor ceil round trunc trace threshold bucketize searchsorted reflection_pad1d reflection_pad2d reflection_pad3d
     """,

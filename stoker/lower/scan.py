@@ -32,6 +32,7 @@ def _scanned(
 def cumulative(
     builder: Builder, out: Result, x: Tensor, dim: int, *, dtype: torch.dtype | None = None, kind: str
 ) -> Tensor:
+    require_supported(x.dtype, out.dtype)
     if out.dtype is torch.bool:
         raise LeftToLibrary("sums of truth values that stay truth values")
     rounded = x

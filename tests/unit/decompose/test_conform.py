@@ -86,3 +86,23 @@ def test_half_precision(name: str, dtype: torch.dtype) -> None:
 def test_angles_of_whole_numbers(dtype: torch.dtype) -> None:
     x = torch.tensor([0, 1, 100], dtype=dtype)
     torch.testing.assert_close(stoker.compile(lambda x: torch.angle(x))(x), torch.angle(x))
+
+
+def test_running_sums_of_real_parts() -> None:
+    z = torch.tensor([[1 + 2j, 3j], [2, -1j]])
+    program = lambda z: z.cumsum(0, dtype=torch.int8)  # noqa: E731
+    torch.testing.assert_close(stoker.compile(program)(z), program(z))
+
+
+def test_no_entropy_of_complex_numbers() -> None:
+    with pytest.raises(NotImplementedError, match="entr"):
+        stoker.compile(lambda z: torch.special.entr(z))(torch.tensor([1 + 2j]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("eps", [1e-3, -1.0, None])
+def test_limits_of_odds(eps: float | None, dtype: torch.dtype) -> None:
+    """They are rounded to the type, in which 0.999 may be 1; a negative one is none."""
+    x = torch.tensor([60000.0, 1.0, -4.0, 2.0, 0.5, 0.0001], dtype=dtype)
+    program = lambda x: torch.logit(x, eps)  # noqa: E731
+    torch.testing.assert_close(stoker.compile(program)(x), program(x), equal_nan=True)
