@@ -18,6 +18,8 @@ MOST_STEPS = 20
 
 def _searched(builder: Builder, out: Result, sorted_: Tensor, values: Any, right: bool) -> Tensor:
     """For each value, how many of its row's numbers are less (or not greater, if `right`)."""
+    if not sorted_.sizes:
+        raise LeftToLibrary("there is no row: the library raises the right error")
     length = sorted_.sizes[-1].value
     if length is None or length.bit_length() > MOST_STEPS:
         raise LeftToLibrary("a row whose length depends on symbols, or is large")

@@ -106,3 +106,8 @@ def test_limits_of_odds(eps: float | None, dtype: torch.dtype) -> None:
     x = torch.tensor([60000.0, 1.0, -4.0, 2.0, 0.5, 0.0001], dtype=dtype)
     program = lambda x: torch.logit(x, eps)  # noqa: E731
     torch.testing.assert_close(stoker.compile(program)(x), program(x), equal_nan=True)
+
+
+def test_no_place_in_a_single_number() -> None:
+    with pytest.raises(RuntimeError, match="boundaries tensor dimension is 1"):
+        stoker.compile(lambda x: torch.searchsorted(x, x))(torch.tensor(2.0))
