@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import os
 import re
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -207,30 +209,32 @@ def test_a_loss_is_picked_by_the_kernel_that_reads_the_row(dtype: torch.dtype) -
         _agree(lambda x, labels, w: F.cross_entropy(x, labels, w, reduction=how), [x, labels, weight])  # noqa: B023  (called here)
 
 
+COMPILED = """
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.jit import JITFunction
+
+def kernel(a):
+    {}
+
+made = triton.compile(ASTSource(JITFunction(kernel), {{"a": "*fp32"}}, {{}}), target=GPUTarget("cuda", 90, 32))
+print(made.asm["ttir"])
+"""
+"""In a process of its own: the interpreter changes Triton's language for good."""
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32], ids=str)
 def test_constants_keep_their_digits(dtype: torch.dtype, tmp_path: Path) -> None:
     """Triton's own constants of half precision have six digits after the point: 1e-8 would be 0."""
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-    from triton.runtime.jit import JITFunction  # the decorator would give the interpreter's
-
     values = [1e-8 if dtype is not torch.float16 else 1e-7, 1.2345678e-3, -3.14159e-5, 0.333333333, 1234.5]
     stores = [f"tl.store(a + {n}, {literal(v, dtype, [])}.to(tl.float32))" for n, v in enumerate(values)]
-    lines = [
-        "import triton.language as tl",
-        "",
-        "def kernel(a):",
-        *(f"    {s}" for s in stores),
-    ]
     path = tmp_path / "constants.py"
-    path.write_text("\n".join(lines) + "\n")
-    spec = importlib.util.spec_from_file_location("constants", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    made = triton.compile(ASTSource(JITFunction(module.kernel), {"a": "*fp32"}, {}), target=GPUTarget("cuda", 90, 32))
-    found = {float(text) for text in re.findall(r"arith.constant (\S+) : f32", made.asm["ttir"])}
+    path.write_text(COMPILED.format("\n    ".join(stores)))
+    anew = os.environ | {"TRITON_CACHE_DIR": str(tmp_path)}
+    text = subprocess.run([sys.executable, str(path)], env=anew, stdout=subprocess.PIPE, text=True, check=True).stdout
+    found = {float(text) for text in re.findall(r"arith.constant (\S+) : f32", text)}
     for value in values:
         wanted = float(torch.tensor(value, dtype=dtype))
         assert any(math.isclose(f, wanted, rel_tol=1e-6) for f in found), (value, found)
