@@ -91,11 +91,15 @@ class _Turning:
         self.copies: dict[tuple[Node, torch.memory_format], Node] = {}
 
     def change(self, node: Node, value: Any) -> None:
-        old, node.meta["val"] = node.meta["val"], value
+        """What a node gives now. Where that lies as before, it has the strides it had: those of dimensions of one element differ."""
+        old = node.meta["val"]
         if not isinstance(old, FakeTensor):
             self.several.add(node)
-        elif not _lies_alike(old, value):
+        elif _lies_alike(old, value):
+            return
+        else:
             self.before[node] = old
+        node.meta["val"] = value
 
     def turn(self, visible: int | None) -> None:
         """Change the graph; the results before `visible` are as they were, or all."""

@@ -71,7 +71,9 @@ class Residual(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.stem = torch.nn.Sequential(torch.nn.Conv2d(3, 32, 7, 2, 3), torch.nn.BatchNorm2d(32), torch.nn.ReLU())
+        self.stem = torch.nn.Sequential(
+            torch.nn.Conv2d(3, 32, 7, 2, 3, bias=False), torch.nn.BatchNorm2d(32), torch.nn.ReLU()
+        )
         self.a, self.b = torch.nn.Conv2d(32, 64, 3, 2, 1, bias=False), torch.nn.Conv2d(64, 64, 3, 1, 1, bias=False)
         self.m, self.n = torch.nn.BatchNorm2d(64), torch.nn.BatchNorm2d(64)
         self.short, self.last = torch.nn.Conv2d(32, 64, 1, 2), torch.nn.Linear(64, 10)
@@ -90,7 +92,7 @@ def test_images_are_turned_in_training(dtype):
     x = torch.randn(8, 3, 64, 64, device="cuda", dtype=dtype)
     results = {}
     for name, network in {"eager": model, "ours": stoker.compile(compiled, fullgraph=True), "exact": exact}.items():
-        given = x.to(next(network.parameters()).dtype).requires_grad_()
+        given = x.clone().to(next(network.parameters()).dtype).requires_grad_()
         for _ in range(2):
             torch.manual_seed(1)
             given.grad = None

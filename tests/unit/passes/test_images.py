@@ -14,6 +14,7 @@ from torch import nn
 from torch.fx import GraphModule
 
 import stoker
+from stoker import pipeline
 from stoker.autograd import aot
 from stoker.autograd.compile import run_eagerly
 from stoker.passes.images import Images, turn_images
@@ -143,3 +144,19 @@ def test_others_stay(model: nn.Module) -> None:
     x = torch.randn(2, 3, 12, 12) if isinstance(model, nn.Sequential) else torch.randn(2, 3, 12)
     torch.testing.assert_close(compiled(x), model(x))
     assert seen == [None]
+
+
+@pytest.mark.parametrize("name", ["residual", "an image comes out", "shuffled"])
+def test_compiled(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same through loops: gradients of weights have eager's strides, also where a window is one element."""
+    monkeypatch.setattr(pipeline, "turn_images", functools.partial(turn_images, images=Images("cpu", (torch.float32,))))
+    torch.manual_seed(0)
+    model = MODELS[name]()
+    mine, x = copy.deepcopy(model), torch.randn(2, 3, 24, 24)
+    for function in (model, stoker.compile(mine, fullgraph=True)):
+        made = function(x)
+        for result in made if isinstance(made, tuple) else (made,):
+            result.square().mean().backward(retain_graph=True)
+    for a, b in zip(model.parameters(), mine.parameters(), strict=True):
+        assert b.grad is not None and a.grad is not None and b.grad.stride() == a.grad.stride()
+        torch.testing.assert_close(b.grad, a.grad, rtol=1e-3, atol=1e-4)
