@@ -93,7 +93,7 @@ def test_strides_of_zero_and_one() -> None:
         (torch.nn.GroupNorm(2, 4), torch.randn(2, 4, 5, 3).to(memory_format=torch.channels_last)),
         (torch.nn.Softmax(0), torch.randn(3, 4).t()),
     ],
-    ids=str,
+    ids=lambda given: str(list(given.shape)) if isinstance(given, torch.Tensor) else type(given).__name__,
 )
 @pytest.mark.parametrize("training", [True, False])
 def test_strides_of_what_is_taken_apart(module: torch.nn.Module, x: torch.Tensor, training: bool) -> None:
