@@ -184,7 +184,8 @@ def _wrap(model: Any, frames: Frames) -> Any:
 
 
 def _plain(model: Any) -> Any:
-    """The function or method that runs when something is called; a new function where there is none to be seen."""
+    """What runs when something is called: a function or a method; an object whose class says it in Python, as it stands at each call; a
+    new function where there is no Python to be seen."""
     if isinstance(model, _C.Compiled):
         return model.__wrapped__
     if isinstance(model, (types.FunctionType, types.MethodType)):
@@ -193,7 +194,7 @@ def _plain(model: Any) -> Any:
     if isinstance(model, torch.nn.Module) and call is torch.nn.Module.__call__:
         return torch_private.module_call(model)
     if isinstance(call, types.FunctionType):
-        return types.MethodType(call, model)
+        return model
 
     def call_through(*args: Any, **kwargs: Any) -> Any:
         return model(*args, **kwargs)

@@ -67,6 +67,6 @@ def test_a_method_goes_with_its_object() -> None:
 def test_a_callable_object() -> None:
     x, compiled = torch.ones(2), stoker.compile(Scaled(3.0), backend="eager")
     other = copy.deepcopy(compiled)
-    other.__wrapped__.__self__.scale = 4.0
+    other.__wrapped__.scale = 4.0
     assert compiled(x).tolist() == [3, 3] and other(x).tolist() == [4, 4]
     assert copy.copy(compiled)(x).tolist() == [3, 3]

@@ -195,3 +195,23 @@ def test_explain_of_methods_and_partials() -> None:
 
     assert stoker.explain(Thing().scaled, X).graph_count == 1
     assert stoker.explain(functools.partial(lambda x, y: x + y, X), X).graph_count == 1
+
+
+class Adds:
+    """A callable object."""
+
+    by = 1
+
+    def __call__(self, x: Any) -> Any:
+        return x + self.by
+
+
+def test_a_callable_object_runs_what_its_class_says_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend, graphs = counting()
+    adds = Adds()
+    compiled = stoker.compile(adds, backend=backend)
+    assert torch.equal(compiled(X), X + 1)
+    monkeypatch.setattr(Adds, "__call__", lambda self, x: x * 7 + self.by)
+    assert torch.equal(compiled(X), X * 7 + 1) and len(graphs) == 2
+    compiled.by = 5
+    assert adds.by == 5 and torch.equal(compiled(X), X * 7 + 5)
