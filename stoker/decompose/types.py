@@ -17,10 +17,11 @@ _REFUSED: dict[tuple[str, ...], str] = {
     """,
     ("complex",): "logit xlogy special_xlog1py special_entr",
     ("truth",): """
-        abs floor ceil round trunc trace threshold bucketize searchsorted reflection_pad1d reflection_pad2d reflection_pad3d
+        abs floor ceil round trunc threshold bucketize searchsorted reflection_pad1d reflection_pad2d reflection_pad3d
     """,
     ("whole",): "im2col",
     ("truth", "unsigned"): "hardtanh",
+    ("truth", "rare"): "trace",
 }
 _OF: dict[str, frozenset[str]] = {name: frozenset(kinds) for kinds, names in _REFUSED.items() for name in names.split()}
 
@@ -41,4 +42,6 @@ def _kinds(dtype: torch.dtype) -> frozenset[str]:
         return frozenset({"complex"})
     if dtype is torch.bool:
         return frozenset({"truth"})
-    return frozenset({"whole"} if dtype.is_signed else {"whole", "unsigned"})
+    if dtype.is_signed:
+        return frozenset({"whole"})
+    return frozenset({"whole", "unsigned"} if dtype is torch.uint8 else {"whole", "unsigned", "rare"})

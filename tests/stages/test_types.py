@@ -109,3 +109,22 @@ def test_a_bound_that_is_no_number() -> None:
         return x.clamp(min=float("nan")) * 1, x.clamp(max=float("nan")) * 1
 
     torch.testing.assert_close(stoker.compile(program)(a), program(a), equal_nan=True)
+
+
+REFUSED: dict[str, tuple[Any, list[torch.dtype]]] = {
+    "running sums of truths in their place": (lambda x: x.cumsum_(0), [torch.bool]),
+    "running products of truths in their place": (lambda x: x.cumprod_(0), [torch.bool]),
+    "the trace": (torch.trace, [torch.bool, torch.uint16, torch.uint32, torch.uint64]),
+    "combinations": (lambda x: torch.combinations(x[0]), [torch.uint16, torch.uint32, torch.uint64]),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_types_that_eager_has_no_kernel_for(name: str) -> None:
+    function, dtypes = REFUSED[name]
+    for dtype in dtypes:
+        with pytest.raises(NotImplementedError) as theirs:
+            function(torch.ones(2, 2).to(dtype))
+        with pytest.raises(NotImplementedError) as ours:
+            stoker.compile(function)(torch.ones(2, 2).to(dtype))
+        assert str(ours.value) == str(theirs.value)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 NONE, ZERO, ONE = Constant(None), Constant(0), Constant(1)
+UNSELECTABLE = (torch.uint16, torch.uint32, torch.uint64)
+"""Types of which eager selects nothing by a mask."""
 
 
 @handles(indexing.check)
@@ -95,6 +97,7 @@ def _whether_all(m: Machine, conditions: Value) -> Value:
 @handles(torch.combinations)
 def combinations(m: Machine, input: Value, r: Value = Constant(2), with_replacement: Value = Constant(False)) -> Value:  # noqa: B008
     known = isinstance(input, TensorValue) and input.fake.dim() == 1 and isinstance(r, Constant) and r.value > 0
+    known = known and input.fake.dtype not in UNSELECTABLE
     if not known:
         return m.record.call(torch.combinations, [input, r, with_replacement], {})
     return m.wrap.object(indexing.combinations).call(m, [input, r, with_replacement], {})

@@ -12,14 +12,16 @@ from stoker.fake.rule import Decline, rule
 from stoker.fake.tensor import FakeTensor, data_dependent
 
 
-def _by_columns(x: FakeTensor, batch: Sequence[Size], rows: Size, columns: Size, leading: Size) -> Meta:
+def _by_columns(
+    x: FakeTensor, batch: Sequence[Size], rows: Size, columns: Size, leading: Size, dtype: torch.dtype | None = None
+) -> Meta:
     """Matrices as LAPACK leaves them: each column dense, `leading` elements from one to the next."""
     strides: list[Size] = []
     step: Size = leading * (columns if isinstance(columns, torch.SymInt) else max(columns, 1))
     for size in reversed(batch):
         strides.insert(0, step)
         step = step * size
-    return meta_of(x.meta.dtype, (*batch, rows, columns), (*strides, 1, leading), x.meta.device)
+    return meta_of(dtype or x.meta.dtype, (*batch, rows, columns), (*strides, 1, leading), x.meta.device)
 
 
 def _known(*sizes: Size) -> None:
@@ -54,6 +56,19 @@ def svd(a: FakeTensor, full_matrices: bool = False, compute_uv: bool = True, *, 
         meta_of(real, (*batch, k), None, a.meta.device),
         _by_columns(a, batch, v, n, v),
     )
+
+
+@rule("linalg_eig.default")
+def eig(a: FakeTensor) -> tuple[Meta, Meta]:
+    """Eigenvalues, and eigenvectors by columns; complex, whatever the matrix is."""
+    if len(a.meta.sizes) < 2 or a.meta.dtype not in (torch.float32, torch.float64, torch.complex64, torch.complex128):
+        raise Decline
+    *batch, m, n = a.meta.sizes
+    _known(m, n, *batch)
+    if m != n:
+        raise Decline
+    dtype = a.meta.dtype.to_complex()
+    return meta_of(dtype, (*batch, n), None, a.meta.device), _by_columns(a, batch, n, n, n, dtype)
 
 
 @rule("linalg_lstsq.default")

@@ -181,6 +181,16 @@ def max_pool_backward_3d(grad: FakeTensor, x: FakeTensor, *rest: Any, **others: 
     return _image(x, x.meta.sizes)
 
 
+@rule("max_unpool2d")
+def max_unpool2d(x: FakeTensor, indices: FakeTensor, output_size: Sequence[Size]) -> Meta:
+    """Zeros, and each element where its index says, in x's memory format."""
+    m = x.meta
+    fits = indices.meta.dtype is torch.int64 and len(output_size) == 2 and len(m.sizes) in (3, 4)
+    if not fits or not surely_same(m.sizes, indices.meta.sizes) or any(s == 0 for s in m.sizes[-3:]):
+        raise Decline
+    return _image(x, (*m.sizes[:-2], *output_size))
+
+
 @rule("constant_pad_nd")
 def constant_pad(x: FakeTensor, pad: Sequence[Size], value: Any = 0) -> Meta:
     """Borders added, or removed where negative, from the last dimension on."""

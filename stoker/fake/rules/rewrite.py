@@ -36,9 +36,9 @@ def overwrite_real(x: FakeTensor) -> FakeTensor:
 
 @rule("cumsum_", "cumprod_")
 def accumulate(x: FakeTensor, dim: int, *, dtype: torch.dtype | None = None) -> FakeTensor:
-    """In the type that it is."""
+    """In the type that it is, which truth values do not have."""
     wrap(dim, len(x.meta.sizes))
-    if dtype not in (None, x.meta.dtype):
+    if dtype not in (None, x.meta.dtype) or x.meta.dtype is torch.bool:
         raise Decline
     return x
 

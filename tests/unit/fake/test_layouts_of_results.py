@@ -27,6 +27,8 @@ OPERATORS: dict[str, Callable[[Any], Any]] = {
     "leaky by chance": lambda x: F.rrelu(x, training=True),
     "leaky": lambda x: F.rrelu(x),
     "shuffled": lambda x: F.channel_shuffle(x, 2) if x.dim() > 2 else x,
+    "unpooled": lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2) if x.dim() == 4 else x,
+    "eigenvectors": lambda x: torch.linalg.eig(x @ x.mT)[1],
 }
 
 
