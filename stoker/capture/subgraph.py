@@ -12,7 +12,7 @@ Requirements, held by tests/differential/test_control_flow.py:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -40,6 +40,8 @@ from stoker.shape.walk import free_symbols
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
+
+CPU = Constant(torch.device("cpu"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,13 @@ def close(m: Machine, branches: Sequence[Branch], given: Sequence[TensorValue] =
     numbers = [n for n in read if isinstance(n.meta.get("example_value"), SYMBOLIC)]
     tensors = tuple(n for n in read if n not in numbers)
     sizes = _with_parts(m, [n for n in numbers if isinstance(n.meta["example_value"], torch.SymInt)])
-    graphs = tuple(_graph(m, branch, (*first, *tensors, *sizes)) for branch in branches)
+    floats = [n for n in numbers if isinstance(n.meta["example_value"], torch.SymFloat)]
+    try:
+        boxes = {_boxed(m, n): n for n in floats}
+        graphs = tuple(_graph(m, branch, (*first, *tensors, *boxes, *sizes), boxes) for branch in branches)
+        tensors = (*tensors, *boxes)
+    except DataDependent:
+        graphs = tuple(_graph(m, branch, (*first, *tensors, *sizes), {}) for branch in branches)
     for node in reversed(list(m.record.graph.nodes)):
         if node in inside or node in first:
             m.record.graph.erase_node(node)
@@ -295,12 +303,24 @@ def _sizes_of(value: Any) -> list[Any]:
     return [size for size in found if isinstance(size, torch.SymInt)]
 
 
-def _graph(m: Machine, branch: Branch, given: Sequence[Node]) -> GraphModule:
+def _boxed(m: Machine, node: Node) -> Node:
+    """A float from outside as a tensor, which is what operators take."""
+    number = m.wrap.number(node.meta["example_value"])
+    box = m.record.call(torch.full, [TupleValue([]), number], {"dtype": Constant(torch.float64), "device": CPU})
+    assert isinstance(box, TensorValue)
+    return box.node
+
+
+def _graph(m: Machine, branch: Branch, given: Sequence[Node], boxes: Mapping[Node, Node]) -> GraphModule:
+    """With `boxes`, tensors among what is given, each for the float that it holds."""
     graph = Graph()
     copies: dict[Node, Any] = {}
     for source in given:
         copies[source] = graph.placeholder(source.name)
         copies[source].meta["example_value"] = source.meta["example_value"]
+    for box, number in boxes.items():
+        copies[number] = graph.call_method("item", (copies[box],))
+        copies[number].meta["example_value"] = number.meta["example_value"]
     for node in branch.nodes:
         copies |= {source: _fixed(m, source) for source in node.all_input_nodes if source not in copies}
         copies[node] = graph.node_copy(node, copies.__getitem__)
@@ -323,8 +343,7 @@ def _with_parts(m: Machine, sizes: Sequence[Node]) -> tuple[Node, ...]:
 
 
 def _fixed(m: Machine, node: Node) -> float:
-    """A float or a truth from outside that a graph inside reads: operators take sizes besides tensors, and nothing else, so that it is what
-    it is now, under a guard."""
+    """A truth from outside that a graph inside reads, or a float that it decides by: it is what it is now, under a guard."""
     value = node.meta["example_value"]
     return m.concrete.run(value.node.guard_bool if isinstance(value, torch.SymBool) else value.node.guard_float)
 

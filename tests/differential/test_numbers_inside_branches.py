@@ -47,6 +47,37 @@ def test_numbers_from_around(name: str, backend: str, numbers: tuple[Any, ...]) 
             torch.testing.assert_close(compiled(x, a), expected)
 
 
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_two_compilations_serve_all_floats(name: str) -> None:
+    numbers = (0.5, 0.75, 1.5, 0.1, 0.3)
+    expected = [stoker.compile(PROGRAMS[name], backend="eager", dynamic=False)(torch.ones(3, 2), a) for a in numbers]
+    stoker.log.clear()
+    compiled = stoker.compile(PROGRAMS[name], fullgraph=True)
+    torch.testing.assert_close([compiled(torch.ones(3, 2), a) for a in numbers], expected)
+    assert len(stoker.events("recompile")) == 1
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_gradients_of_branches_with_a_float(sign: int) -> None:
+    weight = torch.tensor([0.5, 2.0], requires_grad=True)
+
+    def program(x: Tensor, a: float) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda y: (y * weight) ** 2 * a, lambda y: (y - a) * weight, (x,)).sum()
+
+    compiled = stoker.compile(program, fullgraph=True)
+    for a in (0.5, 0.75, 1.5, 0.1):
+        x = torch.full((2,), float(sign))
+        expected = a * 2 * weight.detach() if sign > 0 else x - a
+        assert torch.allclose(torch.autograd.grad(compiled(x, a), weight)[0], expected)
+
+
+def test_a_float_that_a_branch_decides_by() -> None:
+    program = lambda x, a: torch.cond(x.sum() > 0, lambda y: y * (2 if a > 0.6 else 3), lambda y: y * a, (x,))  # noqa: E731
+    compiled = stoker.compile(program, fullgraph=True)
+    for a in (0.5, 0.75, 1.5, 0.1):
+        assert compiled(torch.ones(2), a).tolist() == [2 if a > 0.6 else 3] * 2
+
+
 def test_a_float_that_data_tells() -> None:
     def program(x: Tensor, a: Tensor) -> Tensor:
         factor = a.item()

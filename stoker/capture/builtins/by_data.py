@@ -96,9 +96,8 @@ def _whether_all(m: Machine, conditions: Value) -> Value:
 
 @handles(torch.combinations)
 def combinations(m: Machine, input: Value, r: Value = Constant(2), with_replacement: Value = Constant(False)) -> Value:  # noqa: B008
-    known = isinstance(input, TensorValue) and input.fake.dim() == 1 and isinstance(r, Constant) and r.value > 0
-    known = known and input.fake.dtype not in UNSELECTABLE
-    if not known:
+    known = isinstance(input, TensorValue) and input.fake.dim() == 1 and input.fake.dtype not in UNSELECTABLE
+    if not known or not isinstance(r, Constant) or r.value <= 0:
         return m.record.call(torch.combinations, [input, r, with_replacement], {})
     return m.wrap.object(indexing.combinations).call(m, [input, r, with_replacement], {})
 
