@@ -87,8 +87,12 @@ def pure(*reals: Any) -> None:
     _pure_kept.extend(reals)
 
 
-NAMED: dict[str, Any] = {"torch.onnx.is_in_onnx_export": False, "torch._dynamo.decorators.graph_break": None}
-"""Answers of functions in modules that we do not import: they are known by their names alone. The second is called by torch's optimizers at
+NAMED: dict[str, Any] = {
+    "torch.onnx.is_in_onnx_export": False,
+    "torch._dynamo.external_utils.is_compiling": True,
+    "torch._dynamo.decorators.graph_break": None,
+}
+"""Answers of functions in modules that we do not import: they are known by their names alone. The last is called by torch's optimizers at
 each step (`torch.optim.optimizer`), compiled or not; it asks torch's own compiler for a break, and does nothing in eager."""
 
 

@@ -15,7 +15,7 @@ from stoker.capture.static import MISSING
 from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.instance import InstanceValue, ObjectValue
 from stoker.capture.values.value import Arguments, Keywords, Value
-from stoker.errors import Break
+from stoker.errors import BeginAnew, Break
 from stoker.guard.source import Fixed, Source
 
 if TYPE_CHECKING:
@@ -60,9 +60,12 @@ class PythonModule(ObjectValue):
         return own.call(m, [Constant(name)], {})
 
     def answered(self, m: Machine, name: str) -> Value:
-        """What only the module itself can tell: a property of its class, or its `__getattr__`."""
-        place = Fixed(self.real, self.real.__name__)
+        """What only the module itself can tell: a property of its class, or its `__getattr__`. One that keeps what it was asked for, as
+        `torch.ops` and lazy packages do, has it for good: it is looked at anew."""
+        place, kept = Fixed(self.real, self.real.__name__), name in vars(self.real)
         real = m.guards.ask(place, self.real, lambda now: getattr(now, name), f"has the same {name}")
+        if not kept and name in vars(self.real):
+            raise BeginAnew
         return m.wrap.constant(real) if is_plain(real) else m.wrap.object(real)
 
     def set_attribute(self, m: Machine, name: str, value: Value) -> None:

@@ -7,6 +7,7 @@ import gc
 import sys
 import threading
 import traceback
+import types
 import weakref
 
 import pytest
@@ -371,3 +372,33 @@ def test_collector_is_paused_and_left_as_found(enabled):
         assert seen == [False] and gc.isenabled() is enabled
     finally:
         (gc.enable if before else gc.disable)()
+
+
+class Lazy(types.ModuleType):
+    """A module that keeps what it was asked for, as torch's namespaces of operators do."""
+
+    def __getattr__(self, name):
+        if name != "factor":
+            raise AttributeError(name)
+        self.factor = 3.0
+        return self.factor
+
+
+lazy = Lazy("lazy")
+
+
+def test_a_module_that_keeps_what_it_was_asked_for_is_captured_once():
+    backend, graphs = counting()
+    compiled = stoker.compile(lambda x: x * lazy.factor, backend=backend, fullgraph=True)
+    for _ in range(2):
+        assert torch.equal(compiled(X), X * 3)
+    assert len(graphs) == 1
+    lazy.factor = 4.0
+    assert torch.equal(compiled(X), X * 4)
+
+
+def test_an_older_name_of_is_compiling_answers_too():
+    module = types.ModuleType("torch._dynamo.external_utils")
+    exec("def is_compiling():\n    return False", vars(module))
+    assert not module.is_compiling()
+    assert stoker.compile(lambda x: x if module.is_compiling() else None, backend="eager")(X) is X
