@@ -159,6 +159,7 @@ HAS_TO_BOOL: bool = VERSION >= (3, 13)  # conditional jumps and UNARY_NOT take a
 HAS_INTRINSICS: bool = VERSION >= (3, 12)
 FUNCTION_ATTRIBUTES_AFTER: bool = VERSION >= (3, 13)  # MAKE_FUNCTION, then a SET_FUNCTION_ATTRIBUTE for each
 CLOSURE_IS_FAST: bool = VERSION >= (3, 13)  # LOAD_CLOSURE is written LOAD_FAST
+CLASS_METHODS_CHAIN: bool = VERSION <= (3, 12)  # a classmethod around a descriptor gives what that gives of the class
 DOCSTRING_FLAG: int = 0x4000000 if VERSION >= (3, 13) else 0  # CO_HAS_DOCSTRING: co_consts[0] is the docstring
 
 

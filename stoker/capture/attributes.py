@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from stoker.bytecode.versions import CLASS_METHODS_CHAIN
 from stoker.capture.static import CLASS_OF_OBJECT, HEAP_TYPE, MISSING, derives, static_lookup
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod, MethodValue
@@ -149,7 +150,7 @@ class Attributes:
             case staticmethod():
                 return self.m.wrap.object(raw.__func__)
             case classmethod():
-                return MethodValue(self.m.wrap.object(cls), self.m.wrap.object(raw.__func__))
+                return self.class_method(raw, self.m.wrap.object(cls), cls)
             case types.ClassMethodDescriptorType():
                 return MethodValue(self.m.wrap.object(cls), self.m.wrap.object(raw))
             case types.MethodDescriptorType() | types.WrapperDescriptorType():
@@ -186,7 +187,7 @@ class Attributes:
             return getter.call(self.m, [self.m.wrap.object(raw), Constant(None), cls_value], {})
         match raw:
             case classmethod():
-                return MethodValue(cls_value, self.m.wrap.object(raw.__func__))
+                return self.class_method(raw, cls_value, cls_value.real)
             case staticmethod():
                 return self.m.wrap.object(raw.__func__)
             case types.ClassMethodDescriptorType():
@@ -194,6 +195,13 @@ class Attributes:
             case types.FunctionType() | property() | types.MethodDescriptorType() | types.WrapperDescriptorType():
                 return self.m.wrap.object(raw)
         return self.m.wrap.object(raw)
+
+    def class_method(self, raw: classmethod, cls_value: Value, cls: type) -> Value:
+        """A function bound to its class. What is around another descriptor, such as a property, gives what that one gives of the class."""
+        inner = raw.__func__
+        if CLASS_METHODS_CHAIN and not isinstance(inner, types.FunctionType) and hasattr(type(inner), "__get__"):
+            return self.bind(inner, cls_value, cls)
+        return MethodValue(cls_value, self.m.wrap.object(inner))
 
     def overridden(self, raw: Any, name: str) -> Value | None:
         """A method of the descriptor protocol that the class of a descriptor has in Python, also one over `property`'s."""

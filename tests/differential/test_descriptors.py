@@ -160,3 +160,33 @@ def test_descriptors_of_a_metaclass() -> None:
     program = lambda x: (x * first.described, x * first.seen, x * second.described, x * watched.counted)  # noqa: E731
     assert [r.item() for r in program(torch.ones(1))] == [7, 11, 3, 5]
     torch.testing.assert_close(stoker.compile(program, backend="eager")(torch.ones(1)), program(torch.ones(1)))
+
+
+class Chained:
+    """Class methods around other descriptors: until Python 3.13 they give what those give of the class."""
+
+    size = 3
+    flag = classmethod(property(lambda cls: cls.size > 3))
+    doubling = classmethod(Doubling(lambda cls: cls.size))
+    static = classmethod(staticmethod(lambda *args: len(args)))
+    partial = classmethod(functools.partial(lambda *args: len(args)))
+
+
+class Larger(Chained):
+    size = 4
+
+    def of_base(self):
+        return super().flag
+
+
+def test_class_methods_around_descriptors() -> None:
+    def program(x):
+        flags = Chained.flag, Chained().flag, Larger.flag, Larger().of_base()
+        counts = Chained.static(), Chained.partial()
+        return x * sum(2**index for index, flag in enumerate(flags) if flag), counts, Larger.doubling
+
+    result, *others = program(torch.ones(1))
+    compiled, *compiled_others = stoker.compile(program, backend="eager")(torch.ones(1))
+    assert torch.equal(compiled, result)
+    if isinstance(Chained.flag, bool):
+        assert compiled_others == others
