@@ -44,6 +44,19 @@ def test_conversions(agree: Any, source: torch.dtype) -> None:
     agree([lambda x, t=t: x.to(t) for t in targets] + [lambda x, t=t: (x + 1).to(t) for t in targets[1:]], [x])
 
 
+@pytest.mark.parametrize("whole", WHOLES[1:], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_through_whole_numbers(dtype: torch.dtype, whole: torch.dtype) -> None:
+    """Not the same as truncating: zero has no sign, and what is out of range comes back as what the processor made of it."""
+
+    def there_and_back(x: torch.Tensor) -> torch.Tensor:
+        return x.to(whole).to(dtype) * 2
+
+    x = torch.tensor([*SPECIAL, 300.7, -200.2, 3000000005.0, -3000000005.0, 1e20, -1e20], dtype=dtype).repeat(3)
+    got, expected = stoker.compile(there_and_back)(x), there_and_back(x)
+    assert got.tolist() == expected.tolist() and torch.equal(got.signbit(), expected.signbit())
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_what_is_no_ordinary_number(agree: Any, dtype: torch.dtype) -> None:
     a = _floats(dtype)

@@ -10,6 +10,9 @@
 #include <omp.h>
 #endif
 
+// Zero, but not to the compiler: a weak definition may be replaced. A pointer, since kernels write none: it is read once.
+__attribute__((weak, visibility("hidden"))) void* nowhere = nullptr;
+
 namespace {
 
 // The compiler's own functions for both types. <cmath> has them as well, and takes g++ longer to read than all of this text.
@@ -52,10 +55,24 @@ inline bfloat16 narrow(float x) {
   return bfloat16{static_cast<uint16_t>(x != x ? 0x7FC0 : rounded)};
 }
 
+// A real number as a whole one: eager's processor converts to 32 or 64 bits, uint8 to the latter, and the low ones are kept. To the
+// compiler float(int(x)) is trunc(x), which has a negative zero, NaN and what is out of range; bits from nowhere keep it from that.
+template <class To, class From>
+inline To whole(From x) {
+  const int64_t nothing = reinterpret_cast<int64_t>(nowhere);
+  if constexpr (sizeof(To) == 8) return static_cast<int64_t>(x) ^ nothing;
+  else if constexpr (sizeof(To) == 4) return static_cast<int32_t>(x) ^ static_cast<int32_t>(nothing);
+  else if constexpr (To(-1) > To(0)) return static_cast<To>(static_cast<int64_t>(x));
+  else return static_cast<To>(static_cast<int32_t>(x));
+}
+
 // Conversion between any two element types.
 template <class To, class From>
 struct Convert {
-  static inline To from(From x) { return static_cast<To>(x); }
+  static inline To from(From x) {
+    if constexpr (std::numeric_limits<To>::is_integer && !std::numeric_limits<From>::is_integer) return whole<To>(x);
+    else return static_cast<To>(x);
+  }
 };
 template <class From>
 struct Convert<bool, From> {
