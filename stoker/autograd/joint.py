@@ -45,6 +45,7 @@ from stoker.fake.history import is_spent, leaves_behind
 from stoker.fake.matmul import taken_apart
 from stoker.fake.meta import meta_of, same
 from stoker.fake.tensor import make_fake
+from stoker.shape.contiguity import asks_for_unit_stride
 
 Strides = Mapping[int, Sequence[int]]
 """Of the gradients of results, by the position of the result."""
@@ -424,13 +425,25 @@ def _backward(
         fakes.append(_tangent(trace, tensor, strides.get(position)))
         tangents[position] = trace.input(f"tangent_{position}", fakes[-1])
     before = trace.aliases.versions()
-    with torch.autograd.set_multithreading_enabled(False), torch.no_grad(), autocast_off(), trace:
+    with (
+        torch.autograd.set_multithreading_enabled(False),
+        torch.no_grad(),
+        autocast_off(),
+        _strides_guessed(trace),
+        trace,
+    ):
         found = _run_backward(tuple(t for _, t in wanted), tuple(fakes), tuple(leaf for _, leaf in sources))
         for (index, _), gradient in zip(sources, found):
             gradients[index] = None if gradient is None else trace.read(gradient)
     if _written_since(trace, before):
         raise CannotTrace("its backward writes to what the program was given, made or kept")
     return tuple(tangents), tuple(gradients)
+
+
+def _strides_guessed(trace: Trace) -> contextlib.AbstractContextManager[Any]:
+    """Formulas of gradients ask how an operand lies, to lay its gradient out alike: of a matrix with at most one row, either way is."""
+    env = trace.mode.shape_env
+    return contextlib.nullcontext() if env is None else env.guessing(asks_for_unit_stride)
 
 
 def _written_since(trace: Trace, before: Mapping[FakeStorage, int]) -> bool:

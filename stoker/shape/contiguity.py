@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from stoker.shape import condition as cond
 from stoker.shape.condition import Condition, Known
 from stoker.shape.env import ShapeEnv
-from stoker.shape.expr import Expr, constant
+from stoker.shape.expr import Expr, Max, constant
 from stoker.shape.prove import Proof
 
 Numbers = Sequence[Expr]
@@ -54,6 +54,14 @@ def dense(env: ShapeEnv, sizes: Numbers, strides: Numbers) -> Condition:
         return cond.known(False)
     order = sorted(range(len(sizes)), key=lambda i: (env.size_hint(strides[i]), -i), reverse=True)
     return _in_order(env, sizes, strides, order)
+
+
+def asks_for_unit_stride(condition: Condition) -> bool:
+    """Is it whether a contiguous tensor has the stride 1 where another dimension lies behind it, which has at most one element then?"""
+    if not isinstance(condition, cond.Comparison) or condition.relation is not cond.Relation.EQ:
+        return False
+    stride = condition.expr + 1
+    return isinstance(stride, Max) and constant(1) in stride.arguments
 
 
 def _in_order(env: ShapeEnv, sizes: Numbers, strides: Numbers, order: Sequence[int]) -> Condition:

@@ -134,7 +134,7 @@ class ShapeEnv:
     _ducks: dict[tuple[int, int], Symbol] = field(default_factory=dict)
     _simplified: dict[Expr, Expr] = field(default_factory=dict)
     _decided: dict[Condition, bool] = field(default_factory=dict)
-    _guesses: bool = False
+    _guesses: Callable[[Condition], bool] | None = None
     _serial: _Serial = field(default_factory=_Serial)
 
     def new_symbol(
@@ -302,10 +302,10 @@ class ShapeEnv:
         return asked
 
     @contextmanager
-    def guessing(self) -> Iterator[None]:
+    def guessing(self, about: Callable[[Condition], bool] = lambda condition: True) -> Iterator[None]:
         """Inside, questions that only data answers are answered for some large size, without a guard: for what may be otherwise
         without being wrong, as the order of dimensions in memory."""
-        before, self._guesses = self._guesses, True
+        before, self._guesses = self._guesses, about
         try:
             yield
         finally:
@@ -328,7 +328,7 @@ class ShapeEnv:
                 answer = prove_by_cases(simple, self.ranges, self._facts)
                 if answer is not Proof.UNKNOWN:
                     return answer is Proof.YES
-                if self._guesses:
+                if self._guesses is not None and self._guesses(simple):
                     return self._guessed(simple)
                 asked = self._no_hint(involved, condition_text(simple))
                 asked.condition = simple

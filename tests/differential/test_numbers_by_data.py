@@ -112,7 +112,13 @@ def test_images_that_grow_by_an_integer(name: str) -> None:
 
 
 FRACTIONS: dict[str, Callable[..., Any]] = {
-    "sums": lambda x, y, a: (torch.add(y, x, alpha=a), torch.sub(y, x, alpha=a), x.add(x, alpha=a), y.sub(x, alpha=a)),
+    "sums": lambda x, y, a: (
+        torch.add(y, x, alpha=a),
+        torch.sub(y, x, alpha=a),
+        torch.rsub(y, x, alpha=a),
+        x.add(x, alpha=a),
+        y.sub(x, alpha=a),
+    ),
     "products": lambda x, y, a: (torch.addcmul(x, x, y, value=a), torch.addcdiv(y, x, y.abs() + 1, value=a)),
     "between": lambda x, y, a: (torch.lerp(x, y, a), y.lerp(x, a), (x * 2).lerp_(y, a)),
     "logarithms": lambda x, y, a: (torch.xlogy(x, a), torch.xlogy(a, x.abs())),

@@ -256,6 +256,9 @@ def _register_sum(name: str) -> None:
             return m.wrap.object(written).call(m, list(args), kwargs)
         return m.record.call(function, list(args), kwargs)
 
+    if not hasattr(torch.Tensor, name):
+        return
+
     @tensor_special(name)
     def of_method(m: Machine, receiver: Value, *args: Value, **kwargs: Value) -> Value:
         if asks((receiver, *args), kwargs):
@@ -263,7 +266,7 @@ def _register_sum(name: str) -> None:
         return m.record.method(receiver, name, list(args), kwargs)
 
 
-for _name in ("add", "sub"):
+for _name in ("add", "sub", "rsub"):
     _register_sum(_name)
 
 

@@ -20,6 +20,10 @@ def sub(input, other, *, alpha):
     return input - other * alpha
 
 
+def rsub(input, other, *, alpha):
+    return other - input * alpha
+
+
 def fill_diagonal_(input, fill_value, wrap=False):
     """Of a matrix, not wrapped: without asking where its diagonal lies in memory."""
     input.diagonal().fill_(fill_value)
