@@ -185,6 +185,19 @@ class Arrays:
             raise Break(f"`numpy.{cls.__name__}`", "it does not make a number")
         return Constant(made)
 
+    def unwarned(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """An operator on numbers of numpy. Where numpy warns, it does so at each call and at the program's line: CPython runs it."""
+        self.guard_errors()
+
+        def run(*values: Any) -> Any:
+            try:
+                with numpy.errstate(all="raise", under="ignore"):
+                    return function(*values)
+            except FloatingPointError as error:
+                raise Break(f"`{function.__name__}` of numbers of numpy", f"numpy warns: {error}") from error
+
+        return run
+
     def fold(self, function: Any, values: list[Any], named: dict[str, Any]) -> Value | None:
         """Run numpy for real on plain data; what it warns about is left to CPython. None if it makes an array."""
         name = f"`numpy.{function.__name__}`"

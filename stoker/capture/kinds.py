@@ -51,7 +51,7 @@ from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.subclass import SubclassValue, is_captured_class, take_out
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Lazy, Value
-from stoker.capture.values.varying import VaryingFloat, VaryingScalar
+from stoker.capture.values.varying import VaryingFloat, VaryingInteger, VaryingScalar
 from stoker.errors import Break
 from stoker.guard.guard import (
     CodeIs,
@@ -141,6 +141,10 @@ def _held(real: Any, name: str) -> Any:
         return None
 
 
+INTEGERS = frozenset(numpy.dtype(code).type for code in "bhilqBHI")
+"""Integers of numpy that torch's hold."""
+
+
 def value_of(m: Machine, real: Any, source: Source) -> Value:
     kind = type(real)
     if kind in weakref.ProxyTypes:
@@ -159,9 +163,11 @@ def value_of(m: Machine, real: Any, source: Source) -> Value:
         return wrap_tensor(m, real, source)
     if is_numpy_scalar(real):
         m.guards.add_unless_fixed(source, TypeIs(kind))
-        if isinstance(real, numpy.floating) and not isinstance(source, Fixed):
-            if m.sizes.float_varies(source, float(real)):
+        if not isinstance(source, Fixed):
+            if isinstance(real, numpy.floating) and m.sizes.float_varies(source, float(real)):
                 return VaryingScalar(m, real, source)
+            if kind in INTEGERS and m.sizes.int_is_dynamic(source, int(real)):
+                return VaryingInteger(m, real, source)
         was = real.tobytes()
         m.guards.add_unless_fixed(source, Holds(lambda now: now.tobytes() == was, f"== {real!r}"))
         return Constant(real, source)

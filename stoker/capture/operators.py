@@ -202,7 +202,9 @@ class Operators:
             if not all(isinstance(v, (Constant, SymbolicValue)) for v in values):
                 return None
             values = tuple(Constant(self.m.concrete.constant(v, "a number")) for v in values)
-        return self.m.wrap.constant(self.m.concrete.run(function, *(value.constant() for value in values)))
+        plain = [value.constant() for value in values]
+        run = self.m.arrays.unwarned(function) if any(map(is_numpy_scalar, plain)) else function
+        return self.m.wrap.constant(self.m.concrete.run(run, *plain))
 
     def operate(self, value: Value, special: str, other: Value, known: Callable[[], Value | None]) -> Value | None:
         """A special method of a Python class, or the built-in behaviour of a known kind; None is NotImplemented."""

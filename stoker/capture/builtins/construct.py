@@ -24,7 +24,7 @@ from stoker.capture.values.sets import SetValue, set_of
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Arguments, Keywords, NotConstant, Value
-from stoker.capture.values.varying import VaryingScalar, symbolic
+from stoker.capture.values.varying import VaryingInteger, VaryingScalar, symbolic
 from stoker.errors import Break
 
 if TYPE_CHECKING:
@@ -68,12 +68,16 @@ def _wanted(cls: type) -> str:
 
 @handles(int)
 def int_(m: Machine, *args: Value, base: Value | None = None) -> Value:
+    if len(args) == 1 and isinstance(args[0], VaryingInteger):
+        return args[0].symbolic()
     return _number(m, int, "__int__", args if base is None else (*args, base))
 
 
 @handles(float)
 def float_(m: Machine, *args: Value) -> Value:
-    if len(args) == 1 and isinstance(args[0], VaryingScalar):
+    if len(args) == 1 and isinstance(args[0], VaryingInteger):
+        args = (args[0].symbolic(),)
+    elif len(args) == 1 and isinstance(args[0], VaryingScalar):
         return args[0].symbolic()
     return _number(m, float, "__float__", args)
 

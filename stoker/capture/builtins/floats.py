@@ -14,13 +14,15 @@ from stoker.capture.values.constant import Constant
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
-from stoker.capture.values.varying import VaryingFloat
+from stoker.capture.values.varying import VaryingFloat, VaryingInteger
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 
 def varies(value: Value | None) -> bool:
+    if isinstance(value, VaryingInteger):
+        return False
     return isinstance(value, VaryingFloat) or isinstance(value, SymbolicValue) and value.python_type() is float
 
 

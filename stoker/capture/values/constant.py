@@ -143,7 +143,8 @@ class Constant(Value):
         return ConstantIterator(elements, type(elements))
 
     def unary(self, m: Machine, operator: str) -> Value:
-        return Constant(m.concrete.run(UNARY[operator], self.value))
+        run = m.arrays.unwarned(UNARY[operator]) if is_numpy_scalar(self.value) else UNARY[operator]
+        return Constant(m.concrete.run(run, self.value))
 
     def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
         name = SPECIAL_BINARY.get(operator)

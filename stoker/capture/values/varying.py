@@ -1,4 +1,4 @@
-"""Floats from outside that were others at an earlier call: `loss.item()` after a break, a learning rate.
+"""Floats from outside that were others at an earlier call: `loss.item()` after a break, a learning rate; and numbers of numpy.
 
 Comparing one, or asking whether it is zero, guards the answer and not the number. Arithmetic with it, and tensor operators that
 take it, see a symbol (`symbolic`). Whatever else looks at it fixes the number, as for every other constant.
@@ -66,6 +66,7 @@ class VaryingScalar(VaryingFloat):
     def __init__(self, m: Machine, real: Any, source: Source) -> None:
         super().__init__(m, real, source)
         self.real: Any = real
+        self.symbol: SymbolicValue | None = None
 
     @property
     def value(self) -> Any:
@@ -83,6 +84,17 @@ class VaryingScalar(VaryingFloat):
 
     def truth(self, m: Machine) -> bool:
         return bool(super().truth(m))
+
+
+class VaryingInteger(VaryingScalar):
+    """An integer of numpy, which tensor operators take as Python's."""
+
+    def symbolic(self) -> SymbolicValue:
+        assert self.source is not None
+        if self.symbol is None:
+            place = Asked(self.source, int)
+            self.symbol = SymbolicValue(self.m.sizes.symbol_for_int(self.m, int(self.real), place))
+        return self.symbol
 
 
 ARITHMETIC = frozenset({"+", "-", "*", "/", "//", "%", "**"})
