@@ -271,8 +271,8 @@ def _write_out(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
     """An operator with out=: it may resize its results, so it runs each time."""
     args, kwargs = _only_fakes(mode, args, kwargs)
     tensors = _fakes(mode, args, kwargs)
-    targets = sum(a.is_out for a in torch_private.schema_of(func).arguments)
-    if write_meets(tensors, range(len(tensors) - targets, len(tensors))):
+    targets = leaves([kwargs[a.name] for a in torch_private.schema_of(func).arguments if a.is_out])
+    if write_meets(tensors, range(len(tensors) - len(targets), len(tensors))):
         eager_refuses(func, args, kwargs)
     functional = functional_form(func)
     if functional is None:

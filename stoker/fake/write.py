@@ -17,6 +17,7 @@ from stoker.fake.foreign import eager_complains
 from stoker.fake.meta import Meta, meta_of, same
 from stoker.fake.rule import overloads
 from stoker.fake.tensor import restride
+from stoker.nest import leaves
 
 Results = Callable[..., Any]
 
@@ -59,17 +60,22 @@ def write_out(func: Any, functional: Any, results: Results, args: tuple[Any, ...
     """`results` of the functional form, written into the tensors given by out=."""
     names = [a.name for a in torch_private.schema_of(func).arguments]
     given = dict(zip(names, args)) | kwargs
-    targets = [given.pop(a.name) for a in torch_private.schema_of(func).arguments if a.is_out]
+    targets = leaves([given.pop(a.name) for a in torch_private.schema_of(func).arguments if a.is_out])
     order = [a for a in torch_private.schema_of(functional).arguments if a.name in given]
     positional = tuple(given[a.name] for a in order if not a.kwarg_only)
     outcome = results(functional, positional, {a.name: given[a.name] for a in order if a.kwarg_only})
     metas = [_meta(r) for r in (outcome if isinstance(outcome, (list, tuple)) else [outcome])]
+    in_a_list = not torch_private.schema_of(func).returns
+    if in_a_list and [t.meta.sizes for t in targets] != [meta.sizes for meta in metas]:  # some operators resize them
+        eager_complains(func, args, kwargs)
     for target, meta in zip(targets, metas):
         if not torch.can_cast(meta.dtype, target.meta.dtype):
             eager_complains(func, args, kwargs)
         if not same(target.meta.sizes, meta.sizes):
             restride(target, meta_of(target.meta.dtype, meta.sizes, meta.strides, target.meta.device))
         target.memory.forget()
+    if in_a_list:
+        return None
     return targets[0] if len(targets) == 1 else tuple(targets)
 
 

@@ -375,3 +375,45 @@ def test_a_new_content_that_the_backward_needs():
         call(x, scale).backward()
     torch.testing.assert_close(leaves[0].grad, leaves[1].grad)
     torch.testing.assert_close(*scales)
+
+
+RESULTS_IN_LISTS = [
+    lambda x, out: torch.unbind_copy(x, out=out),
+    lambda x, out: torch.split_copy(x.flatten(), 3, out=out),
+    lambda x, out: torch.split_with_sizes_copy(x.flatten(), [3, 3], out=out),
+    lambda x, out: torch.unbind_copy(x, out=(out[1], out[0])),
+]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "stoker"])
+@pytest.mark.parametrize("write", RESULTS_IN_LISTS)
+def test_results_given_in_a_list(write, backend):
+    def program(x, out):
+        return write(x * 2, out), out[0] + out[1]
+
+    compiled = stoker.compile(program, backend=backend, fullgraph=True)
+    x, outs = torch.arange(6.0).view(2, 3), [[torch.zeros(3), torch.zeros(3)] for _ in range(2)]
+    expected, found = program(x, outs[0]), compiled(x, outs[1])
+    assert expected[0] is found[0] is None
+    torch.testing.assert_close([found[1], outs[1]], [expected[1], outs[0]])
+
+
+@pytest.mark.parametrize("backend", ["eager", "stoker"])
+@pytest.mark.parametrize("write", RESULTS_IN_LISTS)
+def test_results_of_other_sizes_given_in_a_list(write, backend):
+    """Some operators resize them, others raise."""
+
+    def told(function):
+        out = [torch.zeros(0), torch.zeros(3)]
+        try:
+            return function(torch.arange(6.0).view(2, 3), out), [o.tolist() for o in out]
+        except RuntimeError as error:
+            return str(error)
+
+    assert told(stoker.compile(write, backend=backend)) == told(write)
+
+
+def test_too_few_results_given_in_a_list():
+    for call in (torch.unbind_copy, stoker.compile(lambda x, out: torch.unbind_copy(x, out=out))):
+        with pytest.raises(RuntimeError, match="out= argument of size 2"):
+            call(torch.ones(2, 3), out=[torch.empty(3)])
