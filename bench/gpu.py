@@ -5,7 +5,8 @@
 
 Inference is in float16 under no_grad, training a forward and a backward in bfloat16. A round is a few calls between two
 synchronizations; figures are first quartiles of rounds. Cold is a first call with empty caches, in a process of its own. Several models
-(`--together`) compile beside each other and are then measured one at a time.
+(`--together`) compile beside each other and are then measured one at a time. Besides the names of this file's models, `timm:NAME` is a model of
+timm, and other names are kinds of transformers' models at the sizes that their configurations have by default.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import torch
 
 from bench import turns
 from bench.models import step
+from bench.torchvision_stub import stub_torchvision
 from bench.turns import wait_for_turn
 
 Made = tuple[torch.nn.Module, dict[str, torch.Tensor]]
@@ -142,14 +144,46 @@ MODELS: dict[str, Callable[[], Made]] = {
 }
 
 
+def of_timm(name: str) -> Made:
+    """A model by timm's name for it."""
+    stub_torchvision()
+    import timm
+
+    model = timm.create_model(name)
+    return model, {"x": torch.randn(32, *model.default_cfg["input_size"])}
+
+
+def of_transformers(kind: str) -> Made:
+    """A model by transformers' name for its kind, of the size that its configuration has by default."""
+    from transformers import AutoConfig, AutoModel
+
+    model = AutoModel.from_config(AutoConfig.for_model(kind))
+    if hasattr(model.config, "use_cache"):
+        model.config.use_cache = False
+    if model.main_input_name == "pixel_values":
+        side = getattr(model.config, "image_size", None) or 224
+        return model, {"pixel_values": torch.randn(32, 3, side, side)}
+    inputs = {model.main_input_name: _tokens(8, 504, 20000)}
+    if model.main_input_name == "input_values":
+        inputs = {"input_values": torch.randn(8, 80_000)}
+    return model, inputs | ({"decoder_input_ids": _tokens(8, 128)} if model.config.is_encoder_decoder else {})
+
+
+def _named(name: str) -> Made:
+    if name in MODELS:
+        return MODELS[name]()
+    return of_timm(name.removeprefix("timm:")) if name.startswith("timm:") else of_transformers(name)
+
+
 def made(name: str, train: bool) -> Made:
     torch.manual_seed(0)
     dtype = torch.bfloat16 if train else torch.float16
     with torch.device("cuda"):
-        model, inputs = MODELS[name]()
+        model, inputs = _named(name)
     for module in model.modules():
-        if isinstance(module, torch.nn.Dropout):
-            module.p = 0.0
+        for rate in ("p", "drop_prob"):
+            if "Drop" in type(module).__name__ and hasattr(module, rate):
+                setattr(module, rate, 0.0)
     moved = {key: v.to("cuda", dtype if v.is_floating_point() else None) for key, v in inputs.items()}
     return model.to("cuda", dtype).train(train), moved
 

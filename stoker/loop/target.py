@@ -13,6 +13,7 @@ import torch
 
 from stoker.loop.index import Dimensions
 from stoker.loop.instruction import LoopInstruction
+from stoker.shape.expr import Expr
 
 LOOP_DTYPES = frozenset(
     {
@@ -102,9 +103,20 @@ class Target:
     """Does the library bring weights of images into that order at each call, by a kernel of its own?"""
     adds_bias_apart: bool = False
     """Does the library add a convolution's bias after it, by a kernel of its own?"""
+    group_dtypes: frozenset[torch.dtype] = frozenset()
+    """Types in which convolutions in large groups are faster by kernels of ours than by the library's."""
+    least_in_group: int = 0
+    """Channels, read and made, of a group that is large."""
     drawing_threads: Callable[[], int] = lambda: 0
     """The most threads that eager deals random numbers to as `stoker.loop.philox` says; 0 where it does otherwise, and the library
     draws them."""
+
+    def convolves(self, dtype: torch.dtype, weight: Sequence[Expr], groups: object) -> bool:
+        """Is it a convolution that kernels of ours are faster at?"""
+        if dtype not in self.group_dtypes or not isinstance(groups, int) or groups <= 1:
+            return False
+        made, channels, *_ = (size.value or 0 for size in weight)
+        return min(channels, made // groups) >= self.least_in_group
 
 
 Targets = Mapping[str, Target]

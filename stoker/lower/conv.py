@@ -49,7 +49,8 @@ def convolution(builder: Builder, out: Result, x: Tensor, weight: Tensor, bias: 
     target, transposed = builder.target(out.device), rest[3]
     suited = out.dtype in target.image_dtypes
     apart = suited and bias is not None and target.adds_bias_apart and builder.usage.used_in_loops
-    turned = suited and builder.free_layout and not transposed and _is_image(target, out, x)
+    free = builder.free_layout or _is_ours(target, out, x, weight, rest[-1])
+    turned = suited and free and not transposed and _is_image(target, out, x)
     if not apart and not turned:
         raise LeftToLibrary("a convolution")
     image = _reordered(builder, x) if turned else x
@@ -61,10 +62,18 @@ def convolution(builder: Builder, out: Result, x: Tensor, weight: Tensor, bias: 
         if len(out.sizes) > 3 or not turned
         else _as_image(builder, result, *given)
     )
+    if not builder.free_layout:
+        result = out
     if not apart or bias is None:
-        return made
+        return made if result.strides == made.strides else builder.compute(result, made.at, [made])
     channels = bias  # of a type that is not None inside the function
     return builder.compute(result, lambda at: _with_bias(made.at(at), channels.at(at[1:2]), out.dtype), [made, bias])
+
+
+def _is_ours(target: Target, out: Result, x: Tensor, weight: Tensor, groups: Any) -> bool:
+    """Will a kernel of ours compute it (`stoker.schedule.epilogue`), which reads images with channels fastest and writes any order?"""
+    known = all(size.value is not None for size in (*out.sizes, *x.sizes, *weight.sizes))
+    return known and target.convolves(out.dtype, weight.sizes, groups)
 
 
 def _has_order(weight: Tensor) -> bool:

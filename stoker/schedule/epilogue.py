@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stoker.loop.index import Dimension, count, loops_by_place, ranges_of, simplify
+from stoker.loop.index import Dimension, Dimensions, count, loops_by_place, ranges_of, simplify
 from stoker.loop.instruction import Indirect, Load, LoopInstruction, Store, with_expressions
 from stoker.loop.layout import Layout
 from stoker.loop.node import tensors_in
-from stoker.schedule.factor import multiplies, product_of
+from stoker.schedule.factor import product_of
 from stoker.schedule.kernel import Kernel, Phase
 from stoker.schedule.product import PRODUCT, Product
 from stoker.schedule.step import Library, Run, Step
@@ -43,18 +43,61 @@ Choose = Callable[[Candidate], bool]
 
 
 def join_products(
-    steps: Sequence[Step], kernels: list[Kernel], layouts: Mapping[str, Layout], outputs: set[str], choose: Choose
+    steps: Sequence[Step],
+    kernels: list[Kernel],
+    layouts: Mapping[str, Layout],
+    outputs: set[str],
+    choose: Choose,
+    among: Callable[[Library], bool],
+    alone: Callable[[Library], bool],
 ) -> list[Step]:
-    """The steps with products where they were chosen; their kernels are added to the list."""
+    """The steps with products where they were chosen; their kernels are added to the list. Some may become a kernel
+    `alone`, whoever reads them."""
     found = list(steps)
-    for library in [s for s in steps if isinstance(s, Library) and multiplies(s)]:
-        readers = [s for s in found if library.results[0] in read_by(s)]
-        if len(readers) != 1 or library.results[0] in outputs or not isinstance(readers[0], Run):
-            continue
-        candidate = candidate_of(library, readers[0], kernels, layouts)
-        if candidate is not None and undisturbed(found, library, readers[0], kernels) and choose(candidate):
-            take(found, candidate, kernels)
+    for library in [s for s in steps if isinstance(s, Library) and among(s)]:
+        candidates = [_with_reader(found, library, kernels, layouts, outputs)]
+        candidates += [_alone(library, layouts)] if alone(library) else []
+        chosen = next((c for c in candidates if c is not None and choose(c)), None)
+        if chosen is not None:
+            take(found, chosen, kernels)
     return found
+
+
+def _with_reader(
+    steps: Sequence[Step],
+    library: Library,
+    kernels: Sequence[Kernel],
+    layouts: Mapping[str, Layout],
+    outputs: set[str],
+) -> Candidate | None:
+    """A product in the one kernel that reads it."""
+    readers = [s for s in steps if library.results[0] in read_by(s)]
+    if len(readers) != 1 or library.results[0] in outputs or not isinstance(readers[0], Run):
+        return None
+    candidate = candidate_of(library, readers[0], kernels, layouts)
+    return candidate if candidate is not None and undisturbed(steps, library, readers[0], kernels) else None
+
+
+def _loops(product: Product) -> Dimensions:
+    return tuple(Dimension(symbol(f"o{n}"), constant(size)) for n, size in enumerate(product.sizes))
+
+
+def _alone(library: Library, layouts: Mapping[str, Layout]) -> Candidate | None:
+    """A kernel that computes a product and nothing else."""
+    (name,) = library.results
+    found = None if name is None else product_of(library, layouts[name], [name])
+    if name is None or found is None:
+        return None
+    (product, buffers), layout = found, layouts[name]
+    outer = _loops(product)
+    place = product.place(*(loop.symbol for loop in outer))
+    lines = (
+        (0, Load((), layout.dtype, PRODUCT, place)),
+        (1, Store((0,), layout.dtype, "a0", place, None)),
+    )
+    dtypes = tuple(layouts[b].dtype for b in buffers)
+    kernel = Kernel(layout.device, outer, (), (Phase(False, lines),), dtypes, frozenset({0}), (), 0, product=product)
+    return Candidate(kernel, Run(0, tuple(buffers), ()), ((library, None),))
 
 
 def take(steps: list[Step], candidate: Candidate, kernels: list[Kernel]) -> Step:
@@ -121,11 +164,8 @@ def _with_product(
     kernel: Kernel, product: Product, position: int, place: Callable[[Expr], dict[Symbol, Expr]], dtypes: Sequence[Any]
 ) -> Kernel:
     """The kernel over (batch, rows, columns), its loads of the product marked."""
-    sizes = [n for n in (product.batch,) if n > 1] + [product.rows, product.columns]
-    outer = tuple(Dimension(symbol(f"o{n}"), constant(size)) for n, size in enumerate(sizes))
-    ranges, total = ranges_of(outer), constant(0)
-    for loop in outer:
-        total = total * loop.size + loop.symbol
+    outer = _loops(product)
+    ranges, total = ranges_of(outer), product.place(*(loop.symbol for loop in outer))
     moved = place(total)
 
     def line(i: LoopInstruction) -> LoopInstruction:

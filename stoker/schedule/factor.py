@@ -92,20 +92,28 @@ def _with_bias(arguments: Sequence[Any], layout: Layout, place: Place) -> Produc
 
 
 def _convolution(arguments: Sequence[Any], layout: Layout, place: Place) -> Product | None:
-    """Rows are the places of all images, columns the channels of the result."""
+    """Rows are the places of all images, columns the channels of the result: of one group, if there are several."""
     image, weight, bias, step, padding, dilation, transposed, _, groups = arguments
     given = [*step, *padding, *dilation, groups]
-    if transposed or groups != 1 or len(image.sizes) != 4 or not all(isinstance(n, int) for n in given):
+    if transposed or len(image.sizes) != 4 or not all(isinstance(n, int) for n in given):
         return None
-    count, columns, high, wide = _numbers(layout.sizes)
-    if _numbers(layout.strides) != [high * wide * columns, 1, wide * columns, columns] or image.strides[1].value != 1:
+    if groups > 1 and weight.sizes[1].value == 1:
+        return None  # one channel is no matrix
+    count, made, high, wide = _numbers(layout.sizes)
+    if _numbers(layout.strides) != [high * wide * made, 1, wide * made, made] or image.strides[1].value != 1:
         return None
-    left = _windows(image, weight, (high, wide), step, padding, dilation, place)
+    left, columns = _windows(image, weight, (high, wide), step, padding, dilation, place), made // groups
     right_out, right_channel, _, _ = _numbers(weight.strides)
-    right = Factor(place(weight), weight.offset.value or 0, (0, right_channel, right_out))
+    right = Factor(place(weight), weight.offset.value or 0, (columns * right_out, right_channel, right_out))
     shared = left.channels * left.kernel[0] * left.kernel[1]
-    product = Product(1, count * high * wide, columns, shared, layout.dtype, _flat(left, count), right)
-    return product if bias is None else replace(product, bias=_factor(bias, place))
+    added = None if bias is None else _of_columns(bias, columns, place)
+    rows = _flat(left, count) if groups == 1 else replace(left, group=left.channels * left.channel)
+    return Product(groups, count * high * wide, columns, shared, layout.dtype, rows, right, added, groups > 1)
+
+
+def _of_columns(bias: Stored, columns: int, place: Place) -> Factor:
+    (stride,) = _numbers(bias.strides)
+    return Factor(place(bias), bias.offset.value or 0, (columns * stride, 0, stride))
 
 
 def _windows(
@@ -123,7 +131,7 @@ def _windows(
         _pair(step),
         _pair(padding),
         _pair(dilation),
-        image.sizes[1].value or 0,
+        weight.sizes[1].value or 0,
         _pair(_numbers(weight.strides[2:])),
     )
 

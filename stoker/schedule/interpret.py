@@ -133,7 +133,7 @@ def _multiplied(kernel: Kernel, product: Product, memory: Mapping[str, torch.Ten
         total = left @ seen(product.right, product.shared, product.columns)
     if product.bias is not None:
         total = total + seen(product.bias, product.rows, product.columns)
-    return total.to(product.dtype).flatten()
+    return (total.transpose(0, 1) if product.side_by_side else total).to(product.dtype).flatten()
 
 
 def _made(kernel: Kernel, operand: Prologue, memory: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -148,14 +148,16 @@ def _made(kernel: Kernel, operand: Prologue, memory: Mapping[str, torch.Tensor])
 def _convolved(product: Product, left: Windows, right: Factor, memory: Mapping[str, torch.Tensor]) -> torch.Tensor:
     """Windows times weights, with channels fastest."""
     count = product.rows // (left.places[0] * left.places[1])
-    sizes, strides = (count, left.channels, *left.size), (left.image, left.channel, *left.strides)
+    sizes, strides = (count, product.batch * left.channels, *left.size), (left.image, left.channel, *left.strides)
     images = memory[f"a{left.argument}"].as_strided(sizes, strides, left.offset).float()
     _, channel, column = right.strides
     weights = memory[f"a{right.argument}"].as_strided(
-        (product.columns, left.channels, *left.kernel), (column, channel, *left.right_strides), right.offset
+        (product.batch * product.columns, left.channels, *left.kernel),
+        (column, channel, *left.right_strides),
+        right.offset,
     )
-    made = torch.conv2d(images, weights.float(), None, left.step, left.padding, left.dilation)
-    return made.permute(0, 2, 3, 1).reshape(1, product.rows, product.columns)
+    made = torch.conv2d(images, weights.float(), None, left.step, left.padding, left.dilation, product.batch)
+    return made.permute(0, 2, 3, 1).reshape(product.rows, product.batch, product.columns).transpose(0, 1)
 
 
 def _flat(buffer: torch.Tensor) -> torch.Tensor:

@@ -7,6 +7,7 @@ Out: an immutable `Plan`: kernels, and steps that allocate, call kernels and lib
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,7 @@ from stoker.schedule.alike import Kernels
 from stoker.schedule.batch import fold, gather, partners
 from stoker.schedule.draft import Draft
 from stoker.schedule.epilogue import Choose, join_products
+from stoker.schedule.factor import multiplies
 from stoker.schedule.kernel import Kernel, kernel_text
 from stoker.schedule.memory import Arena, made_by_library, place
 from stoker.schedule.order import order
@@ -29,6 +31,8 @@ from stoker.schedule.score import Groups, estimate_bytes, group, join_strangers
 from stoker.schedule.step import Batch, Library, Run, Step, step_text
 from stoker.schedule.vet import vet
 from stoker.shape.expr import Symbol
+
+aten = torch.ops.aten
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +89,14 @@ def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False, 
     called = list(kernels)
     steps = vet(steps, called, homes)
     origins += [("check of indices",)] * (len(called) - len(kernels))
+    plain = len(called)
+    ours = functools.partial(_is_ours, targets=targets)
     if choose is not None:
-        plain = len(called)
-        steps = join_products(steps, called, program.layouts, outputs, choose)
+        steps = join_products(steps, called, program.layouts, outputs, choose, multiplies, ours)
         steps = join_prologues(steps, called, program.layouts, outputs, choose)
-        origins += [("a matrix product",)] * (len(called) - plain)
+    else:
+        steps = join_products(steps, called, program.layouts, outputs, lambda _: True, ours, ours)
+    origins += [("a matrix product",)] * (len(called) - plain)
     steps = gather(steps, called, program.layouts, targets, outside - owned, homes)
     placed = place(steps, called, program.layouts, targets, outside, outputs, owned, homes)
     over = dict(placed.over)
@@ -112,6 +119,14 @@ def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False, 
         owns_inputs and _worth_freeing(program, owned),
         tuple(number for number, name in enumerate(program.inputs) if name in program.aligned),
     )
+
+
+def _is_ours(library: Library, targets: Targets) -> bool:
+    """Is it a convolution that kernels of the target are faster at than the library?"""
+    if library.operator is not aten.convolution.default:
+        return False
+    image, weight, *_, groups = library.arguments
+    return targets[image.device.type].convolves(image.dtype, weight.sizes, groups)
 
 
 def first_write(plan: Plan) -> int:

@@ -8,6 +8,7 @@ import torch
 
 from stoker.loop.index import Dimensions
 from stoker.loop.instruction import Load, LoopInstruction
+from stoker.shape.expr import Expr
 
 PRODUCT = "p"
 """What a kernel that holds a product calls it in its loads: a dense buffer, of which nothing is in memory."""
@@ -48,6 +49,8 @@ class Windows:
     channels: int
     right_strides: Pair
     """From point to point of the kernel, in the right factor."""
+    group: int = 0
+    """The stride from the channels of one of the batch to those of the next: a convolution in groups is a batch of products."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,20 @@ class Product:
     right: Factor | Prologue
     bias: Factor | None = None
     """Added before rounding: one number for each column."""
+    side_by_side: bool = False
+    """Do the columns of all of the batch lie next to each other, row by row? Otherwise there is one matrix after the other."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Of the loops of a kernel that computes it."""
+        return (self.rows, self.columns) if self.batch == 1 else (self.batch, self.rows, self.columns)
+
+    def place(self, *loops: Expr) -> Expr:
+        """Where the element of a turn of these loops lies in the result."""
+        *batch, row, column = loops
+        if self.side_by_side:
+            return row * (self.batch * self.columns) + batch[0] * self.columns + column
+        return sum((b * (self.rows * self.columns) for b in batch), row * self.columns + column)
 
     @property
     def arguments(self) -> frozenset[int]:

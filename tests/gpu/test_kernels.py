@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -336,3 +337,34 @@ def test_convolutions(image: Any, weight: Any, stride: int, bias: bool, train: b
     for mine, eager in zip(results[1], results[0]):
         assert mine.stride() == eager.stride()
         torch.testing.assert_close(mine, eager, rtol=1e-2, atol=1e-2 * float(eager.abs().max()))
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("order", ["usual", "channels last", "of one image"])
+@pytest.mark.parametrize(
+    ("channels", "made", "groups", "kernel"),
+    [(72, 72, 3, (3, 3)), (48, 96, 2, (3, 5)), (80, 80, 4, (1, 32)), (80, 80, 4, (32,)), (72, 108, 3, (3,))],
+)
+def test_convolutions_in_groups(
+    channels: int, made: int, groups: int, kernel: tuple[int, ...], order: str, dtype: torch.dtype, train: bool
+) -> None:
+    """By kernels of ours, whatever the order of memory; as near to the truth as the library's, and its strides."""
+    torch.manual_seed(0)
+    kind = torch.nn.Conv1d if len(kernel) == 1 else torch.nn.Conv2d
+    layer = kind(channels, made, kernel, padding=tuple(k // 2 for k in kernel), groups=groups)  # type: ignore[arg-type]  # of as many numbers
+    exact, layer = layer.double().cuda(), copy.deepcopy(layer).cuda().to(dtype)
+    x = torch.randn(1 if order == "of one image" else 3, channels, *(17 for _ in kernel), device="cuda").to(dtype)
+    if order == "channels last":
+        x = x.movedim(1, -1).contiguous().movedim(-1, 1)
+    results = []
+    for network in (layer, stoker.compile(layer, fullgraph=True), exact):
+        given = x.to(next(network.parameters()).dtype).detach().requires_grad_(train)
+        with torch.set_grad_enabled(train):
+            result = F.gelu(network(given))
+        gradients = torch.autograd.grad(result.square().sum(), (given, *network.parameters())) if train else ()
+        results.append((result, *gradients))
+    for eager, mine, truth in zip(*results, strict=True):
+        assert mine.stride() == eager.stride()
+        apart = [float((t.double() - truth).norm() / truth.norm()) for t in (mine, eager)]
+        assert apart[0] <= 1.5 * apart[1] + 1e-3

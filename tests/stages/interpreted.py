@@ -134,15 +134,17 @@ class Interpreted:
 
 
 def compile_interpreted(
-    module: GraphModule, fakes: list[Any], backend: Interpreted | None = None
+    module: GraphModule, fakes: list[Any], backend: Interpreted | None = None, *, measured: bool = True
 ) -> Callable[..., tuple[Any, ...]]:
-    """A functional graph through lowering, scheduling and Triton."""
+    """A functional graph through lowering, scheduling and Triton. Products are as if measured, unless they are to be chosen by rule."""
     backends = {"cpu": backend or Interpreted()}
     targets = {"cpu": backends["cpu"].target}
     improve(module)
     program = lower_graph(module, targets)
     plan = make_plan(
-        program, targets, choose=lambda candidate: backends["cpu"].choose_product(candidate, program.layouts)
+        program,
+        targets,
+        choose=(lambda candidate: backends["cpu"].choose_product(candidate, program.layouts)) if measured else None,
     )
     if backend is not None and backend.generator is not None:
         plan = replace(plan, steps=tuple(_drawing(step, backend.generator) for step in plan.steps))

@@ -33,6 +33,11 @@ FORMS: dict[str, Sizes] = {
     "few channels": ((1, 3, 17, 19), (24, 3, 7, 7), {"stride": 2, "padding": 3}),
     "many channels": ((1, 150, 4, 5), (33, 150, 3, 3), {"padding": 1}),
     "a row": ((2, 17, 1, 30), (20, 17, 1, 3), {"padding": (0, 1)}),
+    "groups": ((2, 72, 6, 7), (54, 24, 3, 3), {"padding": 1, "groups": 3}),
+    "groups of points": ((2, 48, 5, 4), (40, 24, 1, 1), {"groups": 2}),
+    "groups, steps and holes": ((1, 40, 12, 11), (80, 20, 3, 3), {"stride": (2, 1), "dilation": (1, 2), "groups": 2}),
+    "groups in a row": ((2, 72, 1, 30), (72, 18, 1, 32), {"padding": (0, 16), "groups": 4}),
+    "small groups": ((1, 8, 6, 6), (8, 2, 3, 3), {"padding": 1, "groups": 4}),
 }
 EPILOGUES: dict[str, Callable[..., torch.Tensor]] = {
     "relu": lambda y, b: y.relu(),
@@ -88,7 +93,7 @@ def test_of_images_that_are_parts_of_others() -> None:
 def test_what_stays_a_call() -> None:
     (x, w, b), how = given("three by three")
     others: list[Callable[..., Any]] = [
-        lambda x, w, b: F.conv2d(x, w[:, :4], groups=4, **how).relu(),
+        lambda x, w, b: F.conv2d(x, w[:, :1], groups=16, **how).relu(),
         lambda x, w, b: F.conv_transpose2d(x, w.transpose(0, 1).contiguous(), **how).relu(),
         lambda x, w, b: ((y := F.conv2d(x, w, **how)), y.relu()),
         lambda x, w, b: F.conv2d(x, w, **how).sum((2, 3)),
@@ -102,6 +107,32 @@ def test_what_stays_a_call() -> None:
         ):
             near(mine, eager)
         assert not any("tl.dot" in u.source for u in backend.units)
+
+
+@pytest.mark.parametrize("form", [f for f in FORMS if f.startswith("groups")])
+@pytest.mark.parametrize("measured", [False, True])
+def test_groups_are_convolved_alone(form: str, measured: bool) -> None:
+    """Whoever reads the result, and without being measured."""
+    inputs, how = given(form)
+    for program in (
+        lambda x, w, b: F.conv2d(x, w, b, **how),
+        lambda x, w, b: F.conv2d(x, w, **how).sum((2, 3)),
+    ):
+        backend = Interpreted(products=True)
+
+        def compile_graph(module: Any, fakes: Any) -> Any:
+            return compile_interpreted(module, fakes, backend, measured=measured)  # noqa: B023
+
+        made = aot(
+            single_graph(program, inputs)[0],
+            inputs,
+            forward_compiler=compile_graph,
+            decompositions=decompositions(),
+        )
+        (found,) = made(*inputs)
+        near(found, program(*inputs))
+        assert found.stride() == program(*inputs).stride()
+        assert any("tl.dot" in u.source for u in backend.units)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -118,7 +149,7 @@ def test_the_oracle_agrees(form: str) -> None:
 
     program = lambda x, w, b: F.conv2d(x, w, **how).relu() + b[:, None, None]  # noqa: E731
     aot(single_graph(program, inputs)[0], inputs, forward_compiler=compile_graph, decompositions=decompositions())
-    ((candidate, layouts),) = seen
+    (candidate, layouts), *_ = seen
     assert isinstance(candidate.kernel.product.left, Windows) is (form != "points")
     sizes = {n: [s.value for s in layouts[n].sizes] for n in candidate.run.buffers}
     strides = {n: [s.value for s in layouts[n].strides] for n in sizes}

@@ -39,8 +39,7 @@ def write_product(out: Writer, product: Product, tiling: Tiling, rows: str, colu
     _sum(out, product, tiling, make)
     if product.bias is not None:
         bias = product.bias
-        place = f"{bias.offset} + near_columns * {bias.strides[2]}"
-        out.line(f"total = total + tl.load(a{bias.argument} + ({place})).to(tl.float32)")
+        out.line(f"total = total + tl.load({_start(bias, '0', 'near_columns')}).to(tl.float32)")
     out.line(f"{PRODUCT} = total.to({TYPES[product.dtype]})")
     out.line(f"{rows} = all_rows[:, None]")
     out.line(f"{columns} = all_columns[None, :]")

@@ -17,6 +17,10 @@ def _in_registers(outer: Dimensions, inner: Dimensions, across: Sequence[LoopIns
     return persistent(outer, inner, across)
 
 
+LEAST_IN_GROUP = 17
+"""On an H200, half precision, 32 images, kernels of 3 x 3, ours against cuDNN's: groups of 4 channels 287 us against 44, of 8 57 against 27, of 16
+17 against 13; of 24 23 against 106, of 32 7 against 10, of 48 30 against 100, of 128 30 against 36. With 48 channels and a kernel of 128 points
+(wav2vec 2) 82 us against 31 ms."""
 FLOAT8 = frozenset({torch.float8_e4m3fn, torch.float8_e5m2})
 
 
@@ -57,5 +61,7 @@ def cuda_target(
         image_ranks=frozenset({3, 4}),
         orders_weights=True,
         adds_bias_apart=True,
+        group_dtypes=frozenset({torch.float16, torch.bfloat16}),
+        least_in_group=LEAST_IN_GROUP,
         drawing_threads=drawing_threads,
     )

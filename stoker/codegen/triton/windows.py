@@ -36,7 +36,7 @@ def sum_windows(out: Writer, left: Windows, right: Factor, step: int) -> None:
 def _corners(out: Writer, left: Windows) -> None:
     """Where the window of each row begins, and where its image lies."""
     high, wide = left.places
-    image = f"near_rows // {high * wide} * {left.image}"
+    image = f"near_rows // {high * wide} * {left.image}" + (f" + rest * {left.group}" if left.group else "")
     out.line(f"left = a{left.argument} + ({image} + k[None, :] * {left.channel} + {left.offset})")
     out.line(f"top = near_rows // {wide} % {high} * {left.step[0]} - {left.padding[0]}")
     out.line(f"side = near_rows % {wide} * {left.step[1]} - {left.padding[1]}")
