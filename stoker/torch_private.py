@@ -99,6 +99,11 @@ WITHHELD = torch._disable_dynamo(lambda: None).__code__
 """The code of the wrapper that torch puts around functions which its own compiler is not to enter. 2.11, 2.13."""
 
 
+def python_meta_kernel(operator: Any) -> Any:
+    """The meta kernel of an operator where it is a Python function, or None. 2.11, 2.13: `OpOverload.py_kernels`."""
+    return operator.py_kernels.get(DispatchKey.Meta)
+
+
 def registered_fake_kernel(qualified_name: str) -> Callable[..., object] | None:
     """The function given to `torch.library.register_fake`, or None. 2.13: `torch._library.simple_registry`."""
     entry = torch._library.simple_registry.singleton._data.get(qualified_name)

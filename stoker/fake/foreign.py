@@ -100,16 +100,20 @@ def size_now(size: Size) -> int:
 
 
 def ask_others(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The best answer that is not one of our rules. Who cannot count with symbols is asked again with the numbers they are
-    now, which become guards."""
+    """The best answer that is not one of our rules. A meta kernel in Python that fails on symbols is run on fakes, whose factories are
+    ours. Who cannot count with symbols is asked again with the numbers they are now, which become guards."""
     if not any(t.meta.symbolic for t in tensors_in([args, kwargs])):
         return _ask(mode, func, args, kwargs)
-    try:
-        return _ask(mode, func, args, kwargs)
-    except (DataDependent, NoMetaRule):
-        raise
-    except (RuntimeError, AttributeError, TypeError, AssertionError):
-        pass  # a complaint of eager's own comes again, about the numbers
+    asked = [functools.partial(_ask, mode, func)]
+    if (kernel := torch_private.python_meta_kernel(func)) is not None:
+        asked.append(functools.partial(_under_mode, mode, kernel))
+    for answer in asked:
+        try:
+            return answer(args, kwargs)
+        except (DataDependent, NoMetaRule):
+            raise
+        except (RuntimeError, AttributeError, TypeError, AssertionError):
+            pass  # a complaint of eager's own comes again, about the numbers
     known: dict[int, tuple[FakeTensor, FakeTensor]] = {}
     answer = _ask(mode, func, _with_numbers(args, known), _with_numbers(kwargs, known))
     originals = {id(concrete): fake for fake, concrete in known.values()}

@@ -15,6 +15,7 @@ from stoker.capture.values.constant import Constant
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
+from stoker.errors import Break
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -26,9 +27,15 @@ FUNCTIONS: dict[Any, Any] = {
     torch.triu_indices: untold.triu_indices,
     torch.tril_indices: untold.tril_indices,
     torch.vander: untold.vander,
-    F.max_pool1d: untold.max_pool1d,
+    torch.take_along_dim: untold.take_along_dim,
+    torch.stft: untold.stft,
     **{transform: getattr(untold, transform.__name__.removeprefix("fft_")) for transform in TRANSFORMS},
 }
+
+
+def has_symbolic_size(value: Value) -> bool:
+    """A tensor with a size that varies."""
+    return isinstance(value, TensorValue) and any(isinstance(size, torch.SymInt) for size in value.fake.shape)
 
 
 def has_untold_size(value: Value) -> bool:
@@ -45,15 +52,68 @@ def _keeps_sizes(args: Sequence[Value], kwargs: dict[str, Value]) -> bool:
     return isinstance(other, Constant) and other.value is None
 
 
+def _has_places(args: Sequence[Value], kwargs: dict[str, Value]) -> bool:
+    """Places along a dimension that is named, in a tensor of as many dimensions."""
+    places = args[1] if len(args) > 1 else kwargs.get("indices")
+    dim = args[2] if len(args) > 2 else kwargs.get("dim")
+    source = args[0] if args else kwargs.get("input")
+    if not isinstance(source, TensorValue) or not isinstance(places, TensorValue) or not isinstance(dim, Constant):
+        return False
+    return dim.value is not None and source.fake.dim() == places.fake.dim()
+
+
+def _is_padded_signal(args: Sequence[Value], kwargs: dict[str, Value]) -> bool:
+    """A real signal and a real window, centered, whose transform is complex, all by plain numbers."""
+    given = dict(zip(("input", "n_fft", "hop_length", "win_length", "window"), args)) | kwargs
+    signal, window = given.pop("input", None), given.pop("window", Constant(None))
+    real = [
+        t for t in (signal, window) if isinstance(t, TensorValue) and t.fake.dtype in (torch.float32, torch.float64)
+    ]
+    if len(args) > 5 or signal not in real or not (window in real or isinstance(window, Constant)):
+        return False
+    known = {name: value.value for name, value in given.items() if isinstance(value, Constant)}
+    centered = known.get("center", True) is True and "align_to_window" not in given
+    return (
+        len(known) == len(given) and centered and known.get("return_complex") is True and real[0].fake.dim() in (1, 2)
+    )
+
+
+ASK_FOR_NUMBERS = frozenset({torch.kron, torch.take_along_dim, torch.stft})
+"""Functions whose C++ asks for sizes as plain numbers: they would be compiled for each."""
+FITS: dict[Any, Any] = {torch.take_along_dim: _has_places, torch.stft: _is_padded_signal}
+"""Which calls are of a form that is written here."""
+
+
 def _register(function: Any, written: Any) -> None:
-    fits = _keeps_sizes if function in TRANSFORMS else lambda args, kwargs: True
+    fits = _keeps_sizes if function in TRANSFORMS else FITS.get(function, lambda args, kwargs: True)
+    asks = has_symbolic_size if function in ASK_FOR_NUMBERS else has_untold_size
 
     @handles(function)
     def of_untold_sizes(m: Machine, *args: Value, **kwargs: Value) -> Value:
-        plain = "out" not in kwargs and any(map(has_untold_size, (*args, *kwargs.values())))
+        plain = "out" not in kwargs and any(map(asks, (*args, *kwargs.values())))
         if plain and fits(args, kwargs):
             return m.wrap.object(written).call(m, list(args), kwargs)
         return m.record.call(function, list(args), kwargs)
+
+    if function in (torch.kron, torch.take_along_dim):
+        tensor_special(function.__name__)(of_untold_sizes)
+
+
+@handles(F.max_pool1d)
+def max_pool1d(m: Machine, input: Value, *args: Value, **kwargs: Value) -> Value:
+    """On the processor, eager has a kernel of its own where neither a gradient nor places are asked for."""
+    places = args[5] if len(args) > 5 else kwargs.get("return_indices", Constant(False))
+    alone = isinstance(places, Constant) and not places.value
+    if not isinstance(input, TensorValue) or input.fake.device.type != "cpu" or not alone or follows(input):
+        return m.wrap.object(untold.max_pool1d).call(m, [input, *args], kwargs)
+    if not input.fake.is_floating_point():
+        raise Break("torch.max_pool1d", f"eager has no kernel for {input.describe()}")
+    return m.wrap.object(untold.max_pool1d_dense).call(m, [input, *args], kwargs)
+
+
+def follows(tensor: TensorValue) -> bool:
+    """Does autograd follow it?"""
+    return torch.is_grad_enabled() and tensor.fake.requires_grad
 
 
 def _register_distance(function: Any, written: Any, by_exponent: Any) -> None:

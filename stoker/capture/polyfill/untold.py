@@ -47,8 +47,49 @@ def kron(input, other):
 
 
 def max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
-    found = torch.max_pool1d_with_indices(input, kernel_size, stride or kernel_size, padding, dilation, ceil_mode)
+    stride = kernel_size if stride is None else stride
+    found = torch.max_pool1d_with_indices(input, kernel_size, stride, padding, dilation, ceil_mode)
     return found if return_indices else found[0]
+
+
+def max_pool1d_dense(input, *args, **kwargs):
+    """As eager has it on the processor where no gradient is asked for: its result is contiguous."""
+    return max_pool1d(input.contiguous(), *args, **kwargs)
+
+
+def take_along_dim(input, indices, dim):
+    """Both stretched to the same sizes, but along the dimension."""
+    dim = dim % input.dim()
+    pairs = list(zip(input.shape, indices.shape))
+    input = input.expand([n if d == dim or n != 1 else k for d, (n, k) in enumerate(pairs)])
+    indices = indices.expand([k if d == dim or k != 1 else n for d, (n, k) in enumerate(pairs)])
+    return input.gather(dim, indices)
+
+
+def stft(
+    input,
+    n_fft,
+    hop_length=None,
+    win_length=None,
+    window=None,
+    center=True,
+    pad_mode="reflect",
+    normalized=False,
+    onesided=None,
+    return_complex=None,
+):
+    """Of a real signal, padded at both ends: the transforms of windows that overlap."""
+    win_length = n_fft if win_length is None else win_length
+    if window is None:
+        window = torch.ones(win_length, dtype=input.dtype, device=input.device)
+    border = n_fft - win_length
+    if border:
+        window = torch.nn.functional.pad(window, (border // 2, border - border // 2))
+    rows = input.view([1] * (3 - input.dim()) + list(input.shape))
+    rows = torch.nn.functional.pad(rows, (n_fft // 2, n_fft // 2), pad_mode)
+    frames = rows.view(rows.shape[-input.dim() :]).unfold(-1, n_fft, hop_length or n_fft // 4) * window
+    transform = torch.fft.fft if onesided is False else torch.fft.rfft
+    return transform(frames, norm="ortho" if normalized else None).transpose(-2, -1)
 
 
 def triu_indices(row, col, offset=0, *, dtype=torch.long, device=None):

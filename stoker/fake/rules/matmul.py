@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -111,3 +112,28 @@ def int_mm(a: FakeTensor, b: FakeTensor) -> Meta:
     """int8 products summed in int32."""
     product = mm(a, b)
     return meta_of(torch.int32, product.sizes, None, product.device)
+
+
+@rule("_trilinear.default")
+def trilinear(
+    a: FakeTensor,
+    b: FakeTensor,
+    c: FakeTensor,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> Meta:
+    """The product of three that are given dimensions of one element each, summed over some: a bilinear layer."""
+    operands = list(zip((a, b, c), (expand1, expand2, expand3)))
+    rank = len(a.meta.sizes) + len(expand1)
+    if any(len(t.meta.sizes) + len(dims) != rank or t.meta.dtype is not a.meta.dtype for t, dims in operands):
+        raise Decline
+    sizes = [list(t.meta.sizes) for t, _ in operands]
+    for found, (_, dims) in zip(sizes, operands):
+        for dim in sorted(dims):
+            found.insert(dim, 1)
+    summed = {dim % rank for dim in sumdim}
+    whole = broadcast([tuple(found) for found in sizes])
+    return meta_of(a.meta.dtype, [s for dim, s in enumerate(whole) if dim not in summed], None, a.meta.device)

@@ -7,7 +7,16 @@ from typing import Any
 
 import torch
 
-from stoker.fake.meta import Meta, Size, formatted_strides, like_strides, meta_of, suggests_channels_last, surely_same
+from stoker.fake.meta import (
+    Meta,
+    Size,
+    formatted_strides,
+    like_strides,
+    meta_of,
+    same,
+    suggests_channels_last,
+    surely_same,
+)
 from stoker.fake.rule import Decline, rule
 from stoker.fake.tensor import FakeTensor
 
@@ -186,9 +195,19 @@ def max_unpool2d(x: FakeTensor, indices: FakeTensor, output_size: Sequence[Size]
     """Zeros, and each element where its index says, in x's memory format."""
     m = x.meta
     fits = indices.meta.dtype is torch.int64 and len(output_size) == 2 and len(m.sizes) in (3, 4)
-    if not fits or not surely_same(m.sizes, indices.meta.sizes) or any(s == 0 for s in m.sizes[-3:]):
+    if not fits or not same(m.sizes, indices.meta.sizes) or any(s == 0 for s in m.sizes[-3:]):
         raise Decline
     return _image(x, (*m.sizes[:-2], *output_size))
+
+
+@rule("affine_grid_generator.default")
+def affine_grid(theta: FakeTensor, size: Sequence[Size], align_corners: bool) -> Meta:
+    """For each pixel of an image of this size, or voxel, the place it is taken from."""
+    m = theta.meta
+    rank = len(size) - 2
+    if rank not in (2, 3) or not m.dtype.is_floating_point or not same(m.sizes, (size[0], rank, rank + 1)):
+        raise Decline
+    return meta_of(m.dtype, (size[0], *size[2:], rank), None, m.device)
 
 
 @rule("constant_pad_nd")
