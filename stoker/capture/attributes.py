@@ -282,6 +282,8 @@ class Attributes:
             case types.MemberDescriptorType() if isinstance(value, ObjectValue):
                 value.set_slot(self.m, raw, new)
                 return
+            case types.GetSetDescriptorType() if isinstance(value, ObjectValue) and value.real is not None:
+                value.unsupported(f"assignment to {name}, which C keeps outside of its dictionary,")
         attributes = value.attributes(self.m) if isinstance(value, ObjectValue) else None
         if attributes is None:
             self.m.exceptions.no_attribute(cls, name)

@@ -26,7 +26,7 @@ from stoker.guard.guard import (
     TensorMatch,
     same_answer,
 )
-from stoker.guard.source import Attribute, Fixed, Source, ordered_keys, root_of
+from stoker.guard.source import Asked, Attribute, Fixed, Source, ordered_keys, root_of
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -84,6 +84,19 @@ class Guards:
             check = Holds(lambda now: same_answer(question(now), answer), words)
             self.all[key] = Guard(source, check, self.m.location())
         return answer
+
+    def ask_the_same(self, value: Value, real: Any, question: Callable[[Any], Any], construct: str) -> Any:
+        """What only this very object answers, such as the text with its address. One that was another at an earlier call is not asked:
+        each would have a version of its own."""
+        source = value.source
+        if (
+            real is None
+            or source is None
+            or value.python_type() is not type(real)
+            or self.m.sizes.int_is_dynamic(Asked(source, id), id(real))
+        ):
+            value.unsupported(construct)
+        return self.ask(source, real, question, f"has the same {question.__name__.strip('_')}")
 
     def is_subclass(self, cls: type, family: type) -> bool:
         """`issubclass` where the registries of abstract classes may have a say."""

@@ -61,7 +61,12 @@ class Text:
         return Constant(self.m.concrete.run(function, self.m.concrete.plain(value, "formatting")))
 
     def told(self, value: Value, show: Callable[[Any], str]) -> Value | None:
-        """The text of an object whose names may change: a class, a module, a member of an enumeration. None for other kinds."""
+        """The text of an object whose names may change: a class, a module, a member of an enumeration, a function. None for other
+        kinds."""
+        if isinstance(value, ObjectValue) and isinstance(value.real, types.FunctionType):
+            if id(value) in self.m.effects.mutated:
+                value.unsupported("formatting, after a change of it,")
+            return Constant(self.m.guards.ask_the_same(value, value.real, show, "formatting"))
         real = value.value if isinstance(value, Constant) and not isinstance(value, VaryingFloat) else None
         if isinstance(value, ObjectValue) and isinstance(value.real, (type, types.ModuleType)):
             real = value.real

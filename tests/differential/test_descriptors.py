@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import types
 from typing import Any
 
 import pytest
@@ -190,3 +191,23 @@ def test_class_methods_around_descriptors() -> None:
     assert torch.equal(compiled, result)
     if isinstance(Chained.flag, bool):
         assert compiled_others == others
+
+
+def _named(number):
+    return number
+
+
+def rename(x, function, cached):
+    function.__name__, function.__qualname__ = "first", "second"
+    function.note = 3
+    cached.__wrapped__ = 4
+    return x + 1, function.__name__, function.__qualname__, str(function).split()[1], cached.__wrapped__
+
+
+def test_fields_of_functions_that_c_keeps() -> None:
+    """They are not entries of its dictionary, whoever sets them."""
+    for call in (rename, stoker.compile(rename, backend="eager")):
+        function = types.FunctionType(_named.__code__, globals())
+        x, *told = call(torch.ones(1), function, functools.lru_cache(function))
+        assert told == ["first", "second", "second", 4]
+        assert (function.__name__, function.__qualname__, vars(function)) == ("first", "second", {"note": 3})

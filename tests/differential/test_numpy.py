@@ -324,3 +324,9 @@ def test_places_that_are_not_there(backend):
         given = np.arange(4.0), np.array([0, place]), torch.ones(4)
         mine, theirs = compiled(*given), rows(*given)
         assert str(mine) == str(theirs)
+
+
+@program("numpy.issubdtype", inputs=lambda: (torch.ones(2), np.ones(3), 4))
+def test_issubdtype(x, array, number):
+    kinds = np.issubdtype(array.dtype, np.floating), np.issubdtype(type(number), np.integer)
+    return x * 2, kinds, np.issubdtype(np.int32, np.floating)

@@ -328,6 +328,12 @@ _limits(numpy.iinfo)
 pure(numpy.promote_types)
 
 
+@handles(numpy.issubdtype)
+def is_kind_of(m: Machine, kind: Value, family: Value) -> Value:
+    known = [m.concrete.constant(value, "numpy.issubdtype()") for value in (kind, family)]
+    return Constant(m.concrete.run(numpy.issubdtype, *known))
+
+
 def _joins(function: Any, torch_function: Any) -> None:
     def handler(m: Machine, arrays: Value, axis: Value = Constant(0)) -> Value:  # noqa: B008
         parts = arrays.elements(m) if isinstance(arrays, SequenceValue) else []

@@ -171,6 +171,13 @@ def object_ne(m: Machine, value: Value, other: Value) -> Value:
     return Constant(NotImplemented) if found is None else m.operators.not_(found)
 
 
+@on_object(object.__repr__)
+def object_repr(m: Machine, value: Value) -> Value:
+    if not isinstance(value, ObjectValue):
+        value.unsupported("repr()")
+    return Constant(m.guards.ask_the_same(value, value.real, object.__repr__, "repr()"))
+
+
 @on_object(object.__str__)
 def object_str(m: Machine, value: Value) -> Value:
     return m.wrap.object(repr).call(m, [value], {})
@@ -230,6 +237,8 @@ def hash_(m: Machine, value: Value) -> Value:
         m.exceptions.raise_(TypeError, f"unhashable type: '{value.python_type().__name__}'")
     if isinstance(value, InstanceValue) and isinstance(hasher, types.FunctionType):
         return Constant(m.operators.hash_of(value))
+    if isinstance(value, ObjectValue) and hasher is object.__hash__ and value.real is not None:
+        return Constant(m.guards.ask_the_same(value, value.real, object.__hash__, "hash()"))
     return Constant(m.concrete.run(hash, m.concrete.constant(value, "hash()")))
 
 

@@ -43,9 +43,6 @@ class CachedFunction(ObjectValue):
         self.function = function
         self.made: dict[Any, Value] = {}  # results for tensors that captured code made
 
-    def own_attribute(self, m: Machine, name: str) -> Value | None:
-        return self.function if name == "__wrapped__" else super().own_attribute(m, name)
-
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
         what = f"a call of `{self.function.describe()}` under functools.lru_cache"
         if _counts_calls(m.current):
