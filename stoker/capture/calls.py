@@ -51,7 +51,9 @@ ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_
 MAXIMUM_DEPTH = 200
 AFTER_YIELD_FROM = 2  # RESUME's argument
 LOGGING = tuple(getattr(logging.Logger, name) for name in ("debug", "info", "warning", "warn", "error", "critical"))
-KEEPS_TEXT = frozenset(map(id, (print, str, repr, format, isinstance, type, warnings.warn, *LOGGING)))
+KEEPS_TEXT = frozenset(
+    map(id, (print, str, repr, format, isinstance, type, warnings.warn, torch_private.assert_, *LOGGING))
+)
 """Functions that are not entered, and do not look at the text that they are given."""
 
 

@@ -12,6 +12,8 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from stoker.capture.text import Shown
 from stoker.capture.values.constant import Constant, is_numpy_scalar
 from stoker.capture.values.deque import DequeValue
@@ -165,8 +167,8 @@ class Concrete:
                 return elements
             case DictValue():
                 return self._plain_dictionary(value, what, above)
-            case TupleValue() if value.cls is tuple:
-                return tuple(self.plain(element, what, above) for element in value.elements(self.m))
+            case TupleValue() if value.cls in (tuple, torch.Size):
+                return value.cls(tuple(self.plain(element, what, above) for element in value.elements(self.m)))
             case SetValue() if value.shown() is not None:
                 return value.shown()
             case SetValue():

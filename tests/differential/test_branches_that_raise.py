@@ -27,6 +27,13 @@ def asserts(x, told):
     return y
 
 
+def asserts_by_torch(x, told):
+    y = x * 2
+    torch._assert((y < 10).all(), f"too large: {y.shape}")
+    told.append("after")
+    return y
+
+
 def nested(x, told):
     def validate(value):
         if not torch.isfinite(value).all():
@@ -99,7 +106,7 @@ class Raises(torch.nn.Module):
         return (x * self.weight).sum()
 
 
-PROGRAMS = [checks, asserts, nested, handled, writes, draws, chooses_words, loops, Raises]
+PROGRAMS = [checks, asserts, asserts_by_torch, nested, handled, writes, draws, chooses_words, loops, Raises]
 VALUES = (1.0, -3.0, 2.0, 60.0, -0.5, 1.0)
 
 

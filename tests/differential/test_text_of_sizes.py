@@ -86,7 +86,13 @@ def is_text(x, seen):
     return (x * 2, text) if isinstance(text, str) and type(text) is str else x
 
 
-ONCE = [prints_a_field, prints_numbers, prints_shapes, prints_in_a_function, formats, joins, appends, warns, asserts, raises_and_catches, stores, is_text]  # fmt: skip
+def would_be_said(x, seen):
+    torch._assert(x.dim() == 2, f"of shape {x.shape}")
+    torch._assert(x.shape[0] < 100, f"{x.shape[0]} rows")
+    return x * 2
+
+
+ONCE = [would_be_said, prints_a_field, prints_numbers, prints_shapes, prints_in_a_function, formats, joins, appends, warns, asserts, raises_and_catches, stores, is_text]  # fmt: skip
 
 
 def logs(x, seen):
@@ -151,7 +157,13 @@ def is_formatted_again(x, seen):
     return x, f"{text:>6}|{text!r}", "%s" % text, "{}".format(text), text % (), (text or "none"), bool(text)
 
 
-LOOKED_AT = [compares, contains, is_a_key, has_methods, is_a_name, is_iterated, is_formatted_again]
+def is_of_whole_shapes(x, seen):
+    return x, f"{x.shape}" == "torch.Size([4, 6])", str({"a": x.shape, "b": [x.shape[1:]]}), f"{x.shape}".split(",")
+
+
+LOOKED_AT = [
+    *(compares, contains, is_a_key, has_methods, is_a_name, is_iterated, is_formatted_again, is_of_whole_shapes),
+]
 
 
 def outcome(function: Callable[..., Any], rows: int, capture: pytest.CaptureFixture[str]) -> Any:

@@ -16,7 +16,7 @@ import torch
 from stoker import torch_private
 from stoker.capture.handlers import handles, pure, tensor_special
 from stoker.capture.policy import TORCH
-from stoker.capture.polyfill import statistics
+from stoker.capture.polyfill import asserting, statistics
 from stoker.capture.raising import assume, can_assume
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.module import ModuleValue
@@ -256,9 +256,8 @@ def _is_none(value: Value) -> bool:
 
 @handles(torch_private.assert_)
 def assert_(m: Machine, condition: Value, message: Value) -> Value:
-    if not condition.truth(m):
-        m.exceptions.raise_(AssertionError, message)
-    return NONE
+    """A statement of Python's: where only data tell the condition, the graph checks it."""
+    return m.wrap.object(asserting.assert_).call(m, [condition, message], {})
 
 
 @handles(typing.cast)

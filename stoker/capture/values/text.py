@@ -46,7 +46,7 @@ class TextValue(Value):
         """The text for the sizes seen now, under guards."""
         if self.untold:
             self.unsupported("what it says")
-        return m.concrete.run(self.function, *(m.concrete.constant(part, "formatting") for part in self.parts))
+        return m.concrete.run(self.function, *(m.concrete.plain(part, "formatting") for part in self.parts))
 
     def told(self, m: Machine) -> Value:
         return Constant(self.specialize(m))
