@@ -42,6 +42,13 @@ PROGRAMS: dict[str, tuple[Callable[[int], Tensor], Callable[[Tensor], Any]]] = {
     "kron": (_matrix, lambda x: (torch.kron(x, torch.ones(2, 2)), torch.ones(3).kron(x[:, 0]))),
     "grid_sample": (_image, lambda x: F.grid_sample(x, _turned(x) * 0.7, align_corners=False)),
     "affine_grid": (_image, lambda x: _turned(x) * x.sum()),
+    "turned by what is seen": (_image, lambda x: F.affine_grid(x.mean((2, 3))[:, [0, 1, 2, 3, 0, 1]].view(-1, 2, 3), x.shape, align_corners=True)),
+    "turned volumes": (_image, lambda x: F.affine_grid(torch.eye(3, 4)[None] * x.sum(), (1, 1, 2, *x.shape[2:]), align_corners=False)),
+    "largest of all": (_image, lambda x: (F.max_pool2d(x, x.shape[2:]), F.max_pool1d(x[0], x.shape[-1]), F.max_pool1d(F.relu(x[0] - 9), x.size(3)))),
+    "mean of all": (_image, lambda x: (F.avg_pool2d(x, x.shape[2:]), F.avg_pool1d(x[0], x.shape[-1]), F.avg_pool2d(x, kernel_size=[x.size(2), x.size(3)]))),
+    "other windows by size": (lambda n: torch.randn(1, 2, 4, 4), lambda x: (F.avg_pool2d(x, x.shape[2] // 2), F.max_pool2d(x, 2))),
+    "linspace": (_matrix, lambda x: (x * torch.linspace(-1, 1, x.shape[0])[:, None], x[0, 0] * torch.linspace(3.5, 0.5, x.shape[0], dtype=torch.float64))),
+    "numbers beside sizes": (_matrix, lambda x: (x[0, 0] * torch.tensor([x.shape[0], 2.5]), x[0, 0] * torch.tensor([[x.shape[0] * 2, 1], [0.5, x.shape[0] / 3]]))),
     "unfold": (_image, lambda x: F.unfold(x, 2, stride=2)),
     "bilinear": (_matrix, lambda x: F.bilinear(x, x[:, :2], torch.ones(4, 3, 2))),
     "renorm": (_matrix, lambda x: torch.renorm(x, 2, 0, 1.0)),
@@ -70,7 +77,9 @@ def test_two_compilations(name: str, grad: bool) -> None:
     for n in (4, 6, 8, 10):
         x = make(n)
         torch.testing.assert_close(_outcome(compiled, x, grad), _outcome(program, x, grad))
-    assert len(stoker.events("captured")) == 2 and not stoker.events("as captured")
+    assert len(stoker.events("captured")) == (2 if make(4).shape != make(6).shape else 1) and not stoker.events(
+        "as captured"
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8])

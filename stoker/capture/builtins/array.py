@@ -164,7 +164,7 @@ def tensor_of_sizes(m: Machine, data: Value, kwargs: dict[str, Value]) -> Value 
     dtype = m.concrete.constant(kwargs.get("dtype", NONE), "a dtype")
     leaves: list[Value] = []
     shape = _nested_shape(m, data, leaves)
-    if shape is not None and any(_is_symbolic_float(v) for v in leaves):
+    if shape is not None and any(map(_is_float, leaves)) and any(map(_is_symbolic_number, leaves)):
         return _tensor_of_floats(m, leaves, shape, dtype, kwargs)
     known = all(isinstance(v, SymbolicValue) or (isinstance(v, Constant) and type(v.value) is int) for v in leaves)
     symbolic = any(isinstance(v, SymbolicValue) for v in leaves)
@@ -183,15 +183,19 @@ def tensor_of_sizes(m: Machine, data: Value, kwargs: dict[str, Value]) -> Value 
     return made if dtype in (None, torch.int64) else m.record.method(made, "to", [Constant(dtype)], {})
 
 
-def _is_symbolic_float(value: Value) -> bool:
-    return isinstance(value, (SymbolicValue, VaryingFloat)) and value.python_type() is float
+def _is_symbolic_number(value: Value) -> bool:
+    return isinstance(value, (SymbolicValue, VaryingFloat)) and value.python_type() in (int, float)
+
+
+def _is_float(value: Value) -> bool:
+    return isinstance(value, (SymbolicValue, Constant)) and value.python_type() is float
 
 
 def _tensor_of_floats(
     m: Machine, leaves: list[Value], shape: list[int], dtype: Any, kwargs: dict[str, Value]
 ) -> Value | None:
-    """`torch.tensor` of floats, some of which are symbolic, and known numbers; None if there is anything else."""
-    known = all(_is_symbolic_float(v) or (isinstance(v, Constant) and type(v.value) in (int, float)) for v in leaves)
+    """`torch.tensor` of numbers, some of which are symbolic and some floats; None if there is anything else."""
+    known = all(_is_symbolic_number(v) or (isinstance(v, Constant) and type(v.value) in (int, float)) for v in leaves)
     if not known or dtype not in (None, torch.float32, torch.float64) or not {*kwargs} <= {"dtype", "device"}:
         return None
     made = [m.record.call(torch.full, [TupleValue([]), leaf], kwargs) for leaf in leaves]

@@ -120,7 +120,8 @@ def arange(m: Machine, *bounds: Value, **options: Value) -> Value:
 @handles(torch.linspace)
 def linspace(m: Machine, start: Value, end: Value, steps: Value, **options: Value) -> Value:
     numbers = all(isinstance(bound, (Constant, SymbolicValue)) for bound in (start, end))
-    if not is_untold(steps) or not numbers or not _makes_floats(options):
+    varying = is_untold(steps) or isinstance(steps, SymbolicValue)
+    if not varying or not numbers or not _makes_floats(options):
         return m.record.call(torch.linspace, [start, end, steps], options)
     return m.wrap.object(indexing.linspace).call(m, [start, end, number(m, steps), _named(options)], {})
 

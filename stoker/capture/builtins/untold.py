@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-import torch.nn.functional as F
 
 from stoker.capture.builtins.floats import of_floats, varies
 from stoker.capture.handlers import handles, tensor_special
@@ -15,7 +14,6 @@ from stoker.capture.values.constant import Constant
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
-from stoker.errors import Break
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -97,23 +95,6 @@ def _register(function: Any, written: Any) -> None:
 
     if function in (torch.kron, torch.take_along_dim):
         tensor_special(function.__name__)(of_untold_sizes)
-
-
-@handles(F.max_pool1d)
-def max_pool1d(m: Machine, input: Value, *args: Value, **kwargs: Value) -> Value:
-    """On the processor, eager has a kernel of its own where neither a gradient nor places are asked for."""
-    places = args[5] if len(args) > 5 else kwargs.get("return_indices", Constant(False))
-    alone = isinstance(places, Constant) and not places.value
-    if not isinstance(input, TensorValue) or input.fake.device.type != "cpu" or not alone or follows(input):
-        return m.wrap.object(untold.max_pool1d).call(m, [input, *args], kwargs)
-    if not input.fake.is_floating_point():
-        raise Break("torch.max_pool1d", f"eager has no kernel for {input.describe()}")
-    return m.wrap.object(untold.max_pool1d_dense).call(m, [input, *args], kwargs)
-
-
-def follows(tensor: TensorValue) -> bool:
-    """Does autograd follow it?"""
-    return torch.is_grad_enabled() and tensor.fake.requires_grad
 
 
 def _register_distance(function: Any, written: Any, by_exponent: Any) -> None:
