@@ -56,7 +56,10 @@ def _of_one(
     def single(at: Index) -> LoopValue:
         if kind.startswith("arg"):
             return ops.constant(0, out.dtype)
-        return ops.to_dtype(element(tuple(at[p] for p in places), inner), out.dtype)
+        value = element(tuple(at[p] for p in places), inner)
+        if kind == "moment":
+            value = ops.sub(value, value)  # its distance from itself, which is no number if it is infinite
+        return ops.to_dtype(value, out.dtype)
 
     return builder.compute(out, single, [x])
 

@@ -244,6 +244,25 @@ def test_a_cache_that_is_written():
     assert recorded()
 
 
+def test_a_cache_whose_place_the_graph_counts_up():
+    """Measuring calls it more often than there are places."""
+
+    def decode(keys, place, query):
+        keys.index_copy_(1, place, query)
+        place.add_(1)
+        return torch.softmax(keys @ query.mT, 1)
+
+    fast = stoker.compile(decode, mode="reduce-overhead")
+    ours, eager = (
+        [torch.zeros(4, 12, 32, device="cuda"), torch.zeros(1, dtype=torch.long, device="cuda")] for _ in range(2)
+    )
+    for _ in range(10):
+        query = torch.randn(4, 1, 32, device="cuda")
+        close(fast(*ours, query), decode(*eager, query))
+        assert all(map(torch.equal, ours, eager))
+    assert recorded()
+
+
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.AdamW])
 def test_training_steps_with_the_optimizer(optimizer):
     model = network(2)

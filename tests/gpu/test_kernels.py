@@ -368,3 +368,34 @@ def test_convolutions_in_groups(
         assert mine.stride() == eager.stride()
         apart = [float((t.double() - truth).norm() / truth.norm()) for t in (mine, eager)]
         assert apart[0] <= 1.5 * apart[1] + 1e-3
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_zeros_have_signs(dtype: torch.dtype) -> None:
+    x = torch.tensor([0.0, -0.0, 1.5, torch.inf, -torch.inf], device="cuda").to(dtype)
+    program = lambda x: (-x, (-x) * 2, x.neg().abs().neg())  # noqa: E731
+    for mine, eager in zip(stoker.compile(program)(x), program(x)):
+        assert torch.equal(mine, eager)
+        assert torch.equal(mine.signbit(), eager.signbit())
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (5, 1), (1, 5)])
+def test_moments_of_single_elements(shape: tuple[int, int]) -> None:
+    x = torch.randn(shape, device="cuda")
+    x[-1, -1] = torch.inf
+    program = lambda x: (x.var(1, unbiased=False), x.var(1), *torch.var_mean(x, 0), F.layer_norm(x, x.shape[1:]))  # noqa: E731
+    for mine, eager in zip(stoker.compile(program)(x), program(x)):
+        torch.testing.assert_close(mine, eager, equal_nan=True)
+
+
+def test_the_place_of_the_largest_of_more_than_32_bits_count() -> None:
+    x = torch.zeros(2**31 + 4099, dtype=torch.int8, device="cuda")
+    x[2**31] = 7
+    assert int(stoker.compile(lambda x: x.argmax())(x)) == 2**31
+
+
+def test_bytes_are_subtracted() -> None:
+    x = torch.randint(0, 256, (2, 3, 16), device="cuda", dtype=torch.uint8)
+    program = lambda x: (255 - x, x - 7, -x, x * 3)  # noqa: E731
+    for mine, eager in zip(stoker.compile(program)(x), program(x)):
+        assert torch.equal(mine, eager)

@@ -341,3 +341,38 @@ def _machine_code(binary: bytes) -> str:
         file.write(binary)
         file.flush()
         return subprocess.run([tool, "-c", file.name], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (5, 1), (1, 5)], ids=str)
+def test_moments_of_single_elements(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int]) -> None:
+    in_place_of_the_processor(monkeypatch)
+    x = torch.randn(shape)
+    x[-1, -1] = torch.inf
+    program = lambda x: (x.var(1, unbiased=False), *torch.var_mean(x, 0), F.layer_norm(x, x.shape[1:]))  # noqa: E731
+    torch.testing.assert_close(stoker.compile(program)(x), program(x), equal_nan=True)
+
+
+def test_reductions_down_to_one_element_of_a_size_that_varies(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_place_of_the_processor(monkeypatch)
+    program = lambda x: (x.sum(1), x.argmax(1), x.var(0, unbiased=False), x.var(1, unbiased=False))  # noqa: E731
+    compiled = stoker.compile(program)
+    for size in (4, 33, 1, 2):
+        x = torch.randn(6, size)
+        torch.testing.assert_close(compiled(x), program(x), rtol=1e-4, atol=1e-5)
+
+
+def test_bytes_are_subtracted(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = in_place_of_the_processor(monkeypatch)
+    x = torch.randint(0, 256, (2, 3, 16), dtype=torch.uint8)
+    program = lambda x: (255 - x, x - 7, -x, x * 3)  # noqa: E731
+    assert all(map(torch.equal, stoker.compile(program)(x), program(x)))
+    assert backend.units
+
+
+def test_zeros_have_signs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter's -x has them, the device's does not: no source says it of numbers with a point."""
+    backend = in_place_of_the_processor(monkeypatch)
+    x = torch.tensor([0.0, -0.0, 1.5])
+    (found,) = stoker.compile(lambda x: (-x,))(x)
+    assert torch.equal(found.signbit(), (-x).signbit())
+    assert "negated(v0)" in backend.units[0].source

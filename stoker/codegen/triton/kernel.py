@@ -267,7 +267,9 @@ class _Emitter:
             for k, (start, dtype) in enumerate(form.starts):
                 out.line(f"v{n}_{k} = tl.full([{tiling.x_block}, {tiling.r_block}], {start}, {dtype})")
         held = dict(self.held)
-        turns = f"0, {self.expr(count(self.kernel.inner))}, {tiling.r_block}"
+        turns = f"0, {self.expr(points := count(self.kernel.inner))}, {tiling.r_block}"
+        if (points.value or 0) >= 1 << 31:  # Triton would count with 32 bits up to 1 << 32
+            turns = f"0, tl.full([], {points.value}, tl.int64), {tiling.r_block}"
         walk = f"range({turns})" if tiling.ahead == 1 else f"tl.range({turns}, num_stages={tiling.ahead})"
         with out.indented(f"for r_start in {walk}:"):
             out.line("r = r_start + r_first")
@@ -307,8 +309,9 @@ class _Emitter:
 
     def of_one(self, n: int, i: Reduce | Scan) -> None:
         """A reduction, or a running one, of single elements."""
-        nothing = i.kind.startswith("arg") or i.kind == "moment"
-        self.out.line(f"v{n} = {literal(0, i.dtype, self.shape(NONE)) if nothing else f'v{i.arguments[0]}'}")
+        nothing, value = i.kind.startswith("arg"), f"v{i.arguments[0]}"
+        alone = f"{value} - {value}" if i.kind == "moment" else value
+        self.out.line(f"v{n} = {literal(0, i.dtype, self.shape(NONE)) if nothing else alone}")
         self.axes[n] = NONE if nothing else self.axes[i.arguments[0]]
 
     def moments_at_once(self, n: int, i: Reduce) -> None:

@@ -36,6 +36,14 @@ def log_gamma(x):
 
 
 @triton.jit
+def negated(x):
+    """Triton's -x is 0 - x, which is never -0."""
+    if x.dtype.is_floating():
+        return x * -1.0
+    return -x
+
+
+@triton.jit
 def sign(x):
     return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
 
@@ -296,7 +304,7 @@ def from_float8_e4m3(bits):
     size = wide & 0x7F
     normal = ((size << 20) + (120 << 23)).to(tl.float32, bitcast=True)
     found = tl.where(size < 8, size.to(tl.float32) * 0.001953125, tl.where(size == 0x7F, float("nan"), normal))
-    return tl.where(wide >= 0x80, -found, found)
+    return tl.where(wide >= 0x80, negated(found), found)
 
 
 @triton.jit

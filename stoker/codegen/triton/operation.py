@@ -61,7 +61,7 @@ OPERATIONS: dict[str, str] = {
     "truncate_divide": "divide_toward_zero({0}, {1})",
     "remainder": "remainder_by_floor({0}, {1})",
     "fmod": "remainder_by_truncation({0}, {1})",
-    "neg": "-{0}",
+    "neg": "negated({0})",
     "abs": "tl.abs({0})",
     "sign": "sign({0})",
     "floor": "tl.floor({0})",
@@ -127,7 +127,7 @@ def literal(value: Any, dtype: torch.dtype, shape: list[int]) -> str:
     elif dtype in _FLOAT8:
         words = str(int(torch.tensor([float(value)]).to(dtype).view(torch.uint8)))
     elif not dtype.is_floating_point:
-        words = str(int(value))
+        words = str(int(value) % 256 if dtype is torch.uint8 else int(value))
     elif math.isnan(value := _rounded(value, dtype)):
         words = "float('nan')"
     elif math.isinf(value):

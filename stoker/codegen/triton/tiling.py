@@ -229,7 +229,7 @@ def _columns(kernel: Kernel) -> bool:
 
 def columns(outer: Dimensions, inner: Dimensions, across: Sequence[LoopInstruction]) -> bool:
     """Is more memory walked along by the last outer loop than by the last inner one? What changes with one of them only is little."""
-    if not outer:
+    if not outer or not inner:
         return False
     ends = {outer[-1].symbol, inner[-1].symbol}
     indices = [i.index for i in across if isinstance(i, (Load, Store)) and ends <= free_symbols(i.index)]
