@@ -21,12 +21,13 @@ from typing import Any
 import torch
 
 from stoker import torch_private
+from stoker.fake.devices import require_one_device
 from stoker.fake.foreign import REFUSE_NUMBERS, ask_others, eager_complains, refuse_numbers
 from stoker.fake.meet import eager_refuses, write_meets
 from stoker.fake.meta import Meta, product
 from stoker.fake.rule import IMPURE, RULES, Decline, ViewOf
 from stoker.fake.tensor import FakeStorage, FakeTensor, make_fake
-from stoker.fake.write import functional_form, is_out_form, write_in_place, write_out
+from stoker.fake.write import functional_form, is_out_form, write_in_place, write_out, written_by
 from stoker.nest import leaves, map_leaves
 
 STATIC_MEMO: dict[Any, Any] = {}
@@ -44,6 +45,7 @@ def propagate(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     """The results of `func`, as fake tensors of `mode`."""
     mode.drawn += _is_seeded(func)
     if (impure := IMPURE.get(func)) is not None:
+        require_one_device(func, args, kwargs)
         found = impure(mode, func, *args, **kwargs)
         if found is not NotImplemented:
             return found
@@ -231,15 +233,9 @@ def _recipe(result: Any, tensors: list[FakeTensor]) -> Recipe:
 def _made(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[FakeTensor]) -> Recipe:
     """The recipe of a call."""
     recipe = _recipe(_results(mode, func, args, kwargs), tensors)
-    schema = torch_private.schema_of(func)
-    if not schema.is_mutable:
+    if not torch_private.schema_of(func).is_mutable:
         return recipe
-    written = [
-        args[position] if position < len(args) else kwargs.get(argument.name)
-        for position, argument in enumerate(schema.arguments)
-        if argument.alias_info is not None and argument.alias_info.is_write
-    ]
-    found = {id(mode.as_fake(t)) for t in leaves(written) if isinstance(t, torch.Tensor)}
+    found = {id(mode.as_fake(t)) for t in written_by(func, args, kwargs)}
     return _Writing(recipe, tuple(i for i, t in enumerate(tensors) if id(t) in found))
 
 
@@ -254,6 +250,7 @@ def _build(mode: Any, func: Any, result: Any, tensors: list[FakeTensor]) -> Any:
 def _results(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a rule would answer, from the best source there is."""
     args, kwargs = _only_fakes(mode, args, kwargs)
+    require_one_device(func, args, kwargs)
     if torch_private.schema_of(func).name in REFUSE_NUMBERS:
         refuse_numbers(func, args, kwargs)
     found = RULES.get(func)
@@ -269,6 +266,7 @@ def _results(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 
 def _write_out(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
     """An operator with out=: it may resize its results, so it runs each time."""
+    require_one_device(func, args, kwargs)
     args, kwargs = _only_fakes(mode, args, kwargs)
     tensors = _fakes(mode, args, kwargs)
     targets = leaves([kwargs[a.name] for a in torch_private.schema_of(func).arguments if a.is_out])

@@ -45,6 +45,19 @@ def is_out_form(func: Any) -> bool:
     return any(a.is_out for a in torch_private.schema_of(func).arguments)
 
 
+def written_by(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    """The tensors among its arguments that an operator writes to."""
+    schema = torch_private.schema_of(func)
+    if not schema.is_mutable:
+        return []
+    written = [
+        args[position] if position < len(args) else kwargs.get(argument.name)
+        for position, argument in enumerate(schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    ]
+    return [leaf for leaf in leaves(written) if isinstance(leaf, torch.Tensor)]
+
+
 def write_in_place(func: Any, functional: Any, results: Results, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """`results` of the functional form, then the first argument itself if they fit into it."""
     outcome = results(functional, args, kwargs)
