@@ -203,7 +203,22 @@ def view() -> Case:
     return lambda x: x * (2 if held.row._is_view() else 3), lambda: setattr(held, "row", torch.ones(2))  # type: ignore[attr-defined]
 
 
+def result_number() -> Case:
+    held = Thing()
+    first, second = torch.ones(2, 2, requires_grad=True).unbind()
+    held.row = first  # type: ignore[attr-defined]
+    return lambda x: x * (2 + held.row.output_nr), lambda: setattr(held, "row", second)  # type: ignore[attr-defined]
+
+
+def retained() -> Case:
+    held = Thing()
+    held.row = torch.ones(2, requires_grad=True) * 2  # type: ignore[attr-defined]
+    return lambda x: x * (2 if held.row.retains_grad else 3), lambda: held.row.retain_grad()  # type: ignore[attr-defined]
+
+
 CASES: dict[str, Callable[[], Case]] = {
+    "whose result a tensor is": result_number,
+    "whether a tensor retains its gradient": retained,
     "whether a tensor is a view": view,
     "a property of a module": properties,
     "a module's __getattr__": module_getattr,
@@ -376,6 +391,20 @@ def test_objects_are_not_compared(opaque: Any) -> None:
     rows.pop()
     found = stoker.compile(program, backend="eager")(X, opaque)
     assert torch.equal(found[0], expected[0]) and str(found[1:]) == str(expected[1:])
+
+
+def test_a_history_that_the_program_gives() -> None:
+    """What was read of a tensor at entry holds until it is written."""
+
+    def program(x: torch.Tensor, w: torch.Tensor) -> list[Any]:
+        told = [x.is_leaf, x.retains_grad, x.output_nr]
+        x[1:].mul_(w[1:])
+        return [*told, x.is_leaf, x.retains_grad, x.requires_grad, x.output_nr, w.is_leaf]
+
+    make = lambda: (torch.ones(3), torch.ones(3, requires_grad=True))  # noqa: E731
+    assert stoker.compile(program, backend="eager")(*make()) == program(*make()) == [
+        True, False, 0, False, False, True, 0, True
+    ]  # fmt: skip
 
 
 SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {

@@ -434,6 +434,22 @@ def is_view(m: Machine, value: TensorValue) -> Value:
     return Constant(found)
 
 
+@tensor_special("is_pinned")
+def is_pinned(m: Machine, value: TensorValue, device: Value = NONE) -> Value:
+    """The memory of what comes from outside knows; that of others does not exist yet."""
+    if value.source is None or value.real is None:
+        return touches_runtime(m, value)
+    kind = m.concrete.constant(device, "Tensor.is_pinned()")
+
+    def asked(tensor: torch.Tensor) -> bool:
+        with torch_private.dispatch_modes_off():
+            return tensor.is_pinned() if kind is None else tensor.is_pinned(device=kind)
+
+    found = m.concrete.run(asked, value.real)
+    m.guards.add(value.source, Holds(lambda now: asked(now) == found, "is pinned" if found else "is not pinned"))
+    return Constant(found)
+
+
 @tensor_special("type")
 def type_(m: Machine, value: TensorValue, *args: Value, **kwargs: Value) -> Value:
     if not args and not kwargs:

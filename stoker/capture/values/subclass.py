@@ -66,12 +66,9 @@ class SubclassValue(TensorValue):
         m.exceptions.no_attribute(self.cls, name)
         return None
 
-    def autograd_attribute(self, m: Machine, name: str) -> Value:
-        if name == "is_leaf" and self.source is not None and self.real is not None:
-            leaf = self.real.is_leaf
-            m.guards.add(self.source, Holds(lambda now: plainly(now, "is_leaf") == leaf, f"is_leaf is {leaf}"))
-            return Constant(leaf)
-        return super().autograd_attribute(m, name)
+    def guard_attribute(self, m: Machine, name: str, value: Any) -> None:
+        assert self.source is not None
+        m.guards.add(self.source, Holds(lambda now: plainly(now, name) == value, f"{name} is {value}"))
 
     def gradient(self, m: Machine) -> Value:
         if self.source is not None and self.real is not None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.fx import Node
 
+from stoker import torch_private
 from stoker.capture.engine import set_data
 from stoker.capture.polyfill import indexing
 from stoker.capture.python_operators import UNARY
@@ -121,10 +122,23 @@ class TensorValue(Value):
     def autograd_attribute(self, m: Machine, name: str) -> Value:
         if name == "_version":
             self.unsupported("the version counter")
-        if name == "is_leaf" and self.source is not None and self.real is not None:
-            m.guards.attribute_equals(self.source, name, self.real.is_leaf)
-            return Constant(self.real.is_leaf)
-        return m.wrap.constant(m.concrete.run(getattr, self.fake, name))
+        told = m.concrete.run(getattr, self.fake, name)
+        if name == "requires_grad" or self.source is None or self.real is None:
+            return m.wrap.constant(told)
+        at_entry = getattr(self.real, name)
+        self.guard_attribute(m, name, at_entry)
+        if name == "is_leaf" and told != torch_private.is_leaf_so_far(self.real):
+            return Constant(told)  # captured code gave it a history, or took it away
+        if name == "retains_grad" and told:
+            return Constant(True)
+        if name == "output_nr" and self.fake.memory.written:  # type: ignore[attr-defined]  # a FakeTensor
+            self.unsupported("the place among the results of the operator that wrote to it")
+        return Constant(at_entry)
+
+    def guard_attribute(self, m: Machine, name: str, value: Any) -> None:
+        """An attribute of the object itself, as it was at entry, is what the program depends on."""
+        assert self.source is not None
+        m.guards.attribute_equals(self.source, name, value)
 
     def gradient(self, m: Machine) -> Value:
         if self.held is None:
