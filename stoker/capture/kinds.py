@@ -50,6 +50,7 @@ from stoker.capture.values.sets import GrowingSet, SetValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.subclass import SubclassValue, is_captured_class, take_out
 from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.text import VaryingText
 from stoker.capture.values.value import Lazy, Value
 from stoker.capture.values.varying import VaryingFloat, VaryingInteger, VaryingScalar
 from stoker.errors import Break
@@ -159,6 +160,9 @@ def value_of(m: Machine, real: Any, source: Source) -> Value:
     if kind is float and not isinstance(source, Fixed) and m.sizes.float_varies(source, real):
         m.guards.add(source, TypeIs(float))
         return VaryingFloat(m, real, source)
+    if kind is str and not isinstance(source, Fixed) and m.sizes.text_varies(source, real):
+        m.guards.add(source, TypeIs(str))
+        return VaryingText(m, real, source)
     if isinstance(real, torch.Tensor):
         return wrap_tensor(m, real, source)
     if is_numpy_scalar(real):

@@ -59,8 +59,8 @@ class History:
         """Record the strides; tell which have been seen to change."""
         return _see(self.strides, source, strides)
 
-    def see_number(self, source: Source, value: float) -> bool:
-        """Record an int or a float; tell whether it has been seen to change."""
+    def see_number(self, source: Source, value: float | str) -> bool:
+        """Record an int, a float or text; tell whether it has been seen to change."""
         seen = self.numbers.setdefault(source.text, value)
         if seen is not DYNAMIC and seen != value:
             self.numbers[source.text] = seen = DYNAMIC
@@ -178,6 +178,9 @@ class Sizes:
         return len(seen) > MOST_POSITIONS
 
     def float_varies(self, source: Source, value: float) -> bool:
+        return self.dynamic is not False and self.history.see_number(source, value)
+
+    def text_varies(self, source: Source, value: str) -> bool:
         return self.dynamic is not False and self.history.see_number(source, value)
 
     def symbol_for_int(self, m: Machine, value: int, source: Source) -> Any:

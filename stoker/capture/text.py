@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import InstanceValue, ObjectValue
-from stoker.capture.values.text import TextValue, joined, shown
+from stoker.capture.values.text import TextValue, VaryingText, joined, shown
 from stoker.capture.values.value import Value
 from stoker.capture.values.varying import VaryingFloat
 from stoker.guard.source import Fixed
@@ -67,7 +67,8 @@ class Text:
             if id(value) in self.m.effects.mutated:
                 value.unsupported("formatting, after a change of it,")
             return Constant(self.m.guards.ask_the_same(value, value.real, show, "formatting"))
-        real = value.value if isinstance(value, Constant) and not isinstance(value, VaryingFloat) else None
+        varies = isinstance(value, (VaryingFloat, VaryingText))
+        real = value.value if isinstance(value, Constant) and not varies else None
         if isinstance(value, ObjectValue) and isinstance(value.real, (type, types.ModuleType)):
             real = value.real
         if not isinstance(real, (type, types.ModuleType, enum.Enum)):

@@ -22,6 +22,7 @@ from stoker.capture.values.instance import InstanceValue, ObjectValue
 from stoker.capture.values.opaque import OpaqueValue
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.text import VaryingText
 from stoker.capture.values.value import Value
 from stoker.capture.values.varying import VaryingFloat
 from stoker.errors import Raised
@@ -72,7 +73,7 @@ def _is_instance(m: Machine, value: Value, cls: Any) -> bool:
         return derives(value.python_type(), cls) or _claims(m, value, cls)
     if isinstance(value, ObjectValue) and value.real is not None:
         return m.concrete.run(isinstance, value.real, cls)
-    if isinstance(value, Constant) and not isinstance(value, VaryingFloat):
+    if isinstance(value, Constant) and not isinstance(value, (VaryingFloat, VaryingText)):
         return m.concrete.run(isinstance, value.value, cls)
     return m.concrete.run(issubclass, value.python_type(), cls)
 

@@ -1,5 +1,5 @@
 """Text with numbers that are not known when capturing: `f"{loss.item():.3f}"`, which only running the program tells, and
-`f"{x.shape[0]} rows"`, which is another one for each size.
+`f"{x.shape[0]} rows"`, which is another one for each size. And text from outside that was another at an earlier call.
 
 Text is made when it is shown, or returned. What looks at text of sizes fixes them (tests/differential/test_text_of_sizes.py).
 """
@@ -15,6 +15,8 @@ from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.value import Arguments, Era, Keywords, Value
+from stoker.guard.guard import Equals
+from stoker.guard.source import Source
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
@@ -88,6 +90,26 @@ class TextValue(Value):
         e.call_function(self.function, self.parts)
 
 
+class VaryingText(Constant):
+    """A string that was another at an earlier call: what hands it on, or shows it, does not fix what it says."""
+
+    def __init__(self, m: Machine, real: str, source: Source) -> None:
+        self.m, self.real, self.source = m, real, source
+
+    @property
+    def value(self) -> str:  # type: ignore[override]  # a property in place of an attribute
+        assert self.source is not None
+        self.m.guards.add(self.source, Equals(self.real))
+        return self.real
+
+    def python_type(self) -> type:
+        return str
+
+    def describe(self) -> str:
+        assert self.source is not None
+        return f"`{self.source.text}`"
+
+
 def is_untold(value: Value) -> bool:
     """Is it a number, or text or a tuple of some, that only running the program tells?"""
     if isinstance(value, TupleValue):
@@ -96,12 +118,14 @@ def is_untold(value: Value) -> bool:
 
 
 def varies(value: Value) -> bool:
-    """Is it a number, or text or a tuple of some, that is another one from call to call? A subgraph has no place where text could be made."""
+    """Is it a number, or text or a tuple of some, that is another from call to call? A subgraph has no place where text could be made."""
     if isinstance(value, TupleValue) and value.cls in SHOWN_WHOLE:
         parts = value.raw_elements()
         return any(map(varies, parts)) and all(varies(p) or type(p) is Constant for p in parts)
     if isinstance(value, TextValue):
         return True
+    if isinstance(value, VaryingText):
+        return not Era.now
     return isinstance(value, SymbolicValue) and (value.untold or not Era.now and value.python_type() is not bool)
 
 
@@ -139,6 +163,8 @@ def _join(*parts: str) -> str:
 def _sample(part: Value) -> Any:
     if isinstance(part, TextValue):
         return part.sample()
+    if isinstance(part, VaryingText):
+        return part.real
     if isinstance(part, TupleValue):
         return part.cls(map(_sample, part.raw_elements()))
     return SAMPLES[type(part.symbol)] if isinstance(part, SymbolicValue) else part.constant()
