@@ -34,7 +34,8 @@ def run_captured(captured: GraphModule, inputs: Sequence[Any], trace: Trace) -> 
         if node.op == "output":
             outputs = args[0]
             return tuple(outputs) if isinstance(outputs, (list, tuple)) else (outputs,)
-        trace.places.enter(node.meta.get("location", node.stack_trace), node.meta.get("recompute"))
+        recompute = {mark: node.meta[mark] for mark in ("recompute", "ac_graph_id") if mark in node.meta}
+        trace.places.enter(node.meta.get("location", node.stack_trace), recompute)
         trace.from_numbers = node.target in (torch.tensor, torch.as_tensor) and _is_numbers(node.args[:1])
         values[node] = _run_checked(captured, node, args, kwargs)
         if node.op == "get_attr":

@@ -114,6 +114,7 @@ class _Problem:
         self.deciding = {n for n in operands if isinstance(n.meta["val"], torch.Tensor)}
         """What a size was found in: computed again it might differ in the last bit, and with it the size."""
         unsaved = (n for i, n in enumerate(joint.inputs) if i not in joint.saved and not self._is_read(n))
+        self.given = _given(self.candidates)
         self.unsaved = frozenset(() if recompute else unsaved)
         """Inputs that the user may write to before the backward, as eager keeps nothing of them: of these, and of views of them, copies
         are kept. Who asks for less memory lets the backward start from all inputs, as checkpointing does."""
@@ -129,14 +130,16 @@ class _Problem:
         return node in self.read or any(is_view(user) and self._is_read(user) for user in node.users)
 
     def solve(self, once: frozenset[Node]) -> list[Node]:
-        """The nodes to keep when those of `once`, those that draw or keep state, and what decides a size must not run again."""
+        """The nodes to keep when those of `once`, those that draw or keep state, what decides a size and what checkpoints are given must
+        not run again."""
         network = Network()
         source, sink = network.vertex(), network.vertex()
         entry = {n: network.vertex() for n in self.candidates}
         leave = {n: network.vertex() for n in self.candidates}
         for node in self.candidates:
             network.edge(entry[node], leave[node], self._cost(node))
-            if node.op == "placeholder" or node in once or runs_once(node) or node in self.deciding:
+            again = not (node in once or node in self.given or runs_once(node) or node in self.deciding)
+            if node.op == "placeholder" or not again:
                 network.edge(source, entry[node], UNLIMITED)
             if node in self.read:
                 network.edge(leave[node], sink, UNLIMITED)
@@ -156,9 +159,31 @@ class _Problem:
         cost = 1 if node.op == "placeholder" else 2 + size_bytes(node)
         if is_view(node):
             cost += 2 * size_bytes(node)
-        if node.meta.get("recompute"):
+        if node.meta.get("recompute") and node not in self.given:
             cost += _UNWANTED
         return cost + (_RISKY if node in self.risky else 0)
+
+
+def _given(nodes: Sequence[Node]) -> set[Node]:
+    """What checkpoints are given that took another checkpoint to compute. Eager keeps what it gives them, and computes each again from
+    there: otherwise the last one would begin with all that came before, and hold what each of these makes for its own backward."""
+    found: set[Node] = set()
+    behind: set[Node] = set()
+    for node in nodes:
+        region = node.meta.get("ac_graph_id")
+        if region is not None or any(operand in behind for operand in node.all_input_nodes):
+            behind.add(node)
+        if region is not None:
+            outside = (n for n in node.all_input_nodes if n in behind and n.meta.get("ac_graph_id") != region)
+            found.update(map(_base, outside))
+    return found
+
+
+def _base(node: Node) -> Node:
+    """What it is a view of, of a view: that is one piece of memory."""
+    while (base := viewed(node)) is not None:
+        node = base
+    return node
 
 
 def is_cheap(node: Node) -> bool:

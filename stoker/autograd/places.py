@@ -18,13 +18,13 @@ class Places:
 
     def __init__(self) -> None:
         self._location: Any = None
-        self.recompute: Any = None
+        self.recompute: dict[str, Any] = {}
+        """What nodes are marked with there: that the user wants them computed again, and in which checkpoint."""
         self._numbers: list[int] = []
         self._locations: list[Any] = []
 
-    def enter(self, location: Any, recompute: Any = None) -> None:
-        """The program is at `location` from here on; the user wants what it computes there computed again if
-        `recompute`."""
+    def enter(self, location: Any, recompute: dict[str, Any]) -> None:
+        """The program is at `location` from here on, and what it computes there is marked with `recompute`."""
         self._location, self.recompute = location, recompute
         self._numbers.append(torch_private.next_sequence_number())
         self._locations.append(location)

@@ -150,8 +150,8 @@ class Trace(torch_private.TorchDispatchMode):
         node.meta["val"] = _snapshot(value)
         node.meta["location"] = self.places.current(self.phase)
         node.meta["phase"] = self.phase
-        if self.places.recompute and self.phase == "forward":
-            node.meta["recompute"] = self.places.recompute
+        if self.phase == "forward":
+            node.meta |= self.places.recompute
         return node
 
     def input(self, name: str, value: Any, index: int | None = None) -> Node:

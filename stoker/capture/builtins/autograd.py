@@ -135,5 +135,7 @@ def checkpoint(m: Machine, function: Value, *args: Value, use_reentrant: Value |
     for node in m.record.graph.nodes:
         if node not in known:
             node.meta.setdefault("recompute", torch.utils.checkpoint.CheckpointPolicy.PREFER_RECOMPUTE)
-            node.meta.setdefault("ac_graph_id", region)
+            node.meta["ac_graph_id"] = (
+                region  # the outermost: what lies inside is not there before it is computed again
+            )
     return result

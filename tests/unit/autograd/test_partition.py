@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
+import stoker
 from stoker.autograd import aot, keep_all, min_cut, run_eagerly
 from stoker.autograd.compile import run_boxed
 from stoker.autograd.inputs import make_inputs
@@ -76,6 +78,45 @@ def test_values_are_computed_again_when_needed() -> None:
     again = [i for i, n in enumerate(order) if n.meta["phase"] == "forward"]
     assert again[-1] - again[0] > len(again), "all at the start"
     assert len(set(order)) == len(order)
+
+
+def block(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return F.gelu(x @ w.sin()) @ w.t()
+
+
+def checkpointed(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    for _ in range(4):
+        x = x + checkpoint(block, x, w, use_reentrant=False)
+    return x
+
+
+def chained(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    for _ in range(4):
+        x = checkpoint(block, x, w, use_reentrant=False)
+    return x
+
+
+def nested(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+    return checkpoint(chained, chained(x, w), w, use_reentrant=False)
+
+
+@pytest.mark.parametrize(("program", "places"), [(checkpointed, 3), (chained, 3), (nested, 4)])
+def test_a_checkpoint_is_computed_again_from_what_it_was_given(program: Any, places: int) -> None:
+    """Not from what the first of them was given: that is computing all of them at once, and holding what each makes inside."""
+    captured: list[torch.fx.GraphModule] = []
+    inputs = [torch.randn(16, 16, requires_grad=True), torch.randn(16, 64, requires_grad=True)]
+
+    def keep_graph(graph: torch.fx.GraphModule, _: Any) -> Any:
+        captured.append(graph)
+        return graph
+
+    stoker.compile(program, backend=keep_graph, fullgraph=True)(*inputs)
+    joint = trace_joint(captured[0], make_inputs(captured[0], inputs), None, grad=True)
+    kept = [n for n in min_cut()(joint) if n.op != "placeholder"]
+    assert [tuple(n.meta["val"].shape) for n in kept] == [(16, 16)] * places
+    order = backward_order(joint, min_cut()(joint))
+    again = [i for i, n in enumerate(order) if n.meta["phase"] == "forward"]
+    assert again and again[-1] - again[0] > len(again), "all at the start"
 
 
 def test_budget_is_a_share() -> None:
