@@ -39,7 +39,7 @@ from stoker.shape.condition import (
 )
 from stoker.shape.expr import Atom, Expr, FloorDiv, Max, Mod, Symbol, constant, modulo, rejoined, symbol
 from stoker.shape.prove import Interval, Proof, bounds, prove, prove_by_cases
-from stoker.shape.recipe import SYMBOL, FloatSymbol, Numbers, Recipe, only_float
+from stoker.shape.recipe import SYMBOL, FloatSymbol, Numbers, Recipe
 from stoker.shape.walk import atoms, evaluate, free_symbols, substitute
 
 LARGEST_SIZE = sys.maxsize - 1
@@ -337,8 +337,8 @@ class ShapeEnv:
             held = simple if truth else Not(simple)
             if self.roundings.keys().isdisjoint(involved):
                 self._guard(held, reason)
-            elif (only := only_float(self._made_of(involved))) is not None:
-                self.ask([only], lambda now: holds(held, self._rounded_at(involved, now)), condition_text(held))
+            elif self.can_ask(parts := self._made_of(involved)):
+                self.ask(parts, lambda now: holds(held, self._rounded_at(involved, now)), condition_text(held))
                 self._learn(held)
             else:
                 self._fix_roundings(involved)
@@ -354,15 +354,17 @@ class ShapeEnv:
         return frozenset().union(*parts)
 
     def _rounded_at(self, symbols: Iterable[Symbol], numbers: Numbers) -> dict[Symbol, int]:
-        """The values of integers that are all made of floats, where these are such numbers."""
-        return {s: function(recipe.at(numbers)) for s in symbols for function, recipe in (self.roundings[s],)}
+        """The values of integers that are made of numbers, or are such, where these are they."""
+        rounded = {s: self.roundings[s] for s in symbols if s in self.roundings}
+        plain = {s: int(numbers[s]) for s in symbols if s not in rounded}
+        return plain | {s: function(recipe.at(numbers)) for s, (function, recipe) in rounded.items()}
 
     def _fix_roundings(self, symbols: Iterable[Symbol]) -> None:
         """Integers made of floats meet something else, and no guard sees both: they stay what they are now."""
         for name in symbols:
             if name not in self.roundings:
                 continue
-            if only_float(self._made_of([name])) is None:
+            if not self.can_ask(self._made_of([name])):
                 self.roundings[name][1].evaluate(self.fix)
                 self._learn(Eq(name, self.hints[name]))
             else:

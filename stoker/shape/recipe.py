@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,12 +80,6 @@ class Recipe:
 
 
 Numbers = Mapping[FloatSymbol | Symbol, float]
-
-
-def only_float(symbols: Collection[FloatSymbol | Symbol]) -> FloatSymbol | None:
-    """The symbol, if it is one alone, and a float."""
-    only = next(iter(symbols), None)
-    return only if len(symbols) == 1 and isinstance(only, FloatSymbol) else None
 
 
 def _symbols(part: Any) -> frozenset[FloatSymbol | Symbol]:

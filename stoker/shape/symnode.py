@@ -514,9 +514,9 @@ class FloatNode(Node):
         return self.wrap_int(result)
 
     def _rounds_to_a_size(self, function: Callable[[float], int]) -> bool:
-        """Does it depend on a float, which no integer can stand for, and is it finite and small now?"""
-        hint = self.hint
-        varies = any(isinstance(s, FloatSymbol) for s in self.recipe.symbols)
+        """Does it depend on a float, or on sizes that guards can ask, and is it finite and small now?"""
+        hint, symbols = self.hint, self.recipe.symbols
+        varies = any(isinstance(s, FloatSymbol) for s in symbols) or self.env.can_ask(symbols)
         return varies and hint is not None and math.isfinite(hint) and abs(function(hint)) < LARGEST_SIZE
 
     def _exact_product(self) -> tuple[Expr, Expr] | None:

@@ -155,6 +155,7 @@ def test_counters_of_a_module() -> None:
     assert len(stoker.events("captured")) == 2
 
 
+# fmt: off
 RESIZED: dict[str, Callable[[torch.Tensor], Any]] = {
     "by a fraction": lambda x: F.interpolate(x, size=(int(x.shape[2] * 0.5), int(x.shape[3] * 1.5))),
     "by a factor": lambda x: F.interpolate(x, scale_factor=2),
@@ -163,8 +164,15 @@ RESIZED: dict[str, Callable[[torch.Tensor], Any]] = {
     "recomputed": lambda x: F.interpolate(x, scale_factor=0.5, mode="bilinear", recompute_scale_factor=True),
     "to the size of another": lambda x: F.interpolate(x, size=x.mT.shape[2:], mode="bilinear"),
     "of sequences": lambda x: F.interpolate(x[0], scale_factor=2, mode="linear"),
+    "a share of the rows": lambda x: (x[:, :, : int(x.shape[2] * 0.7)], x[:, :, int(x.shape[2] * 0.7) :], x[..., : round(x.shape[3] * 0.35)]),
+    "a share of the largest": lambda x: x.flatten().topk(int(x.shape[2] * 0.9)).values,
+    "by a third": lambda x: F.interpolate(x, size=(int(x.shape[2] * 1.3), round(x.shape[3] / 3) + 2)),
+    "padded by a share": lambda x: F.pad(x, (0, int(x.shape[3] * 0.3), 0, math.ceil(x.shape[2] * 0.3))),
+    "by a root": lambda x: x[:, :, : int(math.sqrt(x.shape[2] + 14))] * int(x.shape[3] * 0.7),
+    "products of sizes": lambda x: (x.reshape(math.prod(x.shape)), x.sum() / math.prod(x.shape[2:]), x.view(-1, math.prod(x.shape[1:], start=1))),
     "sliced": lambda x: x[:, :, : math.floor(x.shape[2] * 0.25) + 1, : math.ceil(x.shape[3] * 0.375)],
 }
+# fmt: on
 
 
 @pytest.mark.parametrize("name", RESIZED)

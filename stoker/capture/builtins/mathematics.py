@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stoker.capture.handlers import fold_pure, handles
+from stoker.capture.polyfill import folding
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.value import Value
@@ -64,6 +65,11 @@ def _register(real: Any, made: Callable[..., Any], counts: tuple[int, ...]) -> N
 
 def _is_number(value: Value) -> bool:
     return isinstance(value, SymbolicValue) or isinstance(value, Constant) and type(value.value) in (int, float, bool)
+
+
+@handles(math.prod)
+def prod(m: Machine, iterable: Value, *, start: Value = Constant(1)) -> Value:  # noqa: B008
+    return m.wrap.object(folding.prod).call(m, [iterable, start], {})
 
 
 for _real, (_made, _counts) in OF_SYMBOLS.items():

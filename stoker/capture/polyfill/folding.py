@@ -1,4 +1,4 @@
-"""functools.reduce and functools.cmp_to_key."""
+"""functools.reduce, math.prod and functools.cmp_to_key."""
 
 from __future__ import annotations
 
@@ -16,6 +16,13 @@ def reduce(function: Any, iterable: Any, *initial: Any) -> Any:
             raise TypeError("reduce() of empty iterable with no initial value") from None
     for element in iterator:
         total = function(total, element)
+    return total
+
+
+def prod(iterable: Any, start: Any) -> Any:
+    total = start
+    for element in iterable:
+        total = total * element
     return total
 
 
