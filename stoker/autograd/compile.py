@@ -306,5 +306,6 @@ def _chooser(partition: str | Chooser, memory_budget: float) -> Chooser:
 
 
 def _random_devices(joint: Joint) -> tuple[torch.device, ...]:
+    """The devices whose generators are drawn from. For tensors that hold nothing no number is drawn."""
     found = {t.device for n in joint.graph.nodes if is_random(n) for t in tensors_in(n.meta["val"])}
-    return tuple(sorted(found, key=str))
+    return tuple(sorted((device for device in found if device.type != "meta"), key=str))
