@@ -3,6 +3,7 @@ values, strides and gradients."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -47,6 +48,9 @@ PROGRAMS: dict[str, tuple[Callable[[int], Tensor], Callable[[Tensor], Any]]] = {
     "largest of all": (_image, lambda x: (F.max_pool2d(x, x.shape[2:]), F.max_pool1d(x[0], x.shape[-1]), F.max_pool1d(F.relu(x[0] - 9), x.size(3)))),
     "mean of all": (_image, lambda x: (F.avg_pool2d(x, x.shape[2:]), F.avg_pool1d(x[0], x.shape[-1]), F.avg_pool2d(x, kernel_size=[x.size(2), x.size(3)]))),
     "other windows by size": (lambda n: torch.randn(1, 2, 4, 4), lambda x: (F.avg_pool2d(x, x.shape[2] // 2), F.max_pool2d(x, 2))),
+    "pairs of rows": (_matrix, lambda x: (x[torch.triu_indices(len(x), len(x), 1)[0]] - x[torch.tril_indices(len(x), x.shape[0], -1)[1]]).norm(dim=1)),
+    "corners": (_matrix, lambda x: tuple([x[0, 0] * f(len(x), len(x), o) for f in (torch.triu_indices, torch.tril_indices) for o in (-2, -1, 0, 1, 2, -99, 99)])),
+    "roots of sizes": (_signals, lambda x: x[:, : math.isqrt(x.shape[1]) ** 2].reshape(2, math.isqrt(x.shape[1]), -1)),
     "linspace": (_matrix, lambda x: (x * torch.linspace(-1, 1, x.shape[0])[:, None], x[0, 0] * torch.linspace(3.5, 0.5, x.shape[0], dtype=torch.float64))),
     "numbers beside sizes": (_matrix, lambda x: (x[0, 0] * torch.tensor([x.shape[0], 2.5]), x[0, 0] * torch.tensor([[x.shape[0] * 2, 1], [0.5, x.shape[0] / 3]]))),
     "unfold": (_image, lambda x: F.unfold(x, 2, stride=2)),

@@ -43,12 +43,19 @@ def _integer(real: Any, number: Any) -> Any:
     return real(number)
 
 
+def _whole_root(real: Any, number: Any) -> Any:
+    """Of an integer that a float holds, the root's floor: no rounding of it reaches the next integer."""
+    exact = number >= 0 and number < 1 << 52
+    return math.floor(_float(math.sqrt, number)) if exact else real(int(number))
+
+
 OF_TWO = (math.atan2, math.pow, math.copysign, math.fmod, math.remainder, math.nextafter)
 OF_SYMBOLS: dict[Callable[..., Any], tuple[Callable[..., Any], tuple[int, ...]]] = {
     **{getattr(math, name): (_float, (1,)) for name in MATH},
     **dict.fromkeys(OF_TWO, (_float, (2,))),
     **dict.fromkeys(TRUTHS, (_truth, (1,))),
     **dict.fromkeys((math.floor, math.ceil, math.trunc), (_integer, (1,))),
+    math.isqrt: (_whole_root, (1,)),
     math.log: (_logarithm, (1, 2)),
 }
 """What each function is of symbolic numbers, and of how many."""

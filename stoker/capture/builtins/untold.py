@@ -22,8 +22,6 @@ KINDS = ("fft", "ifft", "rfft", "irfft")
 TRANSFORMS = [getattr(torch.fft, kind + dims) for kind in KINDS for dims in ("", "2", "n")]
 FUNCTIONS: dict[Any, Any] = {
     torch.kron: untold.kron,
-    torch.triu_indices: untold.triu_indices,
-    torch.tril_indices: untold.tril_indices,
     torch.vander: untold.vander,
     torch.take_along_dim: untold.take_along_dim,
     torch.stft: untold.stft,
@@ -97,6 +95,18 @@ def _register(function: Any, written: Any) -> None:
         tensor_special(function.__name__)(of_untold_sizes)
 
 
+def _register_triangle(function: Any, of_square: Any, of_any: Any) -> None:
+    @handles(function)
+    def indices(m: Machine, row: Value, col: Value, offset: Value = Constant(0), **options: Value) -> Value:  # noqa: B008
+        plain = options.keys() <= {"dtype", "device"}
+        if plain and any(map(has_untold_size, (row, col))):
+            return m.wrap.object(of_any).call(m, [row, col, offset], options)
+        square = isinstance(row, SymbolicValue) and isinstance(offset, Constant)
+        if plain and square and m.operators.compare("==", row, col).truth(m):
+            return m.wrap.object(of_square).call(m, [row, col, offset], options)
+        return m.record.call(function, [row, col, offset], options)
+
+
 def _register_distance(function: Any, written: Any, by_exponent: Any) -> None:
     """A distance has both: sizes that only data tells, and an exponent that may vary."""
 
@@ -121,5 +131,7 @@ def fill_diagonal_(m: Machine, input: Value, fill_value: Value, wrap: Value = Co
 
 _register_distance(torch.cdist, untold.cdist, floats.cdist)
 _register_distance(torch.pdist, floats.pdist, floats.pdist)
+_register_triangle(torch.triu_indices, untold.triu_indices_of_square, untold.triu_indices)
+_register_triangle(torch.tril_indices, untold.tril_indices_of_square, untold.tril_indices)
 for _function, _written in FUNCTIONS.items():
     _register(_function, _written)

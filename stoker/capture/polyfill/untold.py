@@ -100,6 +100,30 @@ def tril_indices(row, col, offset=0, *, dtype=torch.long, device=None):
     return torch.ones(row, col, device=device).tril(offset).nonzero().t().contiguous().to(dtype)
 
 
+def triu_indices_of_square(row, col, offset=0, *, dtype=torch.long, device=None):
+    """As many as a triangle has, whose size is known where the square's is."""
+    corner = torch.ones(row, row, dtype=torch.bool, device=device).triu(offset)
+    count = _triangle(row - offset) if offset >= 0 else row * row - _triangle(row + offset - 1)
+    return _places(corner, count, dtype)
+
+
+def tril_indices_of_square(row, col, offset=0, *, dtype=torch.long, device=None):
+    corner = torch.ones(row, row, dtype=torch.bool, device=device).tril(offset)
+    count = _triangle(row + offset) if offset <= 0 else row * row - _triangle(row - offset - 1)
+    return _places(corner, count, dtype)
+
+
+def _triangle(rows):
+    """How many elements a triangle of so many rows has."""
+    return rows * (rows + 1) // 2 if rows > 0 else 0
+
+
+def _places(corner, count, dtype):
+    if count == 0:
+        return torch.zeros(2, 0, dtype=dtype, device=corner.device)
+    return torch.nonzero_static(corner, size=count).t().contiguous().to(dtype)
+
+
 def vander(x, N=None, increasing=False):
     powers = torch.arange(x.shape[0] if N is None else N, device=x.device)
     return x.unsqueeze(-1) ** (powers if increasing else powers.flip(0))
