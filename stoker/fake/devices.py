@@ -34,16 +34,17 @@ class Company(Enum):
 
 
 _ALONE = """
-clamp clamp_max clamp_min gcd lcm igamma igammac logaddexp logaddexp2 nextafter equal
+clamp clamp_max clamp_min gcd lcm igamma igammac logaddexp logaddexp2 nextafter equal _fused_rms_norm
 """
 _JOINED = """
 floor_divide rsub masked_fill mse_loss smooth_l1_loss binary_cross_entropy binary_cross_entropy_with_logits complex polar ldexp dist
 index_fill allclose smooth_l1_loss_backward huber_loss_backward soft_margin_loss soft_margin_loss_backward
+binomial __irshift__
 """
 _MIXED = """
 index _unsafe_index index_put _unsafe_index_put _index_put_impl _unsafe_masked_index _unsafe_masked_index_put_accumulate
-copy fill set resize_as is_same_size slice_scatter select_scatter diagonal_scatter as_strided_scatter
-_pack_padded_sequence linspace logspace randint_like bernoulli quantize_per_tensor _ctc_loss _cudnn_ctc_loss _cudnn_rnn
+copy fill set resize_as is_same_size is_set_to slice_inverse slice_scatter select_scatter diagonal_scatter as_strided_scatter
+_pack_padded_sequence linspace logspace randint_like bernoulli quantize_per_tensor _ctc_loss _cudnn_ctc_loss _use_cudnn_ctc_loss _cudnn_rnn
 _scaled_dot_product_efficient_attention_backward _scaled_dot_product_flash_attention_backward
 _scaled_dot_product_flash_attention_for_cpu_backward _scaled_dot_product_fused_attention_overrideable_backward
 _efficient_attention_backward _flash_attention_backward
@@ -59,14 +60,17 @@ COMPANY = {
 @functools.cache
 def company_of(func: Any) -> Company:
     """What an operator takes. Composite ones are others in disguise, and of a library of the user's nothing is known."""
-    name = torch_private.schema_of(functional_form(func) or func).name.removesuffix("_")
+    functional = functional_form(func) or func
+    name = torch_private.schema_of(functional).name
     keys = torch_private.DispatchKey
+    if (told := COMPANY.get(name if name.endswith("__") else name.removesuffix("_"))) is not None:
+        return told
+    if name.startswith(("aten::_foreach_", "aten::_fused_adam", "aten::_fused_sgd", "aten::_fused_adagrad")):
+        return Company.MIXED
     is_composite = func.has_kernel_for_dispatch_key(keys.CompositeImplicitAutograd)
     if func.namespace != "aten" or (is_composite and not func.has_kernel_for_dispatch_key(keys.CPU)):
         return Company.MIXED
-    if name.startswith(("aten::_foreach_", "aten::_fused_")):
-        return Company.MIXED
-    return COMPANY.get(name, Company.JOINED if torch.Tag.pointwise in func.tags else Company.ALONE)
+    return Company.JOINED if torch.Tag.pointwise in functional.tags else Company.ALONE
 
 
 def require_one_device(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

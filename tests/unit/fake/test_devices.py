@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 
+from stoker import torch_private
 from stoker.fake import FakeMode
+from stoker.fake.devices import Company, company_of
 from stoker.fake.meta import meta_of
+from stoker.fake.rule import overloads
 from stoker.fake.tensor import FakeStorage, FakeTensor, make_fake
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
@@ -134,3 +139,33 @@ def test_taken(name: str) -> None:
 def test_a_number_of_the_processor_is_not_written_to_by_others() -> None:
     with pytest.raises(RuntimeError, match="on the same device"):
         run(lambda x, y: x.add_(y), [NUMBER, NUMBER], (CPU, GPU))
+
+
+LOOSER = """
+gelu_backward logit_backward native_dropout_backward sigmoid_backward silu_backward tanh_backward threshold_backward _ctc_loss
+quantize_per_tensor _fused_adam_ _fused_adamw_ _fused_sgd_ _fused_adagrad_
+"""
+"""Operators that eager checks and we do not: autograd calls the first with what the forward made, and the others look for themselves."""
+UNSEEN = ("_nested_", "copy_sparse_", "_validate_compressed_sparse", "miopen_", "_use_miopen_")
+"""Operators of tensors and devices that no graph has."""
+
+
+def test_torch_declares_the_same() -> None:
+    """`device_check` in the list of operators that torch is generated from."""
+    yaml, generator = pytest.importorskip("yaml"), importlib.import_module("torchgen")
+    listed = Path(str(generator.__file__)).parent / "packaged/ATen/native/native_functions.yaml"
+    differing = []
+    for entry in yaml.safe_load(listed.read_text()):
+        name, _, overload = entry["func"].split("(")[0].partition(".")
+        for op in overloads(name):
+            schema = torch_private.schema_of(op)
+            several = sum("Tensor" in str(a.type) for a in schema.arguments) > 1
+            if torch_private.overload_name(op) != (overload or "default") or not several or schema.arguments[-1].is_out:
+                continue
+            unchecked = entry.get("device_check") == "NoCheck"
+            keys = [key for several_keys in entry.get("dispatch", {}) for key in several_keys.split(", ")]
+            own = "CUDA" in keys or "structured_delegate" in entry
+            alone = company_of(op) is Company.ALONE
+            if (alone and unchecked) or (own and not unchecked and not alone and name not in LOOSER.split()):
+                differing.append(entry["func"])
+    assert not [text for text in differing if not text.startswith(UNSEEN)]
