@@ -206,3 +206,24 @@ def test_ranges(program: Callable[..., Any], dynamic: bool | None) -> None:
                 compiled(given)
         else:
             torch.testing.assert_close(compiled(given), expected)
+
+
+def _seen_flat(x, told):
+    seen = x.expand(2, *x.shape)
+    told.append("before")
+    return seen.view(-1)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "stoker"])
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_view_that_the_memory_does_not_allow(backend, dynamic):
+    """Also of a dimension of one element beside one that varies: what comes before the error is done."""
+    compiled = stoker.compile(_seen_flat, backend=backend, dynamic=dynamic)
+    for rows in (1, 3, 1):
+        outcomes = []
+        for call in (_seen_flat, compiled):
+            told: list[str] = []
+            with pytest.raises(RuntimeError, match="view size is not compatible") as caught:
+                call(torch.ones(rows, 2), told)
+            outcomes.append((type(caught.value), told))
+        assert outcomes[0] == outcomes[1] == (RuntimeError, ["before"])

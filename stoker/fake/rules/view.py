@@ -99,9 +99,22 @@ def view(x: FakeTensor, size: Sequence[Size]) -> ViewOf:
     m = x.meta
     sizes = inferred(size, product(m.sizes))
     strides = viewed_strides(m.sizes, m.strides, sizes)
+    if strides is None and not any(map(_is_untold, (*m.sizes, *m.strides, *sizes))):
+        raise RuntimeError(NOT_IN_ONE_PIECE)
     if strides is None:
         raise Decline
     return view_of(x, sizes, strides)
+
+
+NOT_IN_ONE_PIECE = (
+    "view size is not compatible with input tensor's size and stride (at least one dimension spans across two contiguous "
+    "subspaces). Use .reshape(...) instead."
+)
+"""What eager says of a view that the memory does not allow. torch's own rule for sizes that vary may take it to be one."""
+
+
+def _is_untold(size: Size) -> bool:
+    return isinstance(size, torch.SymInt) and not size.node.has_hint()
 
 
 @rule("_unsafe_view")
