@@ -47,6 +47,7 @@ class History:
     shapes: dict[str, list[Any]] = field(default_factory=dict)
     strides: dict[str, list[Any]] = field(default_factory=dict)
     numbers: dict[str, Any] = field(default_factory=dict)
+    texts: dict[str, Any] = field(default_factory=dict)
     positions: dict[str, set[int]] = field(default_factory=dict)
     number: int = field(default_factory=itertools.count().__next__)
     """Which function it is of: what tools count by."""
@@ -59,12 +60,13 @@ class History:
         """Record the strides; tell which have been seen to change."""
         return _see(self.strides, source, strides)
 
-    def see_number(self, source: Source, value: float | str) -> bool:
-        """Record an int, a float or text; tell whether it has been seen to change."""
-        seen = self.numbers.setdefault(source.text, value)
-        if seen is not DYNAMIC and seen != value:
-            self.numbers[source.text] = seen = DYNAMIC
-        return seen is DYNAMIC
+    def see_number(self, source: Source, value: float) -> bool:
+        """Record an int or a float; tell whether it has been seen to change."""
+        return _differs(self.numbers, source, value)
+
+    def see_text(self, source: Source, value: str) -> bool:
+        """Record text; tell whether it has been seen to change."""
+        return _differs(self.texts, source, value)
 
     def expect(self, known: History) -> None:
         """Take over what another function has seen, and knows to vary, of what it hands to this one."""
@@ -74,14 +76,16 @@ class History:
                 if DYNAMIC in numbers and len(seen) == len(numbers):
                     mine[text] = [DYNAMIC if b is DYNAMIC else a for a, b in zip(seen, numbers)]
         self.numbers |= known.numbers
+        self.texts |= known.texts
 
     def hand_on(self, source: Source, to: History, text: str) -> None:
         """Tell another function what is known to vary at a source."""
         for mine, theirs in ((self.shapes, to.shapes), (self.strides, to.strides)):
             if source.text in mine:
                 theirs[text] = list(mine[source.text])
-        if self.numbers.get(source.text) is DYNAMIC:
-            to.numbers[text] = DYNAMIC
+        for known, told in ((self.numbers, to.numbers), (self.texts, to.texts)):
+            if known.get(source.text) is DYNAMIC:
+                told[text] = DYNAMIC
 
     def has_varied(self, *origins: Source | None) -> bool:
         """Has a size, a stride or an int been seen to change?"""
@@ -95,6 +99,14 @@ class History:
                 return self.strides[base.text][dimension]
             case Source():
                 return self.numbers.get(origin.text)
+
+
+def _differs(known: dict[str, Any], source: Source, value: Any) -> bool:
+    """Was a number or text another at the same source? It is recorded."""
+    seen = known.setdefault(source.text, value)
+    if seen is not DYNAMIC and seen != value:
+        known[source.text] = seen = DYNAMIC
+    return seen is DYNAMIC
 
 
 def _see(table: dict[str, list[Any]], source: Source, numbers: tuple[int, ...]) -> list[bool]:
@@ -181,7 +193,7 @@ class Sizes:
         return self.dynamic is not False and self.history.see_number(source, value)
 
     def text_varies(self, source: Source, value: str) -> bool:
-        return self.dynamic is not False and self.history.see_number(source, value)
+        return self.dynamic is not False and self.history.see_text(source, value)
 
     def symbol_for_int(self, m: Machine, value: int, source: Source) -> Any:
         return symint(self.env, self.env.new_symbol(value, source, minimum=-LARGEST, maximum=LARGEST))

@@ -214,8 +214,8 @@ class ShapeEnv:
         return hint
 
     def can_ask(self, symbols: Collection[FloatSymbol | Symbol]) -> bool:
-        """Can a guard ask them: are all of them floats, or integers that are read from one place?"""
-        return bool(symbols) and all(isinstance(s, FloatSymbol) or self._is_read(s) for s in symbols)
+        """Can a guard ask them: are all of them floats, or integers that are read from one place, or rounded of such?"""
+        return bool(symbols) and all(isinstance(s, FloatSymbol) or self._is_read(s) for s in self._made_of(symbols))
 
     def _is_read(self, name: Symbol) -> bool:
         read = name in self.hints and self.simplify(name) is name and None not in self.origins.get(name, (None,))
@@ -223,8 +223,11 @@ class ShapeEnv:
 
     def ask(self, symbols: Collection[FloatSymbol | Symbol], question: Callable[[Numbers], bool], words: str) -> bool:
         """What floats answer now, guarded to stay the answer."""
-        answer = question({s: self.number_hint(s) for s in symbols})
-        self.float_guards.append(FloatGuard(tuple(sorted(symbols, key=str)), question, answer, words))
+        parts = self._made_of(symbols)
+        rounded = [s for s in symbols if isinstance(s, Symbol) and s in self.roundings]
+        asked = (lambda now: question(dict(now) | self._rounded_at(rounded, now))) if rounded else question
+        answer = asked({s: self.number_hint(s) for s in parts})
+        self.float_guards.append(FloatGuard(tuple(sorted(parts, key=str)), asked, answer, words))
         return answer
 
     def simplify(self, expr: Expr) -> Expr:
@@ -348,9 +351,10 @@ class ShapeEnv:
         self._decided[condition] = truth
         return truth
 
-    def _made_of(self, symbols: Iterable[Symbol]) -> frozenset[Symbol | FloatSymbol]:
+    def _made_of(self, symbols: Iterable[Symbol | FloatSymbol]) -> frozenset[Symbol | FloatSymbol]:
         """What decides the values of these symbols: itself, or the symbols of the float that it is made of."""
-        parts = (self.roundings[s][1].symbols if s in self.roundings else {s} for s in symbols)
+        made = ((s, self.roundings.get(s) if isinstance(s, Symbol) else None) for s in symbols)
+        parts = ({s} if rounding is None else rounding[1].symbols for s, rounding in made)
         return frozenset().union(*parts)
 
     def _rounded_at(self, symbols: Iterable[Symbol], numbers: Numbers) -> dict[Symbol, int]:

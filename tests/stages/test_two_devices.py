@@ -40,7 +40,6 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
 
 MORE: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
     "masked_fill": (lambda x, n: x.masked_fill(x > 0, n), NUMBERS[0]),
-    "clamp": (lambda x, n: x.clamp(min=-n, max=n), NUMBERS[0]),
     "lerp": (lambda x, n: torch.lerp(x, x * 2, n), NUMBERS[0]),
     "powers": (lambda x, n: ((x.abs() + 1) ** n, n**x), NUMBERS[0]),
     "a condition": (lambda x, n: (torch.where(n, x, -x), (x > 0) & n), NUMBERS[7]),
