@@ -2,7 +2,8 @@
 
 In an inference graph a tensor between two operators may have any strides. Convolution libraries work on channels-last memory
 without reordering it, so a convolution asks for its input in that order, and operators behind it keep the order. Where the library adds
-the bias by a kernel of its own, it is added by whoever reads the result; where it reorders weights by one, a faster one does.
+the bias by a kernel of its own, it is added by whoever reads the result; where it reorders weights by one, a faster one does. In training, a
+convolution that a kernel of ours computes (`Target.convolves`) reads its input in that order, too, and its result lies as eager's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Matrix products, and convolutions, that become a part of the kernel that reads them, its epilogue.
 
-In:  the steps of a plan, without memory; and somebody who says of each candidate whether it is worth it, by measuring.
-Out: the steps, in which the chosen kernels compute their product themselves.
+In:  the steps of a plan, without memory; and somebody who says of each candidate whether it is worth it, by measuring or by rule.
+Out: the steps, in which the chosen kernels compute their product themselves; some of them nothing else.
 
 Requirements, held by tests/stages/test_products.py:
   1. A candidate reads each element of the product once, in the iteration of its own place, and nobody else reads the product.
