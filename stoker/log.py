@@ -18,7 +18,7 @@ logger = logging.getLogger("stoker")
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened. `kind`: captured, break, skip, recompile, limit, backend, improved, compiled, took, cudagraph."""
+    """One thing that happened. `kind`: captured, break, skip, recompile, limit, backend, improved, compiled, patience, took, cudagraph."""
 
     kind: str
     subject: str
@@ -33,6 +33,26 @@ _told: set[tuple[str, ...]] = set()
 _lock = Lock()
 _listening = local()
 """`lists`: where else this thread's events go."""
+
+
+Listeners = tuple[MutableSequence[Event], ...]
+
+
+def listeners() -> Listeners:
+    """Where else this thread's events go, to let those of later work for it go there, too."""
+    return tuple(_listening.__dict__.get("lists", ()))
+
+
+@contextmanager
+def telling(others: Listeners) -> Iterator[None]:
+    """Keep this thread's events in these lists as well, each once."""
+    lists = _listening.__dict__.setdefault("lists", [])
+    known = len(lists)
+    lists.extend(other for other in others if not any(other is one for one in lists))
+    try:
+        yield
+    finally:
+        del lists[known:]
 
 
 @contextmanager

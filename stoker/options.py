@@ -6,11 +6,19 @@ pass narrowed values on; nothing else does.
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from stoker.errors import BadArgument, UnknownMode, UnknownOption
+from stoker.strict import strict
+
+
+def _patience() -> float:
+    """What nobody asked for otherwise. Strictly, nothing depends on how fast a machine is."""
+    return float(os.environ.get("STOKER_PATIENCE") or (math.inf if strict() else 3.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +50,13 @@ class Options:
     autotune: bool = False
     """Measure alternatives and keep the fastest: libraries for linear layers, tile and vector sizes of kernels."""
 
+    patience: float = field(default_factory=_patience)
+    """Seconds after the beginning of a compilation, of a graph on the CPU. If its kernels are not built then, it runs operator by operator, and
+    they take over in a later call. `math.inf` waits for them. The default is what the environment variable STOKER_PATIENCE says, or 3."""
+
     def __post_init__(self) -> None:
+        if not (isinstance(self.patience, (int, float)) and self.patience >= 0):
+            raise BadArgument(f"patience is a number of seconds, or math.inf, not {self.patience!r}.")
         if self.precision not in PRECISIONS:
             raise BadArgument(f"precision is one of {', '.join(PRECISIONS)}, not {self.precision!r}.")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import functools
 import logging
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,8 +20,8 @@ from torch.fx import Graph, GraphModule, Node
 
 from stoker import _C, log, torch_private
 from stoker.autograd import aot, aot_inside
-from stoker.autograd.begun import Begun, finished
-from stoker.codegen.aten import through_aten
+from stoker.autograd.begun import Begun, finished, unboxed
+from stoker.codegen.aten import through_aten, through_aten_boxed
 from stoker.codegen.backend import Backend, Building, Built, Site, begin
 from stoker.codegen.executor import executor
 from stoker.codegen.generators import NoGenerator, NoKernels, generators
@@ -119,9 +120,12 @@ def _compile_backward(module: GraphModule, fakes: list[Any], *, options: Options
     return begin_graph(module, fakes, owns_inputs=True, options=options)
 
 
-def _compile_inference(module: GraphModule, fakes: list[Any], *, weights: frozenset[str], options: Options) -> Compiled:
+def _compile_inference(
+    module: GraphModule, fakes: list[Any], *, weights: frozenset[str], options: Options
+) -> Compiled | Begun:
     """Compile an inference graph. What weights alone determine, and is worth it, is kept between calls."""
-    compile_rest = functools.partial(compile_graph, inference=True, options=options)
+    begin_rest = functools.partial(begin_graph, inference=True, options=options)
+    compile_rest = lambda rest: unboxed(finished(begin_rest(rest, fakes)))  # noqa: E731
     with timed("passes"):
         improve(module, by_value=not _is_recorded(module, options))
         whole = copy.deepcopy(module.graph)
@@ -139,15 +143,15 @@ def _compile_inference(module: GraphModule, fakes: list[Any], *, weights: frozen
     worth = (lambda node: not is_view(node)) if options.freezing else (lambda n: n.target in PACKS or JOINED in n.meta)
     frozen = freeze(module, weights, worth)
     if frozen is None:
-        return compile_rest(module, fakes)
+        return begin_rest(module, fakes)
     return _C.FrozenCall(
-        compile_rest(frozen.rest, fakes),
+        compile_rest(frozen.rest),
         preparer(frozen),
         frozen.watched,
         lambda: survive(
             "a graph runs operator by operator, not compiled",
             torch_private.graph_module(module, whole),
-            lambda rest: compile_rest(rest, fakes),
+            compile_rest,
             through_aten,
         ),
     )
@@ -216,7 +220,7 @@ def begin_graph(
     if (pieces := cut(graph_module, apart.__contains__)) is not None:
         again = functools.partial(begin_graph, inference=inference, options=options)
         begun = [through_aten(p.graph) if p.hosted else again(p.graph, []) for p in pieces]
-        return Begun(lambda: run_pieces(graph_module, pieces, list(map(finished, begun))))
+        return Begun(lambda: run_pieces(graph_module, pieces, [unboxed(finished(b)) for b in begun]))
     how = functools.partial(_begun, record=record, options=options, inference=inference, owns_inputs=owns_inputs)
     try:
         scalars = take_out(graph_module, by_value=not _is_recorded(graph_module, options))
@@ -226,11 +230,21 @@ def begin_graph(
 
     def finish() -> Compiled:
         try:
-            return building() if scalars is None else scalars.around(building())
+            return building.finish() if scalars is None else scalars.around(building.finish())
         except NOT_COMPILED as reason:
             return _through_aten(graph_module, reason)
 
-    return Begun(finish, can_wait=not options.autotune and devices_of(graph_module) == ["cpu"])
+    if options.autotune or devices_of(graph_module) != ["cpu"]:
+        return Begun(finish)
+    return Begun(
+        finish,
+        can_wait=True,
+        deadline=graph_module.meta.get("began", time.perf_counter()) + options.patience,
+        built_by=building.built_by,
+        operators=lambda: through_aten_boxed(graph_module),
+        tell=functools.partial(tell, "a graph runs operator by operator, not compiled", graph_module, options=options),
+        location=_location(graph_module),
+    )
 
 
 NOT_COMPILED = (CannotLower, NeedsData, NoCompiler, NoGenerator, NoKernels, TooLarge)
@@ -257,6 +271,7 @@ def compile_nested(module: GraphModule, options: Options) -> None:
 
 
 def _compile_inside(module: GraphModule, inputs: list[Any], options: Options) -> Compiled:
+    """Its kernels are waited for: C++ runs it step by step (csrc/control.cpp), and asks no more whether they are there."""
     return aot_inside(module, inputs, functools.partial(compile_graph, options=options), decompositions())
 
 
@@ -268,8 +283,8 @@ def _begun(
     inference: bool,
     owns_inputs: bool,
     scalars: Scalars | None = None,
-) -> Callable[[], Compiled]:
-    """Everything up to the plan; what is returned waits for its kernels."""
+) -> Begun:
+    """Everything up to the plan; to finish is to wait for its kernels."""
     backends = generators(devices_of(graph_module))
     targets = {device: backend.target for device, backend in backends.items()}
     for backend in backends.values():
@@ -299,7 +314,7 @@ def _begun(
 
     def finish() -> Compiled:
         with timed("build"):
-            kernels = record.products["kernels"] = building()
+            kernels = record.products["kernels"] = building.wait()
         made = Summary.of(plan, program.declined)
         log.record(log.Event("compiled", made.headline, _location(graph_module), data=made))
         record.products["host"] = host_program(plan, [k.call for k in kernels])
@@ -314,7 +329,7 @@ def _begun(
         draws = any(map(draws_numbers, graph_module.graph.nodes))
         return recorded(call, plan, _cuda_device(graph_module), _location(graph_module), on_defect, draws=draws)
 
-    return finish
+    return Begun(finish, built_by=building.built_by)
 
 
 def _suit_gpu(graph: Graph, processors: int, *, inference: bool) -> dict[str, int]:
@@ -359,7 +374,7 @@ def devices_of(module: GraphModule) -> list[str]:
 
 def build_kernels(plan: Plan, layouts: Mapping[str, Layout], backends: Mapping[str, Backend]) -> list[Built]:
     """The kernels of a plan, built."""
-    return begin_kernels(plan, layouts, backends)()
+    return begin_kernels(plan, layouts, backends).wait()
 
 
 def begin_kernels(
@@ -377,7 +392,7 @@ def begin_kernels(
     def wait() -> list[Built]:
         found: dict[int, Built] = {}
         for numbers, building in begun:
-            found |= zip(numbers, building())
+            found |= zip(numbers, building.wait())
         return [found[n] for n in range(len(plan.kernels))]
 
-    return wait
+    return Building(wait, lambda moment: all(building.built_by(moment) for _, building in begun))

@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import io
 import itertools
+import os
 import random
 import textwrap
 import time
@@ -36,6 +37,8 @@ from stoker.passes.floats import take_out
 from stoker.pipeline import build_kernels, decompositions, improve
 from stoker.schedule.plan import make_plan
 from tests.unit.codegen.plain_generator import PlainGenerator
+
+os.environ.setdefault("STOKER_PATIENCE", "inf")  # kernels are what is compared
 
 TENSOR, INT, LIST, DICT = "t", "n", "l", "d"
 # A statement: its text, and the kind of variable that it defines as {new}. {t} {u} are tensors, {n} an int, {l} a list, {d} a dict, {k} a

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+os.environ.setdefault("STOKER_PATIENCE", "inf")  # kernels are what is compared
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX2")  # bfloat16 products by AMX are not repeatable in eager itself
 
 import torch

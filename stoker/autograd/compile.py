@@ -12,10 +12,9 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule
-from torch.fx.graph import CodeGen
 
 from stoker import torch_private
-from stoker.autograd.begun import Awaited, Begun, finished
+from stoker.autograd.begun import Awaited, Begun, finished, unboxed
 from stoker.autograd.double_backward import Training
 from stoker.autograd.inputs import make_inputs
 from stoker.autograd.joint import Joint, trace_joint
@@ -30,6 +29,7 @@ from stoker.autograd.trace import Decompositions
 from stoker.autograd.variants import NOT_TRACED, as_captured, by_overlap
 from stoker.fake.foreign import tensors_in
 from stoker.fake.history import may_refuse_write
+from stoker.graph.boxed import boxed
 from stoker.graph.facts import HOMES
 from stoker.graph.modes import enter_inference_mode
 from stoker.graph.undo import Undoable, drawing_once
@@ -234,14 +234,9 @@ def _allowed(call: Callable[..., Any], joint: Joint, captured: Callable[..., Any
     return checked
 
 
-def _unboxed(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """A forward that takes its inputs one by one; what a compiler of torch's makes may want them in a list."""
-    return (lambda *inputs: forward(list(inputs))) if getattr(forward, "_boxed_call", False) else forward
-
-
 def _as_traced(compiled: Callable[..., Any]) -> Callable[..., Any]:
     """A graph has its casts written out. Where autocast is on around it, it must not cast again."""
-    forward = _unboxed(compiled)
+    forward = unboxed(compiled)
     if not any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda")):
         return forward
 
@@ -265,20 +260,10 @@ def aot_eager(graph_module: GraphModule, example_inputs: Sequence[Any]) -> Calla
 
 def run_boxed(module: GraphModule, inputs: list[Any]) -> Callable[..., Any]:
     """As `run_eagerly`, taking the arguments in a list that it empties: each is freed after its last use."""
-    module.graph.set_codegen(_Boxed())
-    module.recompile()
+    boxed(module).recompile()
     forward = run_eagerly(module, inputs)
     forward.__func__._boxed_call = True  # type: ignore[attr-defined]  # the name of the convention, on a function
     return forward
-
-
-class _Boxed(CodeGen):
-    """Python code whose only argument is the list of a graph's inputs."""
-
-    def gen_fn_def(self, free_vars: list[str], maybe_return_annotation: str, **options: Any) -> str:
-        names = "".join(f"{v.split(':')[0].split('=')[0].strip()}, " for v in free_vars if v != "self")
-        unpack = f"\n    {names}= inputs_list" if names else ""
-        return f"def forward(self, inputs_list){maybe_return_annotation}:{unpack}\n    inputs_list.clear()"
 
 
 def run_eagerly(module: GraphModule, inputs: list[Any]) -> Callable[..., Any]:

@@ -24,6 +24,7 @@ from stoker.autograd.outcome import ConstantResult, Given, GraphResult, MadeLeaf
 from stoker.autograd.refusal import CannotTrace
 from stoker.defect import contradicted, may_be_defect
 from stoker.errors import NoSecondGradient
+from stoker.graph.program_hook import is_of_hook
 from stoker.graph.undo import Undoable, can_run_again, has_written, is_untouched, mark_untouched, unmark
 from stoker.graph.walk import ancestors, descendants
 
@@ -176,7 +177,7 @@ def _again(
     """`differentiate_again`, also in place of a compiled backward that failed: a defect if the program's does not, which is told."""
     if failed is None:
         return differentiate_again(training, inputs, state, gradients)
-    if not isinstance(failed, Exception):
+    if not isinstance(failed, Exception) or is_of_hook(failed):
         raise failed
     try:
         found = differentiate_again(training, inputs, state, gradients)
@@ -250,7 +251,12 @@ def finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[Any
                 if written is target:  # the graph itself has written there
                     counted += [target] * write.versions
                     continue
-                (target if write.versions else target.data).copy_(written)
+                inference = target.is_inference() or torch.is_inference_mode_enabled()
+                with (
+                    torch.inference_mode(inference),
+                    torch.no_grad(),
+                ):  # to leave inference mode is to turn gradients on
+                    (target if write.versions else target.data).copy_(written)
                 _count(write, target)
         if counted:
             torch.autograd.graph.increment_version(counted)

@@ -84,8 +84,13 @@ class Site:
     origins: tuple[str, ...] = ()
 
 
-Building = Callable[[], list[Built]]
-"""Kernels that are being built: to call it is to wait for them."""
+@dataclass(frozen=True, slots=True)
+class Building:
+    """Kernels that are being built."""
+
+    wait: Callable[[], list[Built]]
+    built_by: Callable[[float], bool] = lambda moment: True
+    """Does it take no longer than until this moment of `time.perf_counter`? Waits until then at most."""
 
 
 class Backend(Protocol):
@@ -120,4 +125,4 @@ def begin(backend: Backend, kernels: Sequence[Kernel], sites: Sequence[Site], *,
     """Kernels that are being built, if the generator can and need not measure; otherwise they are built when they are waited for."""
     if isinstance(backend, BuildsAhead) and not tune:
         return backend.begin(kernels, sites)
-    return functools.partial(backend.build, kernels, sites, tune=tune)
+    return Building(functools.partial(backend.build, kernels, sites, tune=tune))

@@ -83,7 +83,7 @@ class Explanation:
             lines.append(f"compiled: {summary.headline}")
             lines += [f"  {text}" for text in summary.lines()]
         lines += self._time()
-        kinds = ("improved", "skip", "recompile", "limit", "defect", "backend", "as captured", "cudagraph")
+        kinds = ("improved", "skip", "recompile", "limit", "defect", "backend", "as captured", "patience", "cudagraph")
         told = [e for e in self.happened if e.kind in kinds]
         lines += [f"{e.kind}: {e.subject} ({e.location})" + (f": {e.reason}" if e.reason else "") for e in told]
         return "\n".join(lines)

@@ -4,7 +4,8 @@ In:  source text.
 Out: a ctypes library, from the cache if the same source was built before with the same compiler and machine.
 
 The compiler is somebody else's program: it may be missing, fail, be killed, or not come back. Each of these is an exception of this
-module, and a compiler that cannot do the least thing is not asked again.
+module, and a compiler that cannot do the least thing is not asked again. It runs in the background (stoker/runtime/background.py), and ends
+with this process.
 
 Kernels must share torch's OpenMP runtime: the library is linked to libgomp by its soname, and torch, loaded first, has brought
 its own copy under that soname.
@@ -18,17 +19,18 @@ import functools
 import hashlib
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from pathlib import Path
 from typing import NoReturn
 
 from stoker import log
 from stoker.cache import cache_directory, is_whole, private_directory, seal, why_not_trusted
+from stoker.runtime import background
 from stoker.took import Took, tell
 
 FLAGS = (
@@ -118,72 +120,104 @@ def _give_up(reason: str) -> NoReturn:
 def _run(command: Sequence[str], seconds: float) -> subprocess.CompletedProcess[str]:
     """Run a compiler and, where it hangs, end it with all that it has started."""
     try:
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True
-        )
+        return background.run(command, seconds)
     except OSError as error:
         _give_up(f"cannot be run: {error}")
-    try:
-        output, words = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
         _give_up(f"gave no answer within {seconds:g} seconds")
-    return subprocess.CompletedProcess(command, process.returncode, output, words)
 
 
 _loaded: dict[str, ctypes.CDLL] = {}
 
 
-def load(source: str) -> ctypes.CDLL:
-    """The library of a source."""
+def load(source: str, missed: Callable[[], object] = lambda: None) -> ctypes.CDLL:
+    """The library of a source; `missed` is called if it must be built."""
     key = hashlib.sha256("\0".join((source, *flags(), _machine())).encode()).hexdigest()[:32]
     if key not in _loaded:
-        _loaded[key] = _library(source, key)
+        _loaded[key] = _library(source, key, missed)
     return _loaded[key]
 
 
-def _library(source: str, key: str) -> ctypes.CDLL:
+def _library(source: str, key: str, missed: Callable[[], object]) -> ctypes.CDLL:
     """From the cache, or built; next to the cache where that is full or nothing can be run from it."""
     usual = cache_directory()
     try:
-        return _from(usual, source, key)
+        return _from(usual, source, key, missed)
     except OSError as error:
         if usual == private_directory():
             raise
         log.tell_once(f"the cache {usual} is not used: {error}. Kernels are built again in each process.")
-    return _from(private_directory(), source, key)
+    return _from(private_directory(), source, key, missed)
 
 
-def _from(directory: Path, source: str, key: str) -> ctypes.CDLL:
+def _from(directory: Path, source: str, key: str, missed: Callable[[], object]) -> ctypes.CDLL:
     library = directory / key[:2] / f"{key}.so"
     library.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     if (reason := why_not_trusted(library.parent)) is not None:
         raise PermissionError(f"{library.parent}: {reason}")
     if not is_whole(library):
+        missed()
         _build(source, library)
     return ctypes.CDLL(str(library))
 
 
-def begin_loading(sources: Sequence[str], words: Sequence[str]) -> Callable[[], list[ctypes.CDLL]]:
-    """Begin to build the libraries of several sources at the same time; what is returned waits for them. What is in each, in words, is
-    for the report of what took long."""
-    pool = ThreadPoolExecutor(max(len(sources), 1))
-    begun = [pool.submit(_timed, source) for source in sources]
-    pool.shutdown(wait=False)
+class Loading:
+    """Libraries of several sources, all of which are looked for in the cache, or built, at the same time."""
 
-    def wait() -> list[ctypes.CDLL]:
-        found = [library.result() for library in begun]
-        for (_, start, end), what in zip(found, words, strict=True):
+    def __init__(self, sources: Sequence[str], words: Sequence[str]) -> None:
+        self.sources, self.words = sources, words
+        self._begin()
+
+    def _begin(self) -> None:
+        self.process, self.start = os.getpid(), time.perf_counter()
+        self.sought = [threading.Event() for _ in self.sources]
+        self.begun = [_begun(source, event.set) for source, event in zip(self.sources, self.sought)]
+
+    def __call__(self) -> list[ctypes.CDLL]:
+        """Wait for them."""
+        self._begin_after_fork()
+        found = [library.result() for library in self.begun]
+        for (_, start, end), what in zip(found, self.words, strict=True):
             tell(Took(COMPILER, start, end, what))
         return [library for library, _, _ in found]
 
-    return wait
+    def built_by(self, moment: float) -> bool:
+        """Is nothing being built, or not after this moment of `time.perf_counter`? What the cache has is always waited for."""
+        self._begin_after_fork()
+        for event, library in zip(self.sought, self.begun):
+            event.wait(max(max(moment, self.start + SECONDS_TO_SEEK) - time.perf_counter(), 0.0))
+            try:
+                library.exception(max(moment - time.perf_counter(), 0.0))
+            except TimeoutError:
+                background.step_back()
+                return False
+        return True
+
+    def _begin_after_fork(self) -> None:
+        if self.process != os.getpid():  # which has none of its parent's threads
+            self._begin()
 
 
-def _timed(source: str) -> tuple[ctypes.CDLL, float, float]:
+SECONDS_TO_SEEK = 1.0
+"""A compiler that takes longer to tell its version, by which libraries are named, is not waited for."""
+
+
+def begin_loading(sources: Sequence[str], words: Sequence[str]) -> Loading:
+    """Begin to load, or build, libraries. What is in each, in words, is for the report of what took long."""
+    return Loading(sources, words)
+
+
+def _begun(source: str, sought: Callable[[], None]) -> Future[tuple[ctypes.CDLL, float, float]]:
+    """A library, and when it was begun and ready. `sought` is called when the cache has been asked for it."""
     start = time.perf_counter()
-    return load(source), start, time.perf_counter()
+
+    def work() -> tuple[ctypes.CDLL, float, float]:
+        try:
+            return load(source, sought), start, time.perf_counter()
+        finally:
+            sought()
+
+    return background.begin(work)
 
 
 def cores() -> int:

@@ -16,14 +16,17 @@ from stoker.runtime import build
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
-    usual = build.begin_loading
 
-    def begin(sources: Sequence[str], words: Sequence[str]) -> Callable[[], Any]:
-        found.append("begun")
-        wait = usual(sources, words)
-        return lambda: found.append("waited for") or wait()
+    class Told(build.Loading):
+        def __init__(self, sources: Sequence[str], words: Sequence[str]) -> None:
+            found.append("begun")
+            super().__init__(sources, words)
 
-    monkeypatch.setattr("stoker.codegen.cpp.backend.begin_loading", begin)
+        def __call__(self) -> Any:
+            found.append("waited for")
+            return super().__call__()
+
+    monkeypatch.setattr("stoker.codegen.cpp.backend.begin_loading", Told)
     return found
 
 
@@ -62,18 +65,16 @@ def test_explain_waits_for_it(told: list[str]) -> None:
 def test_a_backward_that_cannot_be_built(is_strict: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its program is differentiated as captured, and a report says so."""
     monkeypatch.setenv("STOKER_STRICT", str(int(is_strict)))
-    usual, begun = build.begin_loading, []
+    begun: list[build.Loading] = []
 
-    def begin(sources: Sequence[str], words: Sequence[str]) -> Callable[[], Any]:
-        begun.append(words)
-        wait = usual(sources, words)
+    class Failing(build.Loading):
+        def __call__(self) -> Any:
+            begun.append(self)
+            if self is not begun[0]:
+                raise ValueError("injected")
+            return super().__call__()
 
-        def fail() -> Any:
-            raise ValueError("injected")
-
-        return wait if len(begun) == 1 else fail
-
-    monkeypatch.setattr("stoker.codegen.cpp.backend.begin_loading", begin)
+    monkeypatch.setattr("stoker.codegen.cpp.backend.begin_loading", Failing)
     stoker.log.clear()
     compiled = stoker.compile(_program)
     if is_strict:
@@ -94,12 +95,10 @@ def test_inference_waits_at_once(told: list[str]) -> None:
 def test_a_compiler_that_is_missed_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both graphs run through ATen, as if it had been missed at once."""
 
-    def begin(sources: Sequence[str], words: Sequence[str]) -> Callable[[], Any]:
-        def wait() -> Any:
+    class Missing(build.Loading):
+        def __call__(self) -> Any:
             raise build.NoCompiler
 
-        return wait
-
-    monkeypatch.setattr("stoker.codegen.cpp.backend.begin_loading", begin)
+    monkeypatch.setattr("stoker.codegen.cpp.backend.begin_loading", Missing)
     torch.testing.assert_close(_trained(stoker.compile(_program)), _trained(_program))
     assert [e.subject for e in stoker.events("backend")][-2:] == ["a graph runs through ATen"] * 2

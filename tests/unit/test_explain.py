@@ -12,6 +12,7 @@ from torch import nn
 
 import stoker
 from stoker import log, took
+from stoker.debug import explain
 
 
 def test_kernels_and_what_is_fused() -> None:
@@ -68,6 +69,7 @@ class Deep(nn.Module):
 
 def test_what_took_long_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STOKER_CACHE", str(tmp_path))
+    monkeypatch.setattr(explain, "WORTH_TELLING", 0.0)  # however fast a machine is
     start = time.perf_counter()
     with torch.no_grad():
         explanation = stoker.explain(Deep(), torch.randn(3, 8))
@@ -79,6 +81,8 @@ def test_what_took_long_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     (seconds, what), *_ = explanation.slowest_builds
     assert 0 < seconds <= passed and "kernels; " in what and "aten." in what
     assert "compiling took " in str(explanation)
+    monkeypatch.setattr(explain, "WORTH_TELLING", passed)
+    assert "compiling took " not in str(explanation)
 
 
 def test_time_is_told_of_what_is_compiled_already() -> None:

@@ -38,13 +38,7 @@ def requests(kernel: Kernel, shape: Shape) -> tuple[Phase | None, list[Request]]
     for buffer, index, item_bytes in loads:
         step, along = coefficient(index, row), coefficient(index, inside)
         large = points.value is None or points.value * item_bytes > CACHED_BYTES
-        if (
-            buffer[0] == "a"
-            and large
-            and step is not None
-            and step.value != 0
-            and along is not None
-            and along.value == 1
-        ):
+        walks = step is not None and step.value != 0 and along is not None and along.value == 1
+        if buffer[0] == "a" and large and walks:
             found.append((buffer, substitute(index, {row: row + 1, inside: AHEAD}), LINE_BYTES // item_bytes))
     return max(across, key=lambda p: sum(cost(i) for _, i in p.lines)), found

@@ -33,9 +33,9 @@ class CppBackend:
         return False  # the libraries' products are out of reach
 
     def build(self, kernels: Sequence[Kernel], sites: Sequence[Site], *, tune: bool) -> list[Built]:
-        made = self.begin(kernels, sites)()
+        made = self.begin(kernels, sites).wait()
         if tune and kernels and can_choose(sites):
-            builds = [made, *(_begun(kernels, sites, tiles)() for tiles in OTHERS)]
+            builds = [made, *(_begun(kernels, sites, tiles).wait() for tiles in OTHERS)]
             chosen = fastest(sites, [[_address(b) for b in build] for build in builds])
             made = [builds[build][number] for number, build in enumerate(chosen)]
         return made
@@ -57,7 +57,7 @@ def _begun(kernels: Sequence[Kernel], sites: Sequence[Site], tiles: Tiles) -> Bu
             made.append(Built(Native(address), native_kernel(address), units.sources[unit]))
         return made
 
-    return wait
+    return Building(wait, libraries.built_by)
 
 
 def _words(names: Sequence[tuple[str, ...]], held: Sequence[int], units: Units) -> str:

@@ -172,12 +172,10 @@ class _Emitter:
                     self.plain()
                 case Shape.CROSSWISE:
                     emit_crosswise(self)
-                case Shape.ROWS:
-                    self.rows()
+                case Shape.ROWS | Shape.WHOLE:
+                    self.rows(threads=self.shape is Shape.WHOLE)
                 case Shape.COLUMNS:
                     self.columns()
-                case Shape.WHOLE:
-                    self.whole()
             out.line(f"return {' | '.join(f'(outside{code} ? {code} : 0)' for code in self.watches) or '0'};")
         return out.text()
 
@@ -288,21 +286,14 @@ class _Emitter:
         """Can iterations of the innermost loop run at once? Not if they add to computed places."""
         return not any(isinstance(i, Store) and i.combine for _, i in phase.lines)
 
-    def rows(self) -> None:
-        with self.shared(self.kernel.outer):
+    def rows(self, *, threads: bool) -> None:
+        """Threads take outer points, or share each reduction."""
+        with self.loops(self.kernel.outer) if threads else self.shared(self.kernel.outer):
             for position, dtype in enumerate(self.kernel.scratch):
                 self.out.line(f"alignas(64) {TYPES[dtype]} s{position}[{self.known(count(self.kernel.inner))}];")
             for phase in self.kernel.phases:
                 if phase.across:
-                    self.across(phase, threads=False)
-                else:
-                    self.lines(phase)
-
-    def whole(self) -> None:
-        with self.loops(self.kernel.outer):
-            for phase in self.kernel.phases:
-                if phase.across:
-                    self.across(phase, threads=True)
+                    self.across(phase, threads=threads)
                 else:
                     self.lines(phase)
 
@@ -552,9 +543,8 @@ class _Emitter:
         name = name if form.clause else "acc"
         position = self.expr(position_in(self.kernel.inner))
         for words in form.combine:
-            words = words.replace("{0}_nan", f"v{number}_{name}_nan{strip}").replace(
-                "{0}_best", f"v{number}_{name}_best"
-            )
+            words = words.replace("{0}_nan", f"v{number}_{name}_nan{strip}")
+            words = words.replace("{0}_best", f"v{number}_{name}_best")
             self.out.line(words.format(f"v{number}_{name}{strip}", v=value, k=position))
 
 

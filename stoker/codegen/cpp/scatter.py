@@ -41,9 +41,8 @@ def combined(place: str, value: str, combine: str | None, dtype: torch.dtype) ->
     if dtype is torch.bool:
         return f"{place} {'|' if combine in ('add', 'max') else '&'} {value}"
     if dtype in _HALF:
-        return (
-            f"convert<{TYPES[dtype]}>({_FORMS[combine].format(f'convert<float>({place})', f'convert<float>({value})')})"
-        )
+        wide = (f"convert<float>({words})" for words in (place, value))
+        return f"convert<{TYPES[dtype]}>({_FORMS[combine].format(*wide)})"
     return _FORMS[combine].format(place, value)
 
 
@@ -73,13 +72,8 @@ def _certain(kernel: Kernel) -> Dimension | None:
     (index,) = {i.index for i in lines if isinstance(i, Store)}
     for loop in reversed(kernel.outer):
         step = coefficient(index, loop.symbol)
-        if (
-            step is None
-            or not step.value
-            or any(loop.symbol in varying[s] for s in free_symbols(index) if s in varying)
-        ):
-            continue
-        if _apart(index, loop, step.value, kernel):
+        moved = any(loop.symbol in varying[s] for s in free_symbols(index) if s in varying)
+        if not moved and step is not None and step.value and _apart(index, loop, step.value, kernel):
             return loop
     return None
 

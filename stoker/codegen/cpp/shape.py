@@ -33,9 +33,8 @@ def shape_of_kernel(kernel: Kernel) -> Shape:
     """The shape of a finished kernel."""
     across = [i for p in kernel.phases if p.across or not kernel.inner for _, i in p.lines]
     shape = shape_of(kernel.outer, kernel.inner, across)
-    if shape is Shape.COLUMNS and any(
-        isinstance(i, Indirect) for p in kernel.phases if not p.across for _, i in p.lines
-    ):
+    looked_up = any(isinstance(i, Indirect) for p in kernel.phases if not p.across for _, i in p.lines)
+    if shape is Shape.COLUMNS and looked_up:
         return Shape.ROWS  # a computed index is a variable of one outer point, not of a strip
     return shape
 

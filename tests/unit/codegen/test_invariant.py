@@ -9,6 +9,7 @@ import torch
 
 import stoker
 from stoker import pipeline
+from stoker.codegen.backend import Building
 
 
 def sources(f, *args, **settings) -> list[str]:
@@ -17,9 +18,9 @@ def sources(f, *args, **settings) -> list[str]:
     begin = pipeline.begin_kernels
 
     def noted(*given, **options):
-        made = begin(*given, **options)()
+        made = begin(*given, **options).wait()
         record.extend(k.source[k.source.index('extern "C" int kernel') :] for k in made)
-        return lambda: made
+        return Building(lambda: made)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pipeline, "begin_kernels", noted)
