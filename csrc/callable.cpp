@@ -22,10 +22,11 @@ struct Wrapper {
   Ref wrapped;   // as the user gave it
   Ref function;  // Compiled: the plain function that runs, or `wrapped` if it is no plain function
   Ref self;      // Compiled of a bound method: its first argument
+  Ref said;      // Compiled of a module, by such a method: what its class says a call of it is
   Owned<Compiler> compiler;
   PyObject* weak_references;
 
-  void each(const auto& visit) { visit(wrapped), visit(function), visit(self), visit(compiler); }
+  void each(const auto& visit) { visit(wrapped), visit(function), visit(self), visit(said), visit(compiler); }
 };
 
 PyObject* call_function(Wrapper* self, PyObject* const* arguments, size_t flagged_count, PyObject* keyword_names) {
@@ -37,31 +38,17 @@ PyObject* call_function(Wrapper* self, PyObject* const* arguments, size_t flagge
   if (!is_replaceable(code)) return call_original(compiler, callable, arguments, count, keyword_names);
   Record* record = make_record(code, compiler);
   if (!record) return nullptr;
-  Outcome outcome;
+  Outcome outcome = record->state == Action::SKIP ? Outcome::ORIGINAL : Outcome::ORIGINAL_DEEP;
   PyObject* result = nullptr;
-  switch (record->state) {
-    case Action::SKIP:
-      outcome = Outcome::ORIGINAL;
-      break;
-    case Action::SKIP_DEEP:
-      outcome = Outcome::ORIGINAL_DEEP;
-      break;
-    default: {
-      BoundArguments bound(function, arguments, count, keyword_names);
-      if (!bound.valid()) return PyObject_Vectorcall(callable, arguments, count, keyword_names);
-      Call call{compiler, code, function, bound.slots(), bound_count(code)};
-      outcome = dispatch(call, record, &result);
-    }
+  if (record->state != Action::SKIP && record->state != Action::SKIP_DEEP) {
+    BoundArguments bound(function, arguments, count, keyword_names);
+    if (!bound.valid()) return PyObject_Vectorcall(callable, arguments, count, keyword_names);
+    Call call{compiler, code, function, bound.slots(), bound_count(code)};
+    outcome = dispatch(call, record, &result);
   }
-  switch (outcome) {
-    case Outcome::ORIGINAL:
-      return follow_tail_calls(compiler, call_original(compiler, callable, arguments, count, keyword_names));
-    case Outcome::ORIGINAL_DEEP:
-      return call_original(nullptr, callable, arguments, count, keyword_names);
-    case Outcome::DONE:
-      return follow_tail_calls(compiler, result);
-  }
-  Py_UNREACHABLE();
+  if (outcome == Outcome::ORIGINAL_DEEP) return call_original(nullptr, callable, arguments, count, keyword_names);
+  if (outcome == Outcome::ORIGINAL) result = call_original(compiler, callable, arguments, count, keyword_names);
+  return follow_tail_calls(compiler, result);
 }
 
 PyObject* disabled_call(PyObject* object, PyObject* const* arguments, size_t flagged_count, PyObject* keyword_names) {
@@ -69,11 +56,21 @@ PyObject* disabled_call(PyObject* object, PyObject* const* arguments, size_t fla
   return PyObject_Vectorcall(as<Wrapper>(object)->wrapped.get(), arguments, flagged_count, keyword_names);
 }
 
+// Does the class of a module still say so, and does the method still stand there?
+bool is_current(const Wrapper* self) {
+  static PyObject* const name = PyUnicode_InternFromString("__call__");
+  PyTypeObject* type = Py_TYPE(self->self.get());
+  PyObject* method = self->function.get();
+  return _PyType_Lookup(type, name) == self->said.get() && _PyType_Lookup(type, as<PyFunctionObject>(method)->func_name) == method;
+}
+
 PyObject* compiled_call(PyObject* object, PyObject* const* arguments, size_t flagged_count, PyObject* keyword_names) {
-  if (hook_thread.stance == Stance::EAGER) return disabled_call(object, arguments, flagged_count, keyword_names);
   auto* self = as<Wrapper>(object);
-  if (!PyFunction_Check(self->function.get()))
-    return call_original(self->compiler.get(), self->function.get(), arguments, flagged_count, keyword_names);
+  const bool changed = self->said && !is_current(self);
+  if (hook_thread.stance == Stance::EAGER)
+    return call_original(nullptr, (changed ? self->self : self->wrapped).get(), arguments, flagged_count, keyword_names);
+  PyObject* callee = (changed ? self->self : self->function).get();
+  if (!PyFunction_Check(callee)) return call_original(self->compiler.get(), callee, arguments, flagged_count, keyword_names);
   if (!self->self) return call_function(self, arguments, flagged_count, keyword_names);
   const Py_ssize_t given = PyVectorcall_NARGS(flagged_count);
   const Py_ssize_t total = given + (keyword_names ? PyTuple_GET_SIZE(keyword_names) : 0);
@@ -96,13 +93,15 @@ Wrapper* new_wrapper(PyTypeObject* type, PyObject* wrapped, vectorcallfunc call)
 }
 
 PyObject* compiled_new(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
-  PyObject *wrapped, *compiler;
-  if (!parse(arguments, keywords, "OO!:Compiled", {"function", "compiler"}, &wrapped, compiler_type, &compiler)) return nullptr;
+  PyObject *wrapped, *compiler, *said = nullptr;
+  if (!parse(arguments, keywords, "OO!|O:Compiled", {"function", "compiler", "said"}, &wrapped, compiler_type, &compiler, &said))
+    return nullptr;
   Wrapper* self = new_wrapper(type, wrapped, compiled_call);
   if (!self) return nullptr;
   const bool is_method = PyMethod_Check(wrapped) && PyFunction_Check(PyMethod_GET_FUNCTION(wrapped));
   self->function = Ref::share(is_method ? PyMethod_GET_FUNCTION(wrapped) : wrapped);
   self->self = Ref::share(is_method ? PyMethod_GET_SELF(wrapped) : nullptr);
+  self->said = Ref::share(is_method ? said : nullptr);
   self->compiler = Owned<Compiler>::share(as<Compiler>(compiler));
   return reinterpret_cast<PyObject*>(self);
 }

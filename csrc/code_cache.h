@@ -39,7 +39,7 @@ struct Record {
   PyCodeObject* code;  // borrowed; null once the record is dropped
   Compiler* compiler;  // borrowed
   std::vector<Ref> entries;
-  size_t recent = 0;  // the entry that ran last is tried first
+  size_t recent = 0, streak = 0;  // the entry that ran last, and how often before, one time after the other
   Action state = Action::RUN_ONCE;
   int holders = 0;
 };

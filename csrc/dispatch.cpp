@@ -75,15 +75,17 @@ Outcome finished(PyObject* result) {
   return Outcome::ORIGINAL_DEEP;
 }
 
+constexpr size_t STEADY = 16;
 bool try_entries(const Call& call, Record* record, Failures& failures, PyObject** result) {
-  const size_t recent = record->recent;
+  const size_t recent = record->streak < STEADY ? 0 : record->recent;
   for (size_t turn = 0; turn < record->entries.size(); ++turn) {
-    // The recent one first, then the others in order.
+    // In order, so that equal calls run what they ran before, whatever was compiled meanwhile; but first one that runs always.
     size_t index = turn == 0 ? recent : turn <= recent ? turn - 1 : turn;
     if (index >= record->entries.size()) continue;
     Ref entry = record->entries[index];
     int failed = try_entry(call, reinterpret_cast<Entry*>(entry.get()), result);
     if (failed == GUARDS_HOLD) {
+      record->streak = index == record->recent ? record->streak + 1 : 0;
       record->recent = index;
       return true;
     }
@@ -136,7 +138,7 @@ Outcome run_new_entry(const Call& call, const Ref& answer, PyObject** result) {
   if (!record) return Outcome::DONE;
   auto known = std::find_if(record->entries.begin(), record->entries.end(),
                             [&](const Ref& other) { return other.get() == answer.get(); });
-  record->recent = known - record->entries.begin();
+  record->recent = known - record->entries.begin(), record->streak = 0;
   if (known == record->entries.end()) record->entries.push_back(answer);
   return try_entry(call, entry, result) == GUARDS_HOLD ? finished(*result) : Outcome::ORIGINAL;
 }

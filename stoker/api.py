@@ -21,7 +21,7 @@ import torch
 from stoker import _C, log, torch_private
 from stoker.backends import Backend, checked, look_up
 from stoker.errors import BadArgument, NotCallable
-from stoker.marks import ALLOWED_IN_GRAPH
+from stoker.marks import ALLOWED_IN_GRAPH, DISABLED_BECAUSE, SIZE_RANGES, SizeRange
 from stoker.options import Options, resolve
 from stoker.twin import Origin, can_have_twin, is_twin, make_twin, origin_of
 
@@ -84,7 +84,7 @@ def compile_in_place(module: torch.nn.Module, **settings: Any) -> torch.nn.Modul
     """Make a module itself run compiled code when it is called. The settings are those of `compile`."""
     if not isinstance(module, torch.nn.Module):
         raise BadArgument(f"a module is compiled in place, not a {type(module).__name__}.")
-    if type(module).__call__ is not torch.nn.Module.__call__:
+    if not torch_private.is_modules_own(type(module).__call__):
         raise BadArgument(f"{type(module).__name__} has a __call__ of its own: use stoker.compile(module).")
     if not settings.pop("disable", False):
         frames = _new_frames(_checked(settings))
@@ -191,7 +191,7 @@ def _plain(model: Any) -> Any:
     if isinstance(model, (types.FunctionType, types.MethodType)):
         return model
     call = inspect.getattr_static(type(model), "__call__", None)
-    if isinstance(model, torch.nn.Module) and call is torch.nn.Module.__call__:
+    if isinstance(model, torch.nn.Module) and torch_private.is_modules_own(call):
         return torch_private.module_call(model)
     if isinstance(call, types.FunctionType):
         return model
@@ -207,7 +207,8 @@ def _twin(model: torch.nn.Module, frames: Frames) -> Any:
     if isinstance(module, torch_private.ScriptModule):
         log.record(log.Event("skip", type(module).__name__, "?", "TorchScript has compiled this module already"))
         return module
-    compiled = _C.Compiled(_plain(module), frames.compiler)
+    says = inspect.getattr_static(type(module), "__call__", None)
+    compiled = _C.Compiled(_plain(module), frames.compiler, says)
     if can_have_twin(module):
         return make_twin(Origin(module, compile, frames.settings.given), compiled)
     why = f"a {type(module).__name__} has state outside of its __dict__; use stoker.compile_in_place(module)."
@@ -285,24 +286,30 @@ def aot(
     return backend
 
 
-def disable(function: Any = None, *, recursive: bool = True) -> Any:
-    """Keep a function out of compiled code. With `recursive=False`, functions it calls may still be compiled."""
+def disable(function: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
+    """Keep a function out of compiled code. With `recursive=False`, functions it calls may still be compiled. The reason is told where
+    captured code breaks at a call of it."""
     if function is None:
-        return functools.partial(disable, recursive=recursive)
+        return functools.partial(disable, recursive=recursive, reason=reason)
     if isinstance(function, torch.nn.Module):
-        function.forward = disable(function.forward, recursive=recursive)
+        function.forward = disable(function.forward, recursive, reason=reason)
         return function
     if not callable(function):
         raise NotCallable(function)
     plain = function.__wrapped__ if isinstance(function, _C.Compiled) else function
     if recursive:
-        return _C.Disabled(plain)
+        disabled = _C.Disabled(plain)
+        if reason is not None:
+            DISABLED_BECAUSE[disabled] = reason
+        return disabled
 
     @functools.wraps(plain)
     def not_entered(*args: Any, **kwargs: Any) -> Any:
         return plain(*args, **kwargs)
 
     not_entered._stoker_disabled = True  # type: ignore[attr-defined]  # a mark on a function
+    if reason is not None:
+        DISABLED_BECAUSE[not_entered] = reason
     return not_entered
 
 
@@ -328,9 +335,20 @@ def reset() -> None:
     log.clear()
 
 
-def mark_dynamic(tensor: torch.Tensor, index: int | list[int] | tuple[int, ...]) -> None:
-    """Make a dimension symbolic at the first capture that sees this tensor."""
+def mark_dynamic(
+    tensor: torch.Tensor, index: int | list[int] | tuple[int, ...], *, min: int | None = None, max: int | None = None
+) -> None:
+    """Make a dimension symbolic at the first capture that sees this tensor. Its size must lie between `min` and `max`, where these are
+    given: compiled code may rely on it, and a call with another size is compiled anew."""
     _mark(tensor, "_dynamo_dynamic_indices", index)
+    if min is None and max is None:
+        return
+    dimensions = [index] if isinstance(index, int) else index
+    for size in (tensor.shape[dimension] for dimension in dimensions):
+        if (min is not None and size < min) or (max is not None and size > max):
+            raise BadArgument(f"a size of {size} is marked as one from {min} to {max}.")
+    ranges = {SizeRange(dimension % tensor.dim(), min, max) for dimension in dimensions}
+    setattr(tensor, SIZE_RANGES, getattr(tensor, SIZE_RANGES, set()) | ranges)
 
 
 def mark_static(tensor: torch.Tensor, index: int | list[int] | tuple[int, ...] | None = None) -> None:

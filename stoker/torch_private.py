@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 import importlib
 import linecache
 import re
@@ -102,6 +103,12 @@ WITHHELD = torch._disable_dynamo(lambda: None).__code__
 def python_meta_kernel(operator: Any) -> Any:
     """The meta kernel of an operator where it is a Python function, or None. 2.11, 2.13: `OpOverload.py_kernels`."""
     return operator.py_kernels.get(DispatchKey.Meta)
+
+
+def composite_kernel(operator: Any) -> Any:
+    """The kernel of an operator that is written with others and serves every device, or None. 2.11, 2.13: `OpOverload._op_dk`."""
+    key = DispatchKey.CompositeExplicitAutograd
+    return functools.partial(operator._op_dk, key) if operator.has_kernel_for_dispatch_key(key) else None
 
 
 def registered_fake_kernel(qualified_name: str) -> Callable[..., object] | None:
@@ -207,6 +214,11 @@ def module_call(module: torch.nn.Module) -> Callable[..., Any]:
     return module._call_impl
 
 
+def is_modules_own(method: object) -> bool:
+    """Is a method of a module's class as torch wrote it? `Module.__call__` itself may be another by now."""
+    return isinstance(method, types.FunctionType) and method.__code__.co_filename == torch.nn.modules.module.__file__
+
+
 def compiled_call(module: torch.nn.Module) -> Any:
     """What was compiled in place of the module's call, or None. 2.11, 2.13: `Module._compiled_call_impl`."""
     return module._compiled_call_impl
@@ -296,6 +308,18 @@ ATTENTION_SWITCHES = {
 
 top_saved_tensors_hooks = torch._C._autograd._top_saved_tensors_default_hooks
 """The innermost hooks that torch.autograd.graph.saved_tensors_hooks has set, or None. 2.11, 2.13."""
+
+saved_tensors_hooks_refusal = torch._C._autograd._saved_tensors_hooks_get_disabled_error_message
+"""What entering saved_tensors_hooks raises while they are turned off; None while they are not. 2.11, 2.13."""
+
+
+def refuse_saved_tensors_hooks(words: str | None) -> None:
+    """Turn saved_tensors_hooks off, with the words of the error, or on. 2.11, 2.13: `torch._C._autograd`."""
+    if words is None:
+        torch._C._autograd._saved_tensors_hooks_enable()
+    else:
+        torch._C._autograd._saved_tensors_hooks_disable(words)
+
 
 DeviceContext = _DeviceContext
 """The torch function mode behind `with torch.device(...)` and torch.set_default_device. 2.11, 2.13."""
@@ -388,6 +412,9 @@ UNOBSERVED = {
 }
 """Questions that library code asks about who runs it, and what captured code hears: code that runs under a dispatch mode is
 not captured. 2.11, 2.13."""
+
+profiler_enabled = torch._C._autograd._profiler_enabled
+"""Does a profiler look at this thread? 2.11, 2.13."""
 
 mode_queries = (
     torch._C._is_any_autocast_enabled,

@@ -120,7 +120,32 @@ class Frames:
                 self.tell("skip", request, surroundings)
                 return _C.RUN_ONCE
             with collector_paused(), _compiling, timed(WHOLE):
-                return self.compile_frame(request, failures)
+                answer = self.made_meanwhile(request, failures)
+                if answer is None:
+                    answer = self.compile_frame(request, failures)
+                    self.keep(code, answer)
+                return answer
+
+    def made_meanwhile(self, request: Request, failures: list[tuple[Any, int]]) -> Any:
+        """What another thread has found out while this one waited for its turn, if it settles this call. Versions that do not fit
+        join the failures."""
+        tried = {id(entry) for entry, _ in failures}
+        for entry in self.compiler.entries(request.code):
+            if id(entry) in tried:
+                continue
+            answer = entry.guards.check(request.bound, request.function)
+            if not isinstance(answer, int):
+                return entry
+            failures.append((entry, answer))
+        state = self.compiler.state(request.code)
+        return None if state == _C.RUN_ONCE else state
+
+    def keep(self, code: types.CodeType, answer: Any) -> None:
+        """Let other threads know it when their turn comes, which may be before this one is back in the extension."""
+        if isinstance(answer, _C.Entry):
+            self.compiler.add(code, answer)
+        elif answer != _C.RUN_ONCE:
+            self.compiler.set_state(code, answer)
 
     def tell(
         self, kind: str, request: Request, reason: str = "", *, level: int = logging.DEBUG, data: object = None

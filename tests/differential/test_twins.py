@@ -422,3 +422,86 @@ def test_dropping_frees_without_the_collector() -> None:
         assert [ref() for ref in watched] == [None] * 3
     finally:
         gc.enable()
+
+
+def _another_call(self: Any, x: torch.Tensor) -> torch.Tensor:
+    return self.forward(x) * 10
+
+
+def _with_a_hook(self: Any, *args: Any) -> Any:
+    return nn.Module._call_impl(self, *args) + 100
+
+
+PATCHES = {
+    "forward": lambda self, x: x + 2,
+    "__call__": _another_call,
+    "_call_impl": _with_a_hook,
+    "__getattr__": lambda self, name: 7,
+}
+
+
+@pytest.mark.parametrize("stance", ["compiled", "eager"])
+@pytest.mark.parametrize("where", ["class", "base", "twin's class"])
+@pytest.mark.parametrize("name", PATCHES)
+def test_a_class_that_is_patched_later(name: str, where: str, stance: str) -> None:
+    """The twin sees it as the module does; and when it is taken back."""
+
+    class Base(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * getattr(self, "missing", 1)
+
+    class Derived(Base):
+        pass
+
+    model = Derived()
+    twin = stoker.compile(model)
+    before = twin(X)
+    target = {"class": Derived, "base": Base, "twin's class": type(twin)}[where]
+    usual = Base.forward
+    setattr(target, name, PATCHES[name])
+    with stoker.stance(stance):
+        for _ in range(2):
+            assert torch.equal(twin(X), model(X)) and not torch.equal(twin(X), before)
+    delattr(target, name)
+    if "forward" not in vars(Base):
+        Base.forward = usual  # type: ignore[method-assign]
+    assert torch.equal(twin(X), before)
+
+
+def test_every_module_s_call_is_patched() -> None:
+    model = Net().eval()
+    twin = stoker.compile(model)
+    before, usual = twin(X), nn.Module.__call__
+    nn.Module.__call__ = lambda self, *args: usual(self, *args) * 2  # type: ignore[method-assign]
+    try:
+        assert torch.equal(twin(X), model(X)) and not torch.equal(twin(X), before)
+    finally:
+        nn.Module.__call__ = usual  # type: ignore[method-assign]
+    assert torch.equal(twin(X), before)
+
+
+def test_what_is_patched_is_compiled() -> None:
+    class Patched(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1
+
+    twin, graphs = graphs_of(Patched())
+    twin(X)
+    Patched.__call__ = _another_call  # type: ignore[method-assign, assignment]
+    for _ in range(2):
+        assert torch.equal(twin(X), (X + 1) * 10)
+    assert len(graphs) == 2
+    assert [n.target.__name__ for n in graphs[-1].graph.nodes if n.op == "call_function"] == ["add", "mul"]
+
+
+@pytest.mark.parametrize("name", ["__call__", "_call_impl"])
+def test_a_class_inside_is_patched(name: str) -> None:
+    class Inside(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + 1
+
+    model = nn.Sequential(Inside(), Inside())
+    twin, graphs = graphs_of(model)
+    twin(X)
+    setattr(Inside, name, PATCHES[name])
+    assert torch.equal(twin(X), model(X)) and not torch.equal(twin(X), X + 2) and len(graphs) == 2

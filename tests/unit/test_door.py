@@ -215,3 +215,36 @@ def test_a_callable_object_runs_what_its_class_says_now(monkeypatch: pytest.Monk
     assert torch.equal(compiled(X), X * 7 + 1) and len(graphs) == 2
     compiled.by = 5
     assert adds.by == 5 and torch.equal(compiled(X), X * 7 + 5)
+
+
+@pytest.mark.parametrize("recursive", [True, False])
+def test_a_disabled_function_says_why(recursive: bool) -> None:
+    @functools.partial(stoker.disable, recursive=recursive, reason="it asks a socket")
+    def asked(x: Any) -> Any:
+        return x + 1
+
+    def program(x: Any) -> Any:
+        return asked(x * 2) * 3
+
+    explained = stoker.explain(stoker.compile(program, backend="eager"), X)
+    (told,) = explained.breaks
+    assert "asked" in told.construct
+    assert told.reason == "it is marked as not to be compiled: it asks a socket"
+    assert inspect.signature(stoker.disable).parameters["recursive"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+
+def test_a_marked_range_is_known_and_guarded() -> None:
+    backend, graphs = counting()
+
+    @stoker.compile(backend=backend, fullgraph=True)
+    def program(x: Any) -> Any:
+        return x - 1 if x.shape[0] > 8 else x * 2
+
+    marked = torch.ones(5, 3)
+    stoker.mark_dynamic(marked, 0, min=2, max=8)
+    for rows, wanted in ((5, 2.0), (7, 2.0), (8, 2.0)):
+        x = marked if rows == 5 else torch.ones(rows, 3)
+        assert torch.equal(program(x), torch.full((rows, 3), wanted)) and len(graphs) == 1
+    assert torch.equal(program(torch.ones(9, 3)), torch.zeros(9, 3)) and len(graphs) == 2
+    with pytest.raises(BadArgument, match="a size of 5 is marked as one from 6 to 8"):
+        stoker.mark_dynamic(torch.ones(5), 0, min=6, max=8)

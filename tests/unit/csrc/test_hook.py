@@ -60,9 +60,20 @@ def test_failed_guards_are_reported_and_a_second_entry_is_added():
     first, second = entry(times, guards=argument_equals(0, 3)), entry(add)
     compiler = Script({"add": [first, second]})
     compiled = _C.Compiled(add, compiler)
-    assert [compiled(3, 4), compiled(5, 6), compiled(3, 4)] == [12, 11, 7]
+    assert [compiled(3, 4), compiled(5, 6), compiled(3, 4)] == [12, 11, 12]
     assert compiler.asked[1] == ("add", [5, 6], [(first, 7)])
     assert compiler.entries(add.__code__) == [first, second]
+
+
+def test_equal_calls_run_what_they_ran_unless_another_entry_runs_always():
+    """Entries are tried in the order in which they were made; one that ran many times is tried first."""
+    compiled = _C.Compiled(add, Script({"add": [entry(times, guards=argument_equals(0, 3)), entry(add)]}))
+    compiled(3, 4)
+    for _ in range(3):
+        assert [compiled(5, 6), compiled(3, 4)] == [11, 12]
+    for _ in range(20):
+        compiled(5, 6)
+    assert compiled(3, 4) == 7
 
 
 def outer(x):

@@ -305,6 +305,39 @@ def test_threads_get_right_answers():
     assert wrong == []
 
 
+def in_threads(works):
+    """Run each in a thread of its own, all at once."""
+    together = threading.Barrier(len(works))
+    threads = [threading.Thread(target=lambda work=work: (together.wait(), work())) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def test_threads_that_meet_compile_once():
+    backend, graphs = counting()
+    module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+    compiled = stoker.compile(module, backend=backend)
+    in_threads([lambda: compiled(X)] * 8)
+    assert len(graphs) == 1
+
+
+def test_threads_that_meet_add_the_versions_that_are_needed():
+    backend, graphs = counting()
+    compiled = stoker.compile(lambda x: x * 2, backend=backend, dynamic=False)
+    in_threads([lambda n=n: compiled(torch.ones(n % 3 + 2)) for n in range(12)])
+    assert sorted(len(graph.graph.nodes) for graph in graphs) == [3, 3, 3]
+
+
+def test_threads_that_meet_hear_of_a_limit_once():
+    compiled = stoker.compile(lambda x: x * 2, backend="eager", dynamic=False, options={"version_limit": 1})
+    compiled(X)
+    log.clear()
+    in_threads([lambda n=n: compiled(torch.ones(n + 5)) for n in range(8)])
+    assert len(log.events("limit")) == 1
+
+
 def test_tracing_still_sees_the_frame():
     def f(x):
         return x + 1
