@@ -22,7 +22,7 @@ from . import build
 from .build import assemble
 from .decode import decode
 from .effect import stack_effect
-from .encode import EncodeError, encode
+from .encode import EncodeError, encode, encode_entered
 from .flow import live_cells, live_locals, loops, reachable, stack_depth, stack_depths, successors
 from .instruction import Code, Handler, Instruction, Positions
 from .text import render
@@ -44,6 +44,7 @@ __all__ = [
     "build",
     "decode",
     "encode",
+    "encode_entered",
     "live_cells",
     "live_locals",
     "loops",

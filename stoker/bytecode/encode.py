@@ -17,11 +17,12 @@ comprehension (3.12) and are hidden from `locals()`. Function bodies have no suc
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from itertools import accumulate
 from types import CodeType
 from typing import Any
 
-from .flow import stack_depth
+from .flow import reachable, stack_depth
 from .instruction import Instruction, Positions
 from .table import Range, write_exception_table, write_location_table
 from .versions import (
@@ -45,6 +46,23 @@ from .versions import (
 
 class EncodeError(ValueError):
     """The instructions do not form a code object."""
+
+
+def encode_entered(
+    body: Sequence[Instruction], template: CodeType, argnames: tuple[str, ...], freevars: tuple[str, ...]
+) -> CodeType:
+    """A code object that goes on in the middle of another one: what is reached of the body, with parameters of its own."""
+    return encode(
+        [instruction for instruction, alive in zip(body, reachable(body)) if alive],
+        template,
+        co_argcount=len(argnames),
+        co_posonlyargcount=0,
+        co_kwonlyargcount=0,
+        co_varnames=argnames,
+        co_cellvars=(),
+        co_freevars=freevars,
+        co_flags=template.co_flags & ~(CO_VARARGS | CO_VARKEYWORDS),
+    )
 
 
 def encode(instructions: Sequence[Instruction], template: CodeType, **changes: Any) -> CodeType:

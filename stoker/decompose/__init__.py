@@ -13,26 +13,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from stoker.decompose import activation, foreach, index, loss, norm, optimizer, pointwise, reduce, view
+from stoker.decompose import activation, foreach, index, loss, norm, optimizer, pointwise, reduce, view  # noqa: F401
 from stoker.decompose.prims import PRIMS
 from stoker.decompose.registry import OURS, Table, decompose
 
-__all__ = [
-    "OURS",
-    "PRIMS",
-    "Table",
-    "activation",
-    "decompose",
-    "foreach",
-    "index",
-    "loss",
-    "norm",
-    "optimizer",
-    "pointwise",
-    "reduce",
-    "table",
-    "view",
-]
+__all__ = ["OURS", "PRIMS", "Table", "decompose", "table"]
 
 
 def table(without: frozenset[Any] = frozenset()) -> Table:

@@ -8,13 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stoker.decompose.registry import decompose, in_float
+from stoker.decompose.registry import Decomposition, decompose, decompose_all, in_float, widened
 
 
-@decompose("silu.default")
-@in_float
-def silu(x: Tensor) -> Tensor:
-    return x / (1 + torch.exp(-x))
+def _zero(like: Tensor) -> Tensor:
+    return torch.zeros((), dtype=like.dtype, device=like.device)
 
 
 @decompose("silu_backward.default")
@@ -48,32 +46,6 @@ def gelu_backward(gradient: Tensor, x: Tensor, *, approximate: str = "none") -> 
     return gradient * (below + x * density)
 
 
-@decompose("sigmoid_backward.default")
-@in_float
-def sigmoid_backward(gradient: Tensor, output: Tensor) -> Tensor:
-    if output.is_complex():
-        return NotImplemented
-    return gradient * ((1 - output) * output)
-
-
-@decompose("tanh_backward.default")
-@in_float
-def tanh_backward(gradient: Tensor, output: Tensor) -> Tensor:
-    if output.is_complex():
-        return NotImplemented
-    return gradient * (1 - output * output)
-
-
-@decompose("threshold_backward.default")
-def threshold_backward(gradient: Tensor, x: Tensor, threshold: Any) -> Tensor:
-    return torch.where(x <= threshold, torch.zeros((), dtype=gradient.dtype, device=x.device), gradient)
-
-
-@decompose("threshold.default")
-def threshold(x: Tensor, threshold: Any, value: Any) -> Tensor:
-    return torch.where(x <= threshold, torch.full((), value, dtype=x.dtype, device=x.device), x)
-
-
 @decompose("hardtanh.default")
 def hardtanh(x: Tensor, low: Any = -1, high: Any = 1) -> Tensor:
     if not x.is_floating_point():
@@ -81,43 +53,12 @@ def hardtanh(x: Tensor, low: Any = -1, high: Any = 1) -> Tensor:
     return torch.clamp(x, low, high)
 
 
-@decompose("hardtanh_backward.default")
-def hardtanh_backward(gradient: Tensor, x: Tensor, low: Any, high: Any) -> Tensor:
-    zero = torch.zeros((), dtype=gradient.dtype, device=x.device)
-    return torch.where((x <= low) | (x >= high), zero, gradient)
-
-
-@decompose("leaky_relu.default")
-def leaky_relu(x: Tensor, slope: Any = 0.01) -> Tensor:
-    return torch.where(x > 0, x, x * slope)
-
-
-@decompose("leaky_relu_backward.default")
-def leaky_relu_backward(gradient: Tensor, x: Tensor, slope: Any, is_result: bool) -> Tensor:
-    return torch.where(x > 0, gradient, gradient * slope)
-
-
-@decompose("elu.default")
-@in_float
-def elu(x: Tensor, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Tensor:
-    return torch.where(x > 0, x * scale, torch.expm1(x * input_scale) * (alpha * scale))
-
-
 @decompose("elu_backward.default")
 @in_float
 def elu_backward(gradient: Tensor, alpha: Any, scale: Any, input_scale: Any, is_result: bool, x: Tensor) -> Tensor:
-    negative = (
-        gradient * input_scale * (x + alpha * scale)
-        if is_result
-        else gradient * input_scale * (alpha * scale) * torch.exp(x * input_scale)
-    )
+    below = gradient * input_scale
+    negative = below * (x + alpha * scale) if is_result else below * (alpha * scale) * torch.exp(x * input_scale)
     return torch.where(x <= 0, negative, gradient * scale)
-
-
-@decompose("softplus.default")
-@in_float
-def softplus(x: Tensor, beta: Any = 1, threshold: Any = 20) -> Tensor:
-    return torch.where(x * beta > threshold, x, torch.log1p(torch.exp(x * beta)) / beta)
 
 
 @decompose("softplus_backward.default")
@@ -127,41 +68,9 @@ def softplus_backward(gradient: Tensor, x: Tensor, beta: Any, threshold: Any) ->
     return torch.where(x * beta > threshold, gradient, gradient * z / (z + 1))
 
 
-@decompose("hardsigmoid.default")
-@in_float
-def hardsigmoid(x: Tensor) -> Tensor:
-    return torch.clamp(x + 3, 0, 6) / 6
-
-
-@decompose("hardsigmoid_backward.default")
-@in_float
-def hardsigmoid_backward(gradient: Tensor, x: Tensor) -> Tensor:
-    zero = torch.zeros((), dtype=gradient.dtype, device=x.device)
-    return torch.where((x > -3) & (x < 3), gradient * (1 / 6), zero)
-
-
-@decompose("hardswish.default")
-@in_float
-def hardswish(x: Tensor) -> Tensor:
-    return x * torch.clamp(x + 3, 0, 6) / 6
-
-
-@decompose("hardswish_backward.default")
-@in_float
-def hardswish_backward(gradient: Tensor, x: Tensor) -> Tensor:
-    zero = torch.zeros((), dtype=gradient.dtype, device=x.device)
-    return torch.where(x <= -3, zero, torch.where(x < 3, gradient * (x / 3 + 0.5), gradient))
-
-
-@decompose("mish.default")
-@in_float
-def mish(x: Tensor) -> Tensor:
-    return x * torch.tanh(torch.nn.functional.softplus(x))
-
-
 @decompose("log_sigmoid_forward.default")
 def log_sigmoid_forward(x: Tensor) -> tuple[Tensor, Tensor]:
-    wide = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    wide = widened(x)
     small = torch.exp(-wide.abs())
     out = torch.clamp(wide, max=0) - torch.log1p(small)
     return out.to(x.dtype), small.to(x.dtype) if x.device.type == "cpu" else x.new_zeros((0,))
@@ -171,9 +80,7 @@ def log_sigmoid_forward(x: Tensor) -> tuple[Tensor, Tensor]:
 @in_float
 def log_sigmoid_backward(gradient: Tensor, x: Tensor, buffer: Tensor) -> Tensor:
     small = torch.exp(-x.abs())
-    slope = torch.where(
-        x < 0, torch.ones((), dtype=x.dtype, device=x.device), torch.zeros((), dtype=x.dtype, device=x.device)
-    )
+    slope = torch.where(x < 0, torch.ones((), dtype=x.dtype, device=x.device), _zero(x))
     sign = torch.where(x < 0, 1.0, -1.0).to(x.dtype)
     return gradient * (slope - sign * (small / (1 + small)))
 
@@ -200,6 +107,34 @@ def mish_backward(gradient: Tensor, x: Tensor) -> Tensor:
     return gradient * (bent + x * torch.sigmoid(x) * (1 - bent * bent))
 
 
-@decompose("celu.default")
-def celu(x: Tensor, alpha: Any = 1.0) -> Tensor:
-    return torch.ops.aten.elu.default(x, alpha, 1.0, 1.0 / alpha) if alpha else NotImplemented
+_IN_FLOAT: dict[str, Decomposition] = {
+    "silu": lambda x: x / (1 + torch.exp(-x)),
+    "mish": lambda x: x * torch.tanh(torch.nn.functional.softplus(x)),
+    "sigmoid_backward": lambda g, y: NotImplemented if y.is_complex() else g * ((1 - y) * y),
+    "tanh_backward": lambda g, y: NotImplemented if y.is_complex() else g * (1 - y * y),
+    "elu": lambda x, alpha=1, scale=1, input_scale=1: torch.where(
+        x > 0, x * scale, torch.expm1(x * input_scale) * (alpha * scale)
+    ),
+    "softplus": lambda x, beta=1, threshold=20: torch.where(
+        x * beta > threshold, x, torch.log1p(torch.exp(x * beta)) / beta
+    ),
+    "hardsigmoid": lambda x: torch.clamp(x + 3, 0, 6) / 6,
+    "hardsigmoid_backward": lambda g, x: torch.where((x > -3) & (x < 3), g * (1 / 6), _zero(g)),
+    "hardswish": lambda x: x * torch.clamp(x + 3, 0, 6) / 6,
+    "hardswish_backward": lambda g, x: torch.where(x <= -3, _zero(g), torch.where(x < 3, g * (x / 3 + 0.5), g)),
+}
+decompose_all({name: in_float(formula) for name, formula in _IN_FLOAT.items()})
+decompose_all(
+    {
+        "threshold": lambda x, threshold, value: torch.where(
+            x <= threshold, torch.full((), value, dtype=x.dtype, device=x.device), x
+        ),
+        "threshold_backward": lambda g, x, threshold: torch.where(x <= threshold, _zero(g), g),
+        "hardtanh_backward": lambda g, x, low, high: torch.where((x <= low) | (x >= high), _zero(g), g),
+        "leaky_relu": lambda x, slope=0.01: torch.where(x > 0, x, x * slope),
+        "leaky_relu_backward": lambda g, x, slope, is_result: torch.where(x > 0, g, g * slope),
+        "celu": lambda x, alpha=1.0: (
+            torch.ops.aten.elu.default(x, alpha, 1.0, 1.0 / alpha) if alpha else NotImplemented
+        ),
+    }
+)

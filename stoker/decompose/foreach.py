@@ -31,57 +31,31 @@ _OF_TWO: dict[str, Callable[..., Tensor]] = {
     "minimum": torch.clamp_max,
 }
 """The second operand is a list, or one number or tensor for all."""
-_OF_THREE: dict[str, Callable[..., Tensor]] = {"addcmul": torch.addcmul, "addcdiv": torch.addcdiv}
-
-Tensors = Sequence[Tensor]
-
-
-def _each(value: Any, length: int) -> Sequence[Any]:
-    """An operand for each tensor."""
-    return value if isinstance(value, (list, tuple)) else [value] * length
+_OF_THREE: dict[str, Callable[..., Tensor]] = {
+    "addcmul": lambda t, a, b, value=1: torch.addcmul(t, a, b, value=value),
+    "addcdiv": lambda t, a, b, value=1: torch.addcdiv(t, a, b, value=value),
+}
 
 
-def _register_one(name: str) -> None:
-    function = getattr(torch, name)
+def _register(function: Callable[..., Tensor], *names: str) -> None:
+    """Operators on lists; an operand that is no list is one for all tensors."""
 
-    @decompose(f"_foreach_{name}")
-    def of_one(tensors: Tensors, **options: Any) -> list[Tensor]:
-        return [function(t, **options) for t in tensors]
-
-
-def _register_two(name: str, function: Callable[..., Tensor]) -> None:
-    kinds = ("List", "Scalar", "ScalarList", "Tensor")
-
-    @decompose(*(f"_foreach_{name}.{kind}" for kind in kinds))
-    def of_two(tensors: Tensors, other: Any, **options: Any) -> list[Tensor]:
-        return [function(t, o, **options) for t, o in zip(tensors, _each(other, len(tensors)))]
-
-
-def _register_three(name: str, function: Callable[..., Tensor]) -> None:
-    @decompose(f"_foreach_{name}.Scalar", f"_foreach_{name}.ScalarList")
-    def of_three(tensors: Tensors, first: Tensors, second: Tensors, value: Any = 1) -> list[Tensor]:
-        factors = _each(value, len(tensors))
-        return [function(t, a, b, value=v) for t, a, b, v in zip(tensors, first, second, factors)]
+    @decompose(*(f"_foreach_{name}" for name in names))
+    def of_lists(tensors: Sequence[Tensor], *others: Any, **options: Any) -> list[Tensor]:
+        operands = [o if isinstance(o, (list, tuple)) else [o] * len(tensors) for o in others]
+        return [function(*given, **options) for given in zip(tensors, *operands)]
 
 
 for _name in _OF_ONE.split():
-    _register_one(_name)
+    _register(getattr(torch, _name), _name)
 for _name, _function in _OF_TWO.items():
-    _register_two(_name, _function)
+    _register(_function, *(f"{_name}.{kind}" for kind in ("List", "Scalar", "ScalarList", "Tensor")))
 for _name, _function in _OF_THREE.items():
-    _register_three(_name, _function)
-
-
-@decompose("_foreach_lerp.List", "_foreach_lerp.Scalar", "_foreach_lerp.ScalarList")
-def lerp(tensors: Tensors, ends: Tensors, weights: Any) -> list[Tensor]:
-    return [torch.lerp(t, e, w) for t, e, w in zip(tensors, ends, _each(weights, len(tensors)))]
+    _register(_function, f"{_name}.Scalar", f"{_name}.ScalarList")
+_register(torch.lerp, "lerp.List", "lerp.Scalar", "lerp.ScalarList")
+_register(torch.zeros_like, "zero")
 
 
 @decompose("_foreach_pow.ScalarAndTensor")
-def power_of_number(base: Any, exponents: Tensors) -> list[Tensor]:
+def power_of_number(base: Any, exponents: Sequence[Tensor]) -> list[Tensor]:
     return [torch.pow(base, e) for e in exponents]
-
-
-@decompose("_foreach_zero")
-def zero(tensors: Tensors) -> list[Tensor]:
-    return [torch.zeros_like(t) for t in tensors]

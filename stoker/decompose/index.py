@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -39,19 +40,14 @@ def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor:
     return aten.index.Tensor(x, [None] * (dim % x.dim()) + [index]).contiguous()
 
 
-@decompose("select_backward.default")
-def select_backward(gradient: Tensor, sizes: Any, dim: int, index: Any) -> Tensor:
-    base = torch.zeros(sizes, dtype=gradient.dtype, device=gradient.device)
-    return aten.select_scatter.default(base, gradient, dim, index)
+def _into_zeros(scatter: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The gradient of a view: zeros around what came."""
+
+    def gradient_of_view(gradient: Tensor, sizes: Any, *place: Any) -> Tensor:
+        return scatter(torch.zeros(sizes, dtype=gradient.dtype, device=gradient.device), gradient, *place)
+
+    return gradient_of_view
 
 
-@decompose("slice_backward.default")
-def slice_backward(gradient: Tensor, sizes: Any, dim: int, start: Any, end: Any, step: Any) -> Tensor:
-    base = torch.zeros(sizes, dtype=gradient.dtype, device=gradient.device)
-    return aten.slice_scatter.default(base, gradient, dim, start, end, step)
-
-
-@decompose("diagonal_backward.default")
-def diagonal_backward(gradient: Tensor, sizes: Any, offset: int, dim1: int, dim2: int) -> Tensor:
-    base = torch.zeros(sizes, dtype=gradient.dtype, device=gradient.device)
-    return aten.diagonal_scatter.default(base, gradient, offset, dim1, dim2)
+for _name in ("select", "slice", "diagonal"):
+    decompose(f"{_name}_backward.default")(_into_zeros(getattr(aten, f"{_name}_scatter").default))

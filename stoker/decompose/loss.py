@@ -24,16 +24,22 @@ def _share(gradient: Tensor, x: Tensor, reduction: int) -> Tensor:
     return gradient / x.numel() if reduction == MEAN else gradient
 
 
+def _factor(number: float, x: Tensor, reduction: int) -> Tensor:
+    """What eager's gradients are multiplied by, rounded to their type."""
+    share = number if reduction != MEAN or x.numel() == 0 else number / x.numel()
+    return torch.full((), share, dtype=x.dtype, device=x.device)
+
+
 @decompose("mse_loss.default")
-@in_float
 def mse_loss(x: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
+    """Eager rounds the difference, here and in the gradient."""
     return _reduced((x - target) * (x - target), reduction)
 
 
 @decompose("mse_loss_backward.default")
-@in_float
 def mse_loss_backward(gradient: Tensor, x: Tensor, target: Tensor, reduction: int) -> Tensor:
-    return 2.0 * (x - target) * _share(gradient, x, reduction)
+    difference = x - target
+    return _factor(2.0, difference, reduction) * difference * gradient
 
 
 @decompose("smooth_l1_loss.default")
@@ -118,20 +124,18 @@ def huber_loss_backward(gradient: Tensor, x: Tensor, target: Tensor, reduction: 
 
 
 @decompose("soft_margin_loss.default")
-@in_float
 def soft_margin_loss(x: Tensor, target: Tensor, reduction: int = MEAN) -> Tensor:
-    return _reduced(torch.log(1 + torch.exp(-target * x)), reduction)
+    """Several kernels of eager's, each of which rounds; as the gradient is."""
+    return _reduced(torch.log1p(torch.exp(-target * x)), reduction)
 
 
 @decompose("soft_margin_loss_backward.default")
-@in_float
 def soft_margin_loss_backward(gradient: Tensor, x: Tensor, target: Tensor, reduction: int) -> Tensor:
     raised = torch.exp(-target * x)
-    return -target * (raised / (raised + 1)) * _share(gradient, x, reduction)
+    return -target * _factor(1.0, x, reduction) * raised / (raised + 1) * gradient
 
 
 @decompose("binary_cross_entropy_with_logits.default")
-@in_float
 def binary_cross_entropy_with_logits(
     x: Tensor, target: Tensor, weight: Tensor | None = None, positive: Tensor | None = None, reduction: int = MEAN
 ) -> Tensor:

@@ -7,25 +7,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stoker.decompose.registry import decompose
+from stoker.decompose.registry import decompose, widened
+from stoker.fake.rules.channels import per_channel
 
 stoker = torch.ops.stoker
-
-
-def _wide(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def _statistics_type(x: Tensor, *parameters: Any) -> torch.dtype:
     """Of the moments that a norm keeps: the input's on a CPU whose parameters, if any, are of that type too; wide otherwise."""
     same = all(p is None or p.dtype is x.dtype for p in parameters)
-    return x.dtype if same and x.device.type == "cpu" else _wide(x).dtype
+    return x.dtype if same and x.device.type == "cpu" else widened(x).dtype
 
 
 @decompose("native_layer_norm.default")
 def layer_norm(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     dims = list(range(x.dim() - len(shape), x.dim()))
-    wide = _wide(x)
+    wide = widened(x)
     spread, middle = torch.var_mean(wide, dims, correction=0, keepdim=True)
     scale = torch.rsqrt(spread + eps)
     out = (wide - middle) * scale
@@ -46,8 +43,8 @@ def layer_norm_backward(
     count: Any = 1
     for size in shape:
         count = count * size
-    upstream, mean, rstd = _wide(gradient), _wide(mean), _wide(rstd)
-    normal = (_wide(x) - mean) * rstd
+    upstream, mean, rstd = widened(gradient), widened(mean), widened(rstd)
+    normal = (widened(x) - mean) * rstd
     dx = dw = db = None
     if mask[0]:
         scaled = upstream * weight if weight is not None else upstream
@@ -64,7 +61,7 @@ def layer_norm_backward(
 @decompose("_fused_rms_norm.default")
 def rms_norm(x: Tensor, shape: Any, weight: Any, eps: float | None) -> tuple[Tensor, Tensor]:
     dims = list(range(x.dim() - len(shape), x.dim()))
-    wide = _wide(x)
+    wide = widened(x)
     eps = torch.finfo(wide.dtype).eps if eps is None else eps
     scale = torch.rsqrt(torch.mean(wide * wide, dims, True) + eps)
     out = wide * scale if weight is None else wide * scale * weight
@@ -77,8 +74,8 @@ def rms_norm_backward(
 ) -> tuple[Any, Any]:
     inner = list(range(x.dim() - len(shape), x.dim()))
     outer = list(range(x.dim() - len(shape)))
-    upstream, rstd = _wide(gradient), _wide(rstd)
-    normal = _wide(x) * rstd
+    upstream, rstd = widened(gradient), widened(rstd)
+    normal = widened(x) * rstd
     dx = dw = None
     if mask[0]:
         scaled = upstream * weight if weight is not None else upstream
@@ -88,15 +85,10 @@ def rms_norm_backward(
     return dx, dw
 
 
-def _per_channel(value: Tensor, rank: int) -> Tensor:
-    """A vector of channels, shaped to broadcast over [batch, channel, ...]."""
-    return value.view([1, -1] + [1] * (rank - 2))
-
-
 def _normalized(x: Tensor, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Normalized by the batch's own moments; then mean, scale and variance of each channel."""
     dims = [0, *range(2, x.dim())]
-    wide = _wide(x)
+    wide = widened(x)
     spread, middle = torch.var_mean(wide, dims, correction=0, keepdim=False)
     scale = torch.rsqrt(spread + eps)
     return stoker.normalize(wide, middle, scale, weight, bias).to(x.dtype), middle, scale, spread
@@ -120,9 +112,9 @@ def batch_norm(
 
 def _affine(out: Tensor, weight: Any, bias: Any) -> Tensor:
     if weight is not None:
-        out = out * _per_channel(weight, out.dim())
+        out = out * per_channel(weight, out.dim())
     if bias is not None:
-        out = out + _per_channel(bias, out.dim())
+        out = out + per_channel(bias, out.dim())
     return out
 
 
@@ -134,8 +126,8 @@ def batch_norm_evaluated(x: Tensor, weight: Any, bias: Any, mean: Any, variance:
         out, middle, scale, _ = _normalized(x, weight, bias, rest[-1])
         kept = _statistics_type(x, mean if weight is None else weight)
         return out, middle.to(kept), scale.to(kept)
-    wide = _wide(x)
-    scale = torch.rsqrt(_wide(variance) + rest[-1])
+    wide = widened(x)
+    scale = torch.rsqrt(widened(variance) + rest[-1])
     out = stoker.normalize(wide, mean, scale, weight, bias).to(x.dtype)
     kept = _statistics_type(x, mean if weight is None else weight)
     if x.device.type == "cuda":  # there eager gives what it normalized by, elsewhere nothing
@@ -158,9 +150,9 @@ def batch_norm_backward(
     mask: list[bool],
 ) -> tuple[Any, Any, Any]:
     dims = [0, *range(2, x.dim())]
-    upstream = _wide(gradient)
-    middle, scale = (saved_mean, saved_scale) if training else (mean, torch.rsqrt(_wide(variance) + eps))
-    normal = stoker.normalize(_wide(x), middle, scale, None, None)
+    upstream = widened(gradient)
+    middle, scale = (saved_mean, saved_scale) if training else (mean, torch.rsqrt(widened(variance) + eps))
+    normal = stoker.normalize(widened(x), middle, scale, None, None)
     db = torch.sum(upstream, dims)
     dw = torch.sum(upstream * normal, dims)
     dx = None
@@ -177,7 +169,7 @@ def group_norm(
 ) -> tuple[Tensor, Tensor, Tensor]:
     if x.numel() == 0:
         return NotImplemented
-    wide = _wide(x).contiguous().view(batch, groups, -1)
+    wide = widened(x).contiguous().view(batch, groups, -1)
     spread, middle = torch.var_mean(wide, [2], correction=0, keepdim=True)
     scale = torch.rsqrt(spread + eps)
     out = ((wide - middle) * scale).view(x.shape)
@@ -202,9 +194,9 @@ def group_norm_backward(
     if x.numel() == 0:
         return NotImplemented
     shape = (batch, groups, channels // groups, rest)
-    upstream = _wide(gradient).contiguous().view(shape)
-    middle, spread = (_wide(s).view(batch, groups, 1, 1) for s in (mean, scale))
-    normal = (_wide(x).contiguous().view(shape) - middle) * spread
+    upstream = widened(gradient).contiguous().view(shape)
+    middle, spread = (widened(s).view(batch, groups, 1, 1) for s in (mean, scale))
+    normal = (widened(x).contiguous().view(shape) - middle) * spread
     dx = dw = db = None
     if mask[0]:
         scaled = upstream if weight is None else upstream * weight.view(1, groups, channels // groups, 1)

@@ -12,11 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stoker.decompose.registry import decompose
+from stoker.decompose.registry import HALF, decompose, widened
 
 Tensors = Sequence[Tensor]
 Lists = tuple[list[Tensor], ...]
-HALF = (torch.float16, torch.bfloat16)
 Step = Callable[..., tuple[Tensor, ...]]
 """The step of one parameter: its new content, and that of the state beside it, of both and the gradient."""
 
@@ -27,18 +26,13 @@ def _stepped(step: Step, written: Sequence[Tensors], grad_scale: Tensor | None, 
     made: Lists = tuple([] for _ in written)
     kinds = [kind for kind, tensors in enumerate(written) if len(tensors)]
     for place, olds in enumerate(zip(*(written[kind] for kind in kinds))):
-        wide = [_widened(old) for old in olds]
+        wide = [widened(old) for old in olds]
         if grad_scale is not None:
             wide[1] = wide[1] / grad_scale
         parameter, *state = step(place, *wide)
         for kind, old, new in zip(kinds, olds, (parameter, wide[1], *state)):
             made[kind].append(_unless(found_inf, old, new.to(old.dtype)))
     return made
-
-
-def _widened(tensor: Tensor) -> Tensor:
-    """In the precision in which eager computes."""
-    return tensor.float() if tensor.dtype in HALF else tensor
 
 
 def _unless(found_inf: Tensor | None, old: Tensor, new: Tensor) -> Tensor:
@@ -154,4 +148,4 @@ def unscaled(grads: Tensors, found_inf: Tensor, inv_scale: Tensor) -> tuple[list
     """Gradients times a factor; and a 1 beside them if one of them is not finite."""
     for grad in grads:
         found_inf = torch.where(grad.isfinite().all(), found_inf, 1.0)
-    return [(_widened(grad) * inv_scale).to(grad.dtype) for grad in grads], found_inf
+    return [(widened(grad) * inv_scale).to(grad.dtype) for grad in grads], found_inf

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stoker.decompose.registry import decompose, in_float
+from stoker.decompose.registry import decompose, decompose_all, in_float, wide_type
+
+aten = torch.ops.aten
 
 
 @decompose("rsub.Tensor", "rsub.Scalar")
@@ -38,30 +40,10 @@ def _is_one(factor: Any) -> bool:
 def lerp(start: Tensor, end: Tensor, weight: Any) -> Tensor:
     difference = end - start
     if isinstance(weight, torch.SymFloat):
-        weight = torch.ops.aten.full.default((), weight, dtype=start.dtype, device=start.device)
+        weight = aten.full.default((), weight, dtype=start.dtype, device=start.device)
     if not isinstance(weight, Tensor):
         return start + weight * difference if abs(weight) < 0.5 else end - difference * (1 - weight)
     return torch.where(weight.abs() < 0.5, start + weight * difference, end - difference * (1 - weight))
-
-
-@decompose("square.default")
-def square(x: Tensor) -> Tensor:
-    return x * x
-
-
-@decompose("frac.default")
-def frac(x: Tensor) -> Tensor:
-    return x - torch.trunc(x)
-
-
-@decompose("deg2rad.default")
-def deg2rad(x: Tensor) -> Tensor:
-    return x * (math.pi / 180)
-
-
-@decompose("rad2deg.default")
-def rad2deg(x: Tensor) -> Tensor:
-    return x * (180 / math.pi)
 
 
 @decompose("masked_fill.Scalar", "masked_fill.Tensor")
@@ -69,16 +51,6 @@ def masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
     if not isinstance(value, Tensor):
         value = torch.full((), value, dtype=x.dtype, device=x.device)
     return torch.where(mask, value.to(x.dtype), x)
-
-
-@decompose("clamp_min.default", "clamp_min.Tensor")
-def clamp_min(x: Tensor, low: Any) -> Tensor:
-    return torch.clamp(x, min=low)
-
-
-@decompose("clamp_max.default", "clamp_max.Tensor")
-def clamp_max(x: Tensor, high: Any) -> Tensor:
-    return torch.clamp(x, max=high)
 
 
 @decompose("logit.default")
@@ -94,51 +66,6 @@ def logit(x: Tensor, eps: float | None = None) -> Tensor:
 @in_float
 def _log_odds(x: Tensor) -> Tensor:
     return torch.log(x / (1 - x))
-
-
-@decompose("zeros_like.default")
-def zeros_like(x: Tensor, **options: Any) -> Tensor:
-    return torch.ops.aten.full_like.default(x, 0, **options)
-
-
-@decompose("ones_like.default")
-def ones_like(x: Tensor, **options: Any) -> Tensor:
-    return torch.ops.aten.full_like.default(x, 1, **options)
-
-
-@decompose("zeros.default")
-def zeros(size: Any, *, dtype: Any = None, **options: Any) -> Tensor:
-    return torch.ops.aten.full.default(size, 0, dtype=dtype or torch.get_default_dtype(), **options)
-
-
-@decompose("ones.default")
-def ones(size: Any, *, dtype: Any = None, **options: Any) -> Tensor:
-    return torch.ops.aten.full.default(size, 1, dtype=dtype or torch.get_default_dtype(), **options)
-
-
-@decompose("scalar_tensor.default")
-def scalar_tensor(value: Any, *, dtype: Any = None, **options: Any) -> Tensor:
-    return torch.ops.aten.full.default([], value, dtype=dtype or torch.get_default_dtype(), **options)
-
-
-@decompose("new_zeros.default")
-def new_zeros(x: Tensor, size: Any, *, dtype: Any = None, device: Any = None, **options: Any) -> Tensor:
-    return torch.ops.aten.full.default(size, 0, dtype=dtype or x.dtype, device=device or x.device)
-
-
-@decompose("new_ones.default")
-def new_ones(x: Tensor, size: Any, *, dtype: Any = None, device: Any = None, **options: Any) -> Tensor:
-    return torch.ops.aten.full.default(size, 1, dtype=dtype or x.dtype, device=device or x.device)
-
-
-@decompose("new_full.default")
-def new_full(x: Tensor, size: Any, value: Any, *, dtype: Any = None, device: Any = None, **options: Any) -> Tensor:
-    return torch.ops.aten.full.default(size, value, dtype=dtype or x.dtype, device=device or x.device)
-
-
-@decompose("fill.Scalar")
-def fill(x: Tensor, value: Any) -> Tensor:
-    return torch.ops.aten.full_like.default(x, value)
 
 
 @decompose("logit_backward.default")
@@ -159,26 +86,16 @@ def _times_log(x: Any, y: Any, log: Any) -> Tensor:
     """x log(y), which is 0 where x is 0 and no number where y is none."""
     dtype = _floating(x, y)
     device = next(t.device for t in (x, y) if isinstance(t, Tensor))
-    wide = torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
+    wide = wide_type(dtype)
     x, y = (torch.as_tensor(t, dtype=wide, device=device) if not isinstance(t, Tensor) else t.to(wide) for t in (x, y))
     zero = torch.zeros((), dtype=wide, device=device)
     return torch.where(torch.isnan(y), y, torch.where(x == 0, zero, x * log(y))).to(dtype)
 
 
-@decompose("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self")
-def xlogy(x: Any, y: Any) -> Tensor:
-    return _times_log(x, y, torch.log)
-
-
-@decompose("special_xlog1py.default")
-def xlog1py(x: Tensor, y: Tensor) -> Tensor:
-    return _times_log(x, y, torch.log1p)
-
-
 @decompose("special_entr.default")
 def entropy(x: Tensor) -> Tensor:
     dtype = _floating(x, x)
-    wide = x.to(torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype)
+    wide = x.to(wide_type(dtype))
     below, zero = (torch.full((), v, dtype=wide.dtype, device=x.device) for v in (-math.inf, 0.0))
     at_most = torch.where(wide == 0, zero, below)
     return torch.where(torch.isnan(wide), wide, torch.where(wide > 0, -wide * torch.log(wide), at_most)).to(dtype)
@@ -189,7 +106,7 @@ def sinc(x: Tensor) -> Tensor:
     if x.is_complex():
         return NotImplemented
     dtype = _floating(x, x)
-    wide = x.to(torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype)
+    wide = x.to(wide_type(dtype))
     angle = wide * math.pi
     one = torch.ones((), dtype=wide.dtype, device=x.device)
     return torch.where(wide == 0, one, torch.sin(angle) / angle).to(dtype)
@@ -205,11 +122,6 @@ def angle(x: Tensor) -> Tensor:
     return torch.where(torch.isnan(x), x, found) if x.is_floating_point() else found
 
 
-@decompose("sgn.default")
-def sgn(x: Tensor) -> Tensor:
-    return NotImplemented if x.is_complex() else torch.sign(x)
-
-
 @decompose("addr.default")
 @in_float
 def addr(x: Tensor, rows: Tensor, columns: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
@@ -222,6 +134,34 @@ def addr(x: Tensor, rows: Tensor, columns: Tensor, *, beta: Any = 1, alpha: Any 
     return (x if _is_one(beta) else x * beta) + product
 
 
-@decompose("zero.default")
-def zero(x: Tensor) -> Tensor:
-    return torch.ops.aten.full_like.default(x, 0)
+def _full(size: Any, value: Any, dtype: Any, **options: Any) -> Tensor:
+    return aten.full.default(size, value, dtype=dtype or torch.get_default_dtype(), **options)
+
+
+def _new(x: Tensor, size: Any, value: Any, dtype: Any = None, device: Any = None, **options: Any) -> Tensor:
+    return aten.full.default(size, value, dtype=dtype or x.dtype, device=device or x.device)
+
+
+decompose_all(
+    {
+        "square": lambda x: x * x,
+        "frac": lambda x: x - torch.trunc(x),
+        "deg2rad": lambda x: x * (math.pi / 180),
+        "rad2deg": lambda x: x * (180 / math.pi),
+        "sgn": lambda x: NotImplemented if x.is_complex() else torch.sign(x),
+        "clamp_min clamp_min.Tensor": lambda x, low: torch.clamp(x, min=low),
+        "clamp_max clamp_max.Tensor": lambda x, high: torch.clamp(x, max=high),
+        "xlogy.Tensor xlogy.Scalar_Other xlogy.Scalar_Self": lambda x, y: _times_log(x, y, torch.log),
+        "special_xlog1py": lambda x, y: _times_log(x, y, torch.log1p),
+        "zeros_like": lambda x, **options: aten.full_like.default(x, 0, **options),
+        "ones_like": lambda x, **options: aten.full_like.default(x, 1, **options),
+        "zero": lambda x: aten.full_like.default(x, 0),
+        "fill.Scalar": lambda x, value: aten.full_like.default(x, value),
+        "zeros": lambda size, *, dtype=None, **options: _full(size, 0, dtype, **options),
+        "ones": lambda size, *, dtype=None, **options: _full(size, 1, dtype, **options),
+        "scalar_tensor": lambda value, *, dtype=None, **options: _full([], value, dtype, **options),
+        "new_zeros": lambda x, size, **options: _new(x, size, 0, **options),
+        "new_ones": lambda x, size, **options: _new(x, size, 1, **options),
+        "new_full": lambda x, size, value, **options: _new(x, size, value, **options),
+    }
+)

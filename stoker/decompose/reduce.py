@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stoker.decompose.registry import decompose, in_float
+from stoker.decompose.registry import decompose, wide_type, widened
 
 
 def _count(x: Tensor, dims: Any) -> Any:
@@ -26,12 +26,8 @@ def mean_all(x: Tensor, *, dtype: Any = None) -> Tensor:
 @decompose("mean.dim")
 def mean(x: Tensor, dim: Any, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     wanted = dtype or x.dtype
-    total = torch.sum(x, dim if dim else list(range(x.dim())), keepdim, dtype=_wide(wanted))
+    total = torch.sum(x, dim if dim else list(range(x.dim())), keepdim, dtype=wide_type(wanted))
     return (total / _count(x, dim)).to(wanted)
-
-
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    return torch.float32 if dtype in (torch.float16, torch.bfloat16) else dtype
 
 
 @decompose("var_mean.correction")
@@ -39,7 +35,7 @@ def var_mean(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: boo
     if x.is_complex():
         return NotImplemented
     dims = list(dim) if dim else list(range(x.dim()))
-    wide = x.to(_wide(x.dtype))
+    wide = widened(x)
     count = _count(x, dims)
     middle = torch.sum(wide, dims, True) / count
     away = wide - middle
@@ -68,7 +64,7 @@ def std(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = F
 def std_mean(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     if x.is_complex():
         return NotImplemented
-    spread, middle = var_mean(x.to(_wide(x.dtype)), dim, correction=correction, keepdim=keepdim)
+    spread, middle = var_mean(widened(x), dim, correction=correction, keepdim=keepdim)
     return torch.sqrt(spread).to(x.dtype), middle.to(x.dtype)
 
 
@@ -78,7 +74,7 @@ def _softmax_type(x: Tensor, half_to_float: bool) -> torch.dtype:
 
 @decompose("_softmax.default")
 def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    wide = x.to(_wide(x.dtype))
+    wide = widened(x)
     if x.numel() == 0:
         return torch.exp(wide).to(_softmax_type(x, half_to_float))
     raised = torch.exp(wide - torch.amax(wide, [dim], True))
@@ -87,7 +83,7 @@ def softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
 
 @decompose("_log_softmax.default")
 def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
-    wide = x.to(_wide(x.dtype))
+    wide = widened(x)
     if x.numel() == 0:
         return wide.clone().to(_softmax_type(x, half_to_float))
     shifted = wide - torch.amax(wide, [dim], True)
@@ -96,20 +92,20 @@ def log_softmax(x: Tensor, dim: int, half_to_float: bool) -> Tensor:
 
 @decompose("_softmax_backward_data.default")
 def softmax_backward(gradient: Tensor, output: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
-    wide, out = gradient.to(_wide(gradient.dtype)), output.to(_wide(output.dtype))
+    wide, out = widened(gradient), widened(output)
     weighted = wide * out
     return (weighted - out * torch.sum(weighted, [dim], True)).to(dtype).contiguous()
 
 
 @decompose("_log_softmax_backward_data.default")
 def log_softmax_backward(gradient: Tensor, output: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
-    wide, out = gradient.to(_wide(gradient.dtype)), output.to(_wide(output.dtype))
+    wide, out = widened(gradient), widened(output)
     return (wide - torch.exp(out) * torch.sum(wide, [dim], True)).to(dtype)
 
 
 @decompose("logsumexp.default")
-@in_float
 def logsumexp(x: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
+    """Several kernels of eager's, each of which rounds."""
     if x.numel() == 0 or not x.is_floating_point():
         return NotImplemented
     dims = list(dim) if dim else list(range(x.dim()))

@@ -19,7 +19,7 @@ import torch
 from stoker import log, torch_private
 from stoker.decompose.types import is_refused
 from stoker.fake import FakeTensor
-from stoker.fake.meta import is_always_one, memory_order, surely_same
+from stoker.fake.meta import is_always_one, is_untold, memory_order, surely_same
 from stoker.strict import strict
 
 Decomposition = Callable[..., Any]
@@ -40,6 +40,24 @@ def decompose(*names: str) -> Callable[[Decomposition], Decomposition]:
         return function
 
     return register
+
+
+def decompose_all(formulas: Mapping[str, Decomposition]) -> None:
+    """Register formulas, each for one or more names."""
+    for names, function in formulas.items():
+        decompose(*names.split())(function)
+
+
+HALF = (torch.float16, torch.bfloat16)
+
+
+def wide_type(dtype: torch.dtype) -> torch.dtype:
+    """The type in which eager computes."""
+    return torch.float32 if dtype in HALF else dtype
+
+
+def widened(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.float() if tensor.dtype in HALF else tensor
 
 
 def _conforming(operator: Any, function: Decomposition) -> Decomposition:
@@ -78,18 +96,12 @@ def _differ(operator: Any, made: Any, expected: Any) -> bool:
     return True
 
 
-def _is_known(size: Any) -> bool:
-    """Does a program tell it before it runs? In what order sizes lie that only data tells cannot be asked."""
-    return not isinstance(size, torch.SymInt) or size.node.has_hint()
-
-
 def _laid_out(made: Any, expected: Any) -> Any:
     if not isinstance(made, FakeTensor):
         return made
     have, want = made.meta, expected.meta
-    if any(type(size) is int and size == 0 for size in want.sizes) or not all(
-        map(_is_known, (*want.sizes, *want.strides))
-    ):
+    empty = any(type(size) is int and size == 0 for size in want.sizes)
+    if empty or any(map(is_untold, (*want.sizes, *want.strides))):  # in what order they lie cannot be asked
         return made
     if all(is_always_one(n) or surely_same([a], [b]) for n, a, b in zip(want.sizes, have.strides, want.strides)):
         return made
@@ -103,7 +115,7 @@ def in_float(function: Decomposition) -> Decomposition:
     @functools.wraps(function)
     def wide(*args: Any, **kwargs: Any) -> Any:
         dtype = next(a.dtype for a in args if isinstance(a, torch.Tensor))
-        if dtype not in (torch.float16, torch.bfloat16):
+        if dtype not in HALF:
             return function(*args, **kwargs)
         widened = [a.float() if isinstance(a, torch.Tensor) and a.dtype is dtype else a for a in args]
         result = function(*widened, **kwargs)
@@ -151,13 +163,10 @@ _LEFT_ALONE = frozenset({"bucketize", "searchsorted", "take"})
 @functools.cache
 def _may_be_torchs(func: Any) -> bool:
     """Is torch's decomposition as good as the operator? Not where it would draw other random numbers."""
-    if (
-        func.namespace != "aten"
-        or torch_private.schema_of(func).is_mutable
-        or torch.Tag.nondeterministic_seeded in func.tags
-    ):
+    if func.namespace != "aten" or torch.Tag.nondeterministic_seeded in func.tags:
         return False
-    return torch_private.schema_of(func).name.removeprefix("aten::") not in _LEFT_ALONE
+    schema = torch_private.schema_of(func)
+    return not schema.is_mutable and schema.name.removeprefix("aten::") not in _LEFT_ALONE
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from stoker import torch_private
-from stoker.fake.meta import Meta, Size, is_contiguous, like_strides, meta_of, product
+from stoker.fake.meta import Meta, Size, alike, is_contiguous, meta_of, product
 from stoker.fake.rule import NoMetaRule, ViewOf
 from stoker.fake.tensor import FakeTensor, data_dependent, make_fake
 from stoker.nest import leaves, map_leaves
@@ -101,12 +101,12 @@ def size_now(size: Size) -> int:
 
 def ask_others(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The best answer that is not one of our rules. A meta kernel in Python that fails on symbols is run on fakes, whose factories are
-    ours. Who cannot count with symbols is asked again with the numbers they are now, which become guards."""
+    ours, and so is a kernel that is written with other operators. Who cannot count with symbols is asked again with the numbers they are now, which become guards."""
     if not any(t.meta.symbolic for t in tensors_in([args, kwargs])):
         return _ask(mode, func, args, kwargs)
     asked = [functools.partial(_ask, mode, func)]
-    if (kernel := torch_private.python_meta_kernel(func)) is not None:
-        asked.append(functools.partial(_under_mode, mode, kernel))
+    kernels = (torch_private.python_meta_kernel(func), torch_private.composite_kernel(func))
+    asked += [functools.partial(_under_mode, mode, kernel) for kernel in kernels if kernel is not None]
     for answer in asked:
         try:
             return answer(args, kwargs)
@@ -213,7 +213,7 @@ def _by_schema(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def _like(fake: FakeTensor) -> Meta:
     m = fake.meta
-    return meta_of(m.dtype, m.sizes, like_strides(m.sizes, m.strides), m.device)
+    return alike(m)
 
 
 def _meta_kernel(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -18,7 +18,7 @@ import torch
 
 from stoker import torch_private
 from stoker.fake.foreign import size_now, tensors_in
-from stoker.fake.meta import Meta
+from stoker.fake.meta import Meta, is_untold
 from stoker.fake.tensor import FakeStorage, FakeTensor
 from stoker.nest import map_leaves
 from stoker.shape.env import DataDependent
@@ -61,7 +61,7 @@ def eager_refuses(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
         except RuntimeError as error:
             if _ABOUT_MEMORY not in str(error):  # another error may be about zeros: a matrix to invert, a divisor
                 return
-            if any(_is_untold(number) for fake in fakes for number in _numbers(fake.meta)):
+            if any(is_untold(number) for fake in fakes for number in _numbers(fake.meta)):
                 raise DataDependent(
                     str(func), "it may write to memory that it reads, by a size that only data tells"
                 ) from error
@@ -71,7 +71,7 @@ def eager_refuses(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
 def ends_before(a: Meta, b: Meta) -> bool:
     """Is the last element of one before the first of the other? Both lie on the same memory. Where sizes decide that, they are guarded."""
     numbers = *_numbers(a), *_numbers(b)
-    if a.dtype.itemsize != b.dtype.itemsize or any(map(_is_untold, numbers)):
+    if a.dtype.itemsize != b.dtype.itemsize or any(map(is_untold, numbers)):
         return False
     reach = sum((size - 1) * stride for size, stride in zip(a.sizes, a.strides))
     return bool(b.offset - a.offset - reach > 0)
@@ -79,7 +79,7 @@ def ends_before(a: Meta, b: Meta) -> bool:
 
 def _begin_together(a: Meta, b: Meta) -> bool:
     """Is the first element of one that of the other, too? Guarded likewise."""
-    return not any(map(_is_untold, (a.offset, b.offset))) and bool(a.offset == b.offset)
+    return not any(map(is_untold, (a.offset, b.offset))) and bool(a.offset == b.offset)
 
 
 Place = tuple[tuple[int, ...], tuple[int, ...], int]
@@ -116,16 +116,12 @@ def _numbers(meta: Meta) -> tuple[Any, ...]:
     return *meta.sizes, *meta.strides, meta.offset
 
 
-def _is_untold(size: Any) -> bool:
-    return isinstance(size, torch.SymInt) and not size.node.has_hint()
-
-
 _SEVERAL = 2
 """What a size is taken for that only data tells: of one element, or none, eager refuses less."""
 
 
 def _number(size: Any) -> int:
-    if not _is_untold(size):
+    if not is_untold(size):
         return size_now(size)
     env, expr = size.node.env, size.node.expr
     untold = {s: int(min(max(_SEVERAL, env.ranges[s].low), env.ranges[s].high)) for s in free_symbols(expr)}

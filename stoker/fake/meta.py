@@ -67,11 +67,7 @@ def _plain(values: Sequence[Size]) -> tuple[Any, ...]:
 
 
 def meta_of(
-    dtype: torch.dtype,
-    sizes: Sequence[Size],
-    strides: Sequence[Size] | None,
-    device: torch.device,
-    offset: Size = 0,
+    dtype: torch.dtype, sizes: Sequence[Size], strides: Sequence[Size] | None, device: torch.device, offset: Size = 0
 ) -> Meta:
     """The one `Meta` with this content. `strides=None` means contiguous."""
     sizes = tuple(sizes)
@@ -106,12 +102,7 @@ def _at_least_one(size: Size) -> Size:
 
 def contiguous_strides(sizes: Sequence[Size]) -> tuple[Size, ...]:
     """Row-major strides: the last dimension is the fastest."""
-    strides = [1] * len(sizes)
-    running: Size = 1
-    for i in range(len(sizes) - 1, -1, -1):
-        strides[i] = running
-        running = running * _at_least_one(sizes[i])
-    return tuple(strides)
+    return strides_in_order(sizes, range(len(sizes)))
 
 
 def strides_in_order(sizes: Sequence[Size], order: Sequence[int]) -> tuple[Size, ...]:
@@ -140,6 +131,11 @@ def product(sizes: Sequence[Size]) -> Size:
     return result
 
 
+def is_untold(size: Size) -> bool:
+    """Does only data tell a size?"""
+    return isinstance(size, torch.SymInt) and not size.node.has_hint()
+
+
 def _surely_many(size: Size) -> bool:
     """Has a dimension more than one element, without asking?"""
     if not isinstance(size, torch.SymInt):
@@ -149,8 +145,7 @@ def _surely_many(size: Size) -> bool:
 
 def surely_empty(size: Size) -> bool:
     """Has a dimension no element? One whose size only data tells counts as having some."""
-    untold = isinstance(size, torch.SymInt) and not size.node.has_hint()
-    return not untold and bool(size == 0)
+    return not is_untold(size) and bool(size == 0)
 
 
 def of_layout(function: Callable[..., Answer]) -> Callable[..., Answer]:
@@ -362,3 +357,20 @@ def like_strides(sizes: tuple[Size, ...], strides: tuple[Size, ...]) -> tuple[Si
     if is_dense(sizes, strides, is_always_one):
         return strides
     return iterator_strides(sizes, [(sizes, strides)])
+
+
+def dense(like: Meta, sizes: Sequence[Size] | None = None, dtype: torch.dtype | None = None) -> Meta:
+    """A fresh contiguous tensor on the device of another, and with its sizes and type unless others are given."""
+    return meta_of(dtype or like.dtype, like.sizes if sizes is None else sizes, None, like.device)
+
+
+def alike(like: Meta, dtype: torch.dtype | None = None) -> Meta:
+    """A fresh tensor as `empty_like` makes it of another."""
+    return meta_of(dtype or like.dtype, like.sizes, like_strides(like.sizes, like.strides), like.device)
+
+
+def in_format(like: Meta, sizes: Sequence[Size] | None = None, dtype: torch.dtype | None = None) -> Meta:
+    """A fresh tensor in the memory format of another."""
+    sizes = like.sizes if sizes is None else sizes
+    strides = formatted_strides(sizes, suggests_channels_last(like.sizes, like.strides))
+    return meta_of(dtype or like.dtype, sizes, strides, like.device)

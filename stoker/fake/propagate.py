@@ -243,10 +243,6 @@ def _position(tensor: FakeTensor, tensors: list[FakeTensor]) -> int:
     return next(i for i, t in enumerate(tensors) if t is tensor)
 
 
-def _build(mode: Any, func: Any, result: Any, tensors: list[FakeTensor]) -> Any:
-    return _recipe(result, tensors)(mode, func, tensors)
-
-
 def _results(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What a rule would answer, from the best source there is."""
     args, kwargs = _only_fakes(mode, args, kwargs)
@@ -274,7 +270,7 @@ def _write_out(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
         eager_refuses(func, args, kwargs)
     functional = functional_form(func)
     if functional is None:
-        return _build(mode, func, ask_others(mode, func, args, kwargs), tensors)
+        return _recipe(ask_others(mode, func, args, kwargs), tensors)(mode, func, tensors)
     return write_out(func, functional, functools.partial(_results, mode), args, kwargs)
 
 

@@ -20,7 +20,7 @@ import torch
 from stoker import torch_private
 from stoker.fake.borders import sliced
 from stoker.fake.cells import formula
-from stoker.fake.meta import Meta, contiguous_strides, meta_of
+from stoker.fake.meta import Meta, contiguous_strides, dense, meta_of
 from stoker.fake.rule import RULES
 from stoker.fake.tensor import FakeTensor
 from stoker.shape.env import DataDependent
@@ -118,12 +118,9 @@ def _is_plain(kind: str, args: Sequence[Any]) -> bool:
     if (kind == "lstm") != isinstance(states, (list, tuple)) or not isinstance(weights, (list, tuple)):
         return False
     tensors = [given, *flat, *weights]
-    if (
-        not all(isinstance(t, FakeTensor) and t.meta.device.type == "cpu" for t in tensors)
-        or len(given.meta.sizes) != 3
-    ):
+    if not all(isinstance(t, FakeTensor) and t.meta.device.type == "cpu" for t in tensors):
         return False
-    if torch.is_autocast_enabled("cpu"):
+    if len(given.meta.sizes) != 3 or torch.is_autocast_enabled("cpu"):
         return False
     return given.meta.dtype in (torch.float32, torch.float64) and len({t.meta.dtype for t in tensors}) == 1
 
@@ -188,12 +185,12 @@ def _recurrent_metas(kind: str, grad: bool, given: Any, states: Any, weights: An
         output = meta_of(m.dtype, (batch, length, features), (strides[1], strides[0], 1), m.device)
     else:
         output = meta_of(m.dtype, (length, batch, features), strides, m.device)
-    return [output, *(meta_of(m.dtype, s.meta.sizes, None, m.device) for s in states)]
+    return [output, *(dense(m, s.meta.sizes) for s in states)]
 
 
 def _backward_metas(kind: str, grad: bool, given: Any, states: Any, weights: Any, *rest: Any) -> list[Meta]:
     tensors = (t for t, want in zip([given, *states, *weights], rest[-1]) if want)
-    return [meta_of(t.meta.dtype, t.meta.sizes, None, t.meta.device) for t in tensors]
+    return [dense(t.meta) for t in tensors]
 
 
 RULES[torch.ops.stoker.recurrent.default] = _recurrent_metas

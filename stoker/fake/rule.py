@@ -33,6 +33,12 @@ class Decline(Exception):
     """These arguments are not the rule's case. Carries no words: the meta kernel's error is the one to show."""
 
 
+def decline_if(other_case: Any) -> None:
+    """Decline arguments of which this holds. A condition on symbols is decided here, and guarded."""
+    if other_case:
+        raise Decline
+
+
 class NoMetaRule(RuntimeError):
     """Nothing knows the result of this operator without running it."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.fx import Graph, Node
+from torch.fx import Graph, GraphModule, Node
 
 from stoker import torch_private
 
@@ -46,6 +47,41 @@ def insert(graph: Graph, like: Node, target: Any, *arguments: Any, **keywords: A
     with like.meta["val"].memory.mode, torch.no_grad():
         node.meta = dict(like.meta) | {"val": target(*fakes, **keywords)}
     return node
+
+
+def exchanged(
+    module: GraphModule,
+    match: Callable[[Node], Any],
+    exchange: Callable[[Node, Any], None],
+    keeps: Callable[[Node], bool],
+) -> GraphModule:
+    """The module itself, or a copy in which each node that matches is exchanged; what is then unread, and not said to be kept, is gone."""
+    if not any(match(node) for node in module.graph.nodes):
+        return module
+    changed = torch_private.graph_module(module, copy.deepcopy(module.graph))
+    changed.meta = module.meta
+    for node in list(changed.graph.nodes):
+        if (form := match(node)) is not None:
+            exchange(node, form)
+    changed.graph.eliminate_dead_code(is_impure_node=keeps)
+    changed.recompile()
+    return changed
+
+
+def copied_node(graph: Graph, node: Node, copies: dict[Node, Node]) -> Node:
+    """A node of another graph, with what is known of it, in this one, where its operands have copies."""
+    made = graph.node_copy(node, copies.__getitem__)
+    made.meta = dict(node.meta)
+    copies[node] = made
+    return made
+
+
+def copied_input(graph: Graph, node: Node, copies: dict[Node, Node], name: str | None = None) -> Node:
+    """A value of another graph, as an input of this one."""
+    made = graph.placeholder(name or node.name)
+    made.meta = dict(node.meta)
+    copies[node] = made
+    return made
 
 
 def move_up(graph: Graph, node: Node, before: Node) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -15,26 +15,22 @@ from stoker import torch_private
 
 def ancestors(nodes: Iterable[Node], stop: frozenset[Node] = frozenset()) -> set[Node]:
     """The nodes and all they are computed from, not going past `stop`."""
-    seen: set[Node] = set()
-    stack = list(nodes)
-    while stack:
-        node = stack.pop()
-        if node not in seen:
-            seen.add(node)
-            if node not in stop:
-                stack += node.all_input_nodes
-    return seen
+    return _reached(nodes, lambda node: () if node in stop else node.all_input_nodes)
 
 
 def descendants(nodes: Iterable[Node]) -> set[Node]:
     """The nodes and all that is computed from them."""
+    return _reached(nodes, lambda node: node.users)
+
+
+def _reached(nodes: Iterable[Node], following: Callable[[Node], Iterable[Node]]) -> set[Node]:
     seen: set[Node] = set()
     stack = list(nodes)
     while stack:
         node = stack.pop()
         if node not in seen:
             seen.add(node)
-            stack += node.users
+            stack += following(node)
     return seen
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from stoker import _C
+from stoker import _C, torch_private
 from stoker.guard.guard import Check, Guard, Is, TensorMatch, TypeIs, shown
 from stoker.guard.source import CallPoint, Source, follow
 
@@ -25,7 +25,8 @@ def why_failed(captured: Any, number: int, request: Any) -> str:
         return f"{guard.text}, but {missing}"
     where = f" (needed at {guard.location})" if guard.location else ""
     if isinstance(guard.check, TensorMatch):
-        mismatch = tensor_mismatch(guard.check.spec, now)
+        with torch_private.DisableTorchFunctionSubclass():  # a class of the user's is not to see that we look
+            mismatch = tensor_mismatch(guard.check.spec, now)
         return f"{guard.text}, but its {mismatch}{where}" if mismatch else f"{guard.text}{where}"
     return f"{guard.text}, but is {_what(guard.check, now)}{where}"
 

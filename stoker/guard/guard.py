@@ -24,17 +24,22 @@ class Check:
     """One condition on one object. `rank` orders checks at one source: the cheap and selective ones first."""
 
     kind: ClassVar[str]
+    said: ClassVar[str]
     rank: ClassVar[int] = 5
     last: ClassVar[bool] = False
     """Is it made once all other checks of all sources hold?"""
 
+    __match_args__: ClassVar[tuple[str, ...]]
+
     @property
     def argument(self) -> Any:
-        raise NotImplementedError
+        """What the check needs besides the object: its first field."""
+        return getattr(self, self.__match_args__[0])
 
     @property
     def words(self) -> str:
-        raise NotImplementedError
+        """What completes a sentence that begins with the source: `said`, of the check and of its first field as it is shown."""
+        return self.said.format(self, shown(self.argument))
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,15 +48,8 @@ class TypeIs(Check):
 
     type: type
     kind = "TYPE_IS"
+    said = "is a {0.type.__qualname__}"
     rank = 0
-
-    @property
-    def argument(self) -> Any:
-        return self.type
-
-    @property
-    def words(self) -> str:
-        return f"is a {self.type.__qualname__}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,30 +58,16 @@ class Is(Check):
 
     value: Any
     kind = "IS"
+    said = "is {1}"
     rank = 0
-
-    @property
-    def argument(self) -> Any:
-        return self.value
-
-    @property
-    def words(self) -> str:
-        return f"is {shown(self.value)}"
 
 
 @dataclass(frozen=True, eq=False)
 class IsNot(Check):
     value: Any
     kind = "IS_NOT"
+    said = "is not {1}"
     rank = 0
-
-    @property
-    def argument(self) -> Any:
-        return self.value
-
-    @property
-    def words(self) -> str:
-        return f"is not {shown(self.value)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,30 +76,16 @@ class Equals(Check):
 
     value: Any
     kind = "EQUALS"
+    said = "== {1}"
     rank = 1
-
-    @property
-    def argument(self) -> Any:
-        return self.value
-
-    @property
-    def words(self) -> str:
-        return f"== {shown(self.value)}"
 
 
 @dataclass(frozen=True, eq=False)
 class Length(Check):
     length: int
     kind = "LENGTH"
+    said = "has {1} elements"
     rank = 1
-
-    @property
-    def argument(self) -> Any:
-        return self.length
-
-    @property
-    def words(self) -> str:
-        return f"has {self.length} elements"
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,10 +95,6 @@ class DictKeys(Check):
     keys: tuple
     kind = "DICT_KEYS"
     rank = 2
-
-    @property
-    def argument(self) -> Any:
-        return self.keys
 
     @property
     def words(self) -> str:
@@ -144,10 +110,6 @@ class SetElements(Check):
     rank = 2
 
     @property
-    def argument(self) -> Any:
-        return self.elements
-
-    @property
     def words(self) -> str:
         return f"has the elements {shown(list(self.elements))}"
 
@@ -156,30 +118,16 @@ class SetElements(Check):
 class HasKey(Check):
     key: Any
     kind = "HAS_KEY"
+    said = "has {0.key!r}"
     rank = 2
-
-    @property
-    def argument(self) -> Any:
-        return self.key
-
-    @property
-    def words(self) -> str:
-        return f"has {self.key!r}"
 
 
 @dataclass(frozen=True, eq=False)
 class LacksKey(Check):
     key: Any
     kind = "LACKS_KEY"
+    said = "has no {0.key!r}"
     rank = 2
-
-    @property
-    def argument(self) -> Any:
-        return self.key
-
-    @property
-    def words(self) -> str:
-        return f"has no {self.key!r}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,15 +136,8 @@ class CodeIs(Check):
 
     code: Any
     kind = "CODE_IS"
+    said = "is the function {0.code.co_qualname} of {0.code.co_filename}:{0.code.co_firstlineno}"
     rank = 0
-
-    @property
-    def argument(self) -> Any:
-        return self.code
-
-    @property
-    def words(self) -> str:
-        return f"is the function {self.code.co_qualname} of {self.code.co_filename}:{self.code.co_firstlineno}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,15 +166,8 @@ class TensorMatch(Check):
     spec: Any
     description: str
     kind = "TENSOR"
+    said = "is {0.description}"
     rank = 4
-
-    @property
-    def argument(self) -> Any:
-        return self.spec
-
-    @property
-    def words(self) -> str:
-        return f"is {self.description}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -277,15 +211,12 @@ class InRange(Check):
     lower: int
     upper: int
     kind = "RANGE"
+    said = "is an int from {0.lower} to {0.upper}"
     rank = 1
 
     @property
     def argument(self) -> Any:
         return (self.lower, self.upper)
-
-    @property
-    def words(self) -> str:
-        return f"is an int from {self.lower} to {self.upper}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,15 +226,8 @@ class Holds(Check):
     predicate: Any
     description: str
     kind = "PYTHON"
+    said = "{0.description}"
     rank = 7
-
-    @property
-    def argument(self) -> Any:
-        return self.predicate
-
-    @property
-    def words(self) -> str:
-        return self.description
 
 
 @dataclass(frozen=True, eq=False)

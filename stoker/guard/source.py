@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from types import CellType, FunctionType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 
 class Source:
@@ -24,111 +24,129 @@ class Source:
 
     base: Source | None
     accessor: ClassVar[str]
+    words: ClassVar[str]
+    named: ClassVar[str | None]
+    finds: ClassVar[Callable[..., Any]]
 
-    @property
+    @cached_property
     def text(self) -> str:
-        raise NotImplementedError
+        fields = {name: part.text if isinstance(part, Source) else part for name, part in self.__dict__.items()}
+        return self.words.format(**fields)
 
     @property
     def argument(self) -> Any:
         """What the accessor needs besides the object it starts from."""
-        raise NotImplementedError
+        return None if self.named is None else getattr(self, self.named)
 
     def __repr__(self) -> str:
         return f"<{self.text}>"
 
+    def __eq__(self, other: object) -> bool:
+        return self is other or (type(self) is type(other) and _key(self) == _key(other))  # type: ignore[arg-type]  # of its type
 
-def _hash_by(*fields: str):
-    """Give a frozen source class an equality that never calls `__eq__` of a user's object.
+    def __hash__(self) -> int:
+        found: int | None = self.__dict__.get("_hash")
+        if found is None:
+            found = hash(_key(self))
+            object.__setattr__(self, "_hash", found)
+        return found
 
-    Objects that are not plain data are compared by identity; plain data by type and value, so 1 and True differ.
-    """
 
-    def key(self: Any) -> tuple:
-        parts: list[Any] = [type(self)]
-        for field in fields:
-            value = getattr(self, field)
-            if isinstance(value, Source):
-                parts.append(value)
-            elif isinstance(value, (str, int, float, bytes, type(None), bool)):
-                parts.append((type(value), value))
-            else:
-                parts.append(id(value))
-        return tuple(parts)
+def _key(source: Source) -> tuple[Any, ...]:
+    """What sources are compared by: never by `__eq__` of a user's object. Objects that are not plain data are compared by identity; plain
+    data by type and value, so 1 and True differ."""
+    parts: list[Any] = [type(source), source.base]
+    if source.named is not None:
+        value = getattr(source, source.named)
+        if isinstance(value, Source):
+            parts.append(value)
+        elif isinstance(value, (str, int, float, bytes, type(None), bool)):
+            parts.append((type(value), value))
+        else:
+            parts.append(id(value))
+    return tuple(parts)
 
-    def decorate(cls: type) -> type:
-        def __eq__(self: Any, other: Any) -> bool:
-            return self is other or (type(self) is type(other) and key(self) == key(other))
 
-        def __hash__(self: Any) -> int:
-            found = self.__dict__.get("_hash")
-            if found is None:
-                found = hash(key(self))
-                object.__setattr__(self, "_hash", found)
-            return found
+Kind = TypeVar("Kind", bound=type[Source])
 
-        cls.__eq__ = __eq__  # type: ignore[assignment, method-assign]  # given to each class
-        cls.__hash__ = __hash__  # type: ignore[assignment, method-assign]  # given to each class
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+def _place(
+    accessor: str, words: str, named: str | None = None, finds: Callable[..., Any] | None = None
+) -> Callable[[Kind], Kind]:
+    """A kind of place: its accessor, its text, the field that tells it from others at the same base, and how it is found in Python, from
+    the object there and that field."""
+
+    def decorate(cls: Kind) -> Kind:
+        cls.accessor, cls.words, cls.named = accessor, words, named
+        if finds is not None:
+            cls.finds = staticmethod(finds)
+        dataclass(frozen=True, eq=False, repr=False)(cls)
         return cls
 
     return decorate
 
 
-@_hash_by("index")
-@dataclass(frozen=True, eq=False, repr=False)
+def ordered_keys(real: dict) -> KeysView[Any]:
+    """The keys of a dictionary or of a subclass, whose own methods are not asked; an OrderedDict keeps an order of its own."""
+    return OrderedDict.keys(real) if isinstance(real, OrderedDict) else dict.keys(real)
+
+
+def _key_at(found: Any, index: int) -> Any:
+    return list(ordered_keys(found) if isinstance(found, dict) else found)[index]
+
+
+def _item(found: Any, key: Any) -> Any:
+    """`dict.__getitem__` would call `__missing__`, which may add the key."""
+    if not dict.__contains__(found, key):
+        raise KeyError(key)
+    return dict.get(found, key)
+
+
+def _element(found: Any, index: int) -> Any:
+    if isinstance(found, tuple):
+        return tuple.__getitem__(found, index)
+    return list.__getitem__(found, index) if isinstance(found, list) else found[index]
+
+
+def _cell(function: FunctionType, index: int) -> CellType:
+    closure = function.__closure__
+    if closure is None:
+        raise IndexError(index)
+    return closure[index]
+
+
+@_place("LOCAL", "{name}", "index")
 class Local(Source):
     """A bound argument slot of the frame."""
 
     index: int
     name: str
     base = None
-    accessor = "LOCAL"
 
-    @property
+    @cached_property
     def text(self) -> str:
         name = self.name.replace("__rounds_", "__stack_")
         return name.replace("__stack_", "intermediate value ")  # a parameter of a resume function
 
-    @property
-    def argument(self) -> int:
-        return self.index
 
-
-@_hash_by()
-@dataclass(frozen=True, eq=False, repr=False)
+@_place("GLOBALS", "globals()")
 class Globals(Source):
     """The globals dictionary of the called function."""
 
     base = None
-    accessor = "GLOBALS"
-    argument = None
-
-    @property
-    def text(self) -> str:
-        return "globals()"
 
 
-@_hash_by("index")
-@dataclass(frozen=True, eq=False, repr=False)
+@_place("CLOSURE", "{name}", "index")
 class Closure(Source):
     """What a free variable's cell holds."""
 
     index: int
     name: str
     base = None
-    accessor = "CLOSURE"
-
-    @property
-    def text(self) -> str:
-        return self.name
-
-    @property
-    def argument(self) -> int:
-        return self.index
 
 
-@_hash_by("value")
-@dataclass(frozen=True, eq=False, repr=False)
+@_place("CONST", "{name}", "value")
 class Fixed(Source):
     """One particular object, reachable without the frame: a module's dictionary, a class attribute already guarded.
 
@@ -139,57 +157,29 @@ class Fixed(Source):
     name: str
     snapshot: bool = False
     base = None
-    accessor = "CONST"
-
-    @property
-    def text(self) -> str:
-        return self.name
-
-    @property
-    def argument(self) -> Any:
-        return self.value
 
 
-@_hash_by("base", "name")
-@dataclass(frozen=True, eq=False, repr=False)
+@_place("ATTR", "{base}.{name}", "name", getattr)
 class Attribute(Source):
     """An attribute found by plain `getattr`. Only for attributes whose lookup runs no Python code."""
 
     base: Source
     name: str
-    accessor = "ATTR"
-
-    @property
-    def text(self) -> str:
-        return f"{self.base.text}.{self.name}"
-
-    @property
-    def argument(self) -> str:
-        return self.name
 
 
-@_hash_by("base")
-@dataclass(frozen=True, eq=False, repr=False)
+@_place("DICT", "{base}.__dict__", finds=lambda found: found.__dict__)
 class InstanceDict(Source):
     """The `__dict__` of an object."""
 
     base: Source
-    accessor = "DICT"
-    argument = None
-
-    @property
-    def text(self) -> str:
-        return f"{self.base.text}.__dict__"
 
 
-@_hash_by("base", "key")
-@dataclass(frozen=True, eq=False, repr=False)
+@_place("DICT_ITEM", "{base}[{key}]", "key", _item)
 class DictItem(Source):
     """The value under a key of a dictionary (exact lookup, no `__missing__`)."""
 
     base: Source
     key: Any
-    accessor = "DICT_ITEM"
 
     @cached_property
     def text(self) -> str:
@@ -198,10 +188,6 @@ class DictItem(Source):
         if isinstance(self.base, (Globals, Fixed)) and isinstance(self.key, str):
             return self.key if isinstance(self.base, Globals) else f"{self.base.text}.{self.key}"
         return f"{self.base.text}[{_key_text(self.key)}]"
-
-    @property
-    def argument(self) -> Any:
-        return self.key
 
 
 def _key_text(key: Any) -> str:
@@ -213,231 +199,114 @@ def _key_text(key: Any) -> str:
     return repr(key) if named else object.__repr__(key)
 
 
-@_hash_by("base", "index")
-@dataclass(frozen=True, eq=False, repr=False)
+@_place("DICT_KEY", "list({base})[{index}]", "index", _key_at)
 class DictKey(Source):
     """The i-th key of a dictionary, in insertion order."""
 
     base: Source
     index: int
-    accessor = "DICT_KEY"
-
-    @property
-    def text(self) -> str:
-        return f"list({self.base.text})[{self.index}]"
-
-    @property
-    def argument(self) -> int:
-        return self.index
 
 
-@_hash_by("base", "index")
-@dataclass(frozen=True, eq=False, repr=False)
+@_place("ITEM", "{base}[{index}]", "index", _element)
 class Item(Source):
     """An element of a list or tuple (or of a subclass, by the base type's own lookup)."""
 
     base: Source
     index: int
-    accessor = "ITEM"
-
-    @property
-    def text(self) -> str:
-        return f"{self.base.text}[{self.index}]"
-
-    @property
-    def argument(self) -> int:
-        return self.index
 
 
-@_hash_by("base")
-@dataclass(frozen=True, eq=False, repr=False)
+@_place("TYPE", "type({base})", finds=type)
 class TypeOf(Source):
     base: Source
-    accessor = "TYPE"
-    argument = None
-
-    @property
-    def text(self) -> str:
-        return f"type({self.base.text})"
 
 
-@_hash_by("base")
-@dataclass(frozen=True, eq=False, repr=False)
+@_place("CELL", "{base}.cell_contents", finds=lambda found: found.cell_contents)
 class CellContents(Source):
     base: Source
-    accessor = "CELL"
-    argument = None
-
-    @property
-    def text(self) -> str:
-        return f"{self.base.text}.cell_contents"
 
 
-@_hash_by("base", "index")
-@dataclass(frozen=True, eq=False, repr=False)
+@_place("FUNC_CLOSURE", "{base}.__closure__[{index}]", "index", _cell)
 class FunctionCell(Source):
     """The i-th closure cell of a function, as a cell."""
 
     base: Source
     index: int
-    accessor = "FUNC_CLOSURE"
-
-    @property
-    def text(self) -> str:
-        return f"{self.base.text}.__closure__[{self.index}]"
-
-    @property
-    def argument(self) -> int:
-        return self.index
 
 
-@_hash_by("base")
-@dataclass(frozen=True, eq=False, repr=False)
+@_place("FUNC_DEFAULTS", "{base}.__defaults__", finds=lambda found: found.__defaults__)
 class FunctionDefaults(Source):
     base: Source
-    accessor = "FUNC_DEFAULTS"
-    argument = None
-
-    @property
-    def text(self) -> str:
-        return f"{self.base.text}.__defaults__"
 
 
-@_hash_by("base")
-@dataclass(frozen=True, eq=False, repr=False)
+@_place("FUNC_KWDEFAULTS", "{base}.__kwdefaults__", finds=lambda found: found.__kwdefaults__)
 class FunctionKeywordDefaults(Source):
     base: Source
-    accessor = "FUNC_KWDEFAULTS"
-    argument = None
-
-    @property
-    def text(self) -> str:
-        return f"{self.base.text}.__kwdefaults__"
 
 
-@_hash_by("base")
-@dataclass(frozen=True, eq=False, repr=False)
+@_place("METHOD_SELF", "{base}.__self__", finds=lambda found: found.__self__)
 class MethodSelf(Source):
     base: Source
-    accessor = "METHOD_SELF"
-    argument = None
-
-    @property
-    def text(self) -> str:
-        return f"{self.base.text}.__self__"
 
 
-@_hash_by("base")
-@dataclass(frozen=True, eq=False, repr=False)
+@_place("METHOD_FUNC", "{base}.__func__", finds=lambda found: found.__func__)
 class MethodFunction(Source):
     base: Source
-    accessor = "METHOD_FUNC"
-    argument = None
-
-    @property
-    def text(self) -> str:
-        return f"{self.base.text}.__func__"
 
 
-@_hash_by("base")
-@dataclass(frozen=True, eq=False, repr=False)
+@_place("WEAKREF", "{base}()", finds=lambda found: found())
 class Referent(Source):
     """What a weak reference refers to."""
 
     base: Source
-    accessor = "WEAKREF"
-    argument = None
-
-    @property
-    def text(self) -> str:
-        return f"{self.base.text}()"
 
 
-@_hash_by("base", "dimension")
-@dataclass(frozen=True, eq=False, repr=False)
+@_place("SIZE", "{base}.shape[{dimension}]", "dimension", lambda found, dimension: found.shape[dimension])
 class Size(Source):
     """One size of a tensor, as an int."""
 
     base: Source
     dimension: int
-    accessor = "SIZE"
-
-    @property
-    def text(self) -> str:
-        return f"{self.base.text}.shape[{self.dimension}]"
-
-    @property
-    def argument(self) -> int:
-        return self.dimension
 
 
-@_hash_by("base", "dimension")
-@dataclass(frozen=True, eq=False, repr=False)
+@_place("SIZE", "{base}.stride({dimension})", "dimension", lambda found, dimension: found.stride(dimension))
 class Stride(Source):
     """One stride of a tensor, as an int."""
 
     base: Source
     dimension: int
-    accessor = "SIZE"
-
-    @property
-    def text(self) -> str:
-        return f"{self.base.text}.stride({self.dimension})"
 
     @property
     def argument(self) -> int:
         return ~self.dimension
 
 
-@_hash_by("base", "descriptor")
-@dataclass(frozen=True, eq=False, repr=False)
+@_place("SLOT", "{base}.{descriptor.__name__}", "descriptor", lambda found, descriptor: descriptor.__get__(found))
 class Slot(Source):
     """A `__slots__` member, read through its descriptor."""
 
     base: Source
     descriptor: Any
-    accessor = "SLOT"
-
-    @property
-    def text(self) -> str:
-        return f"{self.base.text}.{self.descriptor.__name__}"
-
-    @property
-    def argument(self) -> Any:
-        return self.descriptor
 
 
-@_hash_by("base", "question")
-@dataclass(frozen=True, eq=False, repr=False)
+@_place("ASKED", "{question} of {base}", "question", lambda found, question: question(found))
 class Asked(Source):
     """What an object answers to a question of ours, which no other source can express. The question runs no code of the user's."""
 
     base: Source
     question: Callable[[Any], Any]
-    accessor = "ASKED"
 
-    @property
+    @cached_property
     def text(self) -> str:
         return f"{self.question.__name__.strip('_').replace('_', ' ')} of {self.base.text}"
 
-    @property
-    def argument(self) -> Any:
-        return self.question
 
-
-@_hash_by("base", "mapping")
-@dataclass(frozen=True, eq=False, repr=False)
+@_place("ASKED", "{mapping}[{base}]", "mapping")
 class Looked(Source):
     """What a dictionary holds under the key that is found at another place."""
 
     base: Source
     """Of the key."""
     mapping: Source
-    accessor = "ASKED"
-
-    @property
-    def text(self) -> str:
-        return f"{self.mapping.text}[{self.base.text}]"
 
     @property
     def argument(self) -> Any:
@@ -449,11 +318,6 @@ def look_up(key: Any, mapping: Any) -> Any:
     if type(mapping) is not dict or type(key) is not int:
         raise KeyError(key)
     return mapping[key]
-
-
-def ordered_keys(real: dict) -> KeysView[Any]:
-    """The keys of a dictionary or of a subclass, whose own methods are not asked; an OrderedDict keeps an order of its own."""
-    return OrderedDict.keys(real) if isinstance(real, OrderedDict) else dict.keys(real)
 
 
 @dataclass(frozen=True)
@@ -484,64 +348,9 @@ def _follow(source: Source, at: CallPoint) -> Any:
             return value
     assert source.base is not None
     found = _follow(source.base, at)
-    match source:
-        case Attribute(name=name):
-            return getattr(found, name)
-        case InstanceDict():
-            return found.__dict__
-        case DictItem(key=key):
-            return _item(found, key)
-        case DictKey(index=index):
-            return list(ordered_keys(found) if isinstance(found, dict) else found)[index]
-        case Item(index=index):
-            return _element(found, index)
-        case TypeOf():
-            return type(found)
-        case CellContents():
-            return found.cell_contents
-        case FunctionCell(index=index):
-            return _cell(found, index)
-        case FunctionDefaults():
-            return found.__defaults__
-        case FunctionKeywordDefaults():
-            return found.__kwdefaults__
-        case Referent():
-            return found()
-        case MethodSelf():
-            return found.__self__
-        case MethodFunction():
-            return found.__func__
-        case Size(dimension=dimension):
-            return found.shape[dimension]
-        case Stride(dimension=dimension):
-            return found.stride(dimension)
-        case Slot(descriptor=descriptor):
-            return descriptor.__get__(found)
-        case Asked(question=question):
-            return question(found)
-        case Looked(mapping=mapping):
-            return look_up(found, _follow(mapping, at))
-    raise AssertionError(source)
-
-
-def _item(found: Any, key: Any) -> Any:
-    """`dict.__getitem__` would call `__missing__`, which may add the key."""
-    if not dict.__contains__(found, key):
-        raise KeyError(key)
-    return dict.get(found, key)
-
-
-def _element(found: Any, index: int) -> Any:
-    if isinstance(found, tuple):
-        return tuple.__getitem__(found, index)
-    return list.__getitem__(found, index) if isinstance(found, list) else found[index]
-
-
-def _cell(function: FunctionType, index: int) -> CellType:
-    closure = function.__closure__
-    if closure is None:
-        raise IndexError(index)
-    return closure[index]
+    if isinstance(source, Looked):
+        return look_up(found, _follow(source.mapping, at))
+    return source.finds(found) if source.named is None else source.finds(found, getattr(source, source.named))
 
 
 def root_of(source: Source) -> Source:

@@ -10,8 +10,8 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from stoker.loop.layout import Sizes, product
-from stoker.shape.expr import Atom, Expr, FloorDiv, Mod, Symbol, constant, floor_divide
+from stoker.loop.layout import Sizes, of_lists, product
+from stoker.shape.expr import Atom, Expr, FloorDiv, Mod, Symbol, constant, floor_divide, symbol
 from stoker.shape.prove import INFINITY, Interval, bounds
 from stoker.shape.walk import atoms, free_symbols, substitute
 
@@ -24,6 +24,11 @@ class Dimension(NamedTuple):
 
 
 Dimensions = tuple[Dimension, ...]
+
+
+def loops_of(prefix: str, sizes: Sequence[Expr]) -> Dimensions:
+    """Loops of these sizes, named by a letter and their numbers."""
+    return tuple(Dimension(symbol(f"{prefix}{n}"), size) for n, size in enumerate(sizes))
 
 
 def ranges_of(dimensions: Sequence[Dimension]) -> dict[Symbol, Interval]:
@@ -87,13 +92,9 @@ def divide_exactly(a: Expr, b: Expr) -> Expr | None:
     return quotient if quotient * b is a else None
 
 
-def refine(first: Sequence[Expr], second: Sequence[Expr]) -> tuple[Expr, ...] | None:
+@of_lists
+def refine(first: Sequence[Expr], second: Sequence[Expr]) -> Sizes | None:
     """The coarsest list of sizes from which both lists arise by multiplying neighbours; None if there is none."""
-    return _refined(tuple(first), tuple(second))
-
-
-@functools.lru_cache(maxsize=1 << 14)
-def _refined(first: Sizes, second: Sizes) -> Sizes | None:
     left, right = [s for s in first if s.value != 1], [s for s in second if s.value != 1]
     out: list[Expr] = []
     while left and right:
@@ -117,13 +118,9 @@ def _refined(first: Sizes, second: Sizes) -> Sizes | None:
     return tuple(reversed(out))
 
 
-def express(sizes: Sequence[Expr], fine: Sequence[Dimension]) -> tuple[Expr, ...]:
+@of_lists
+def express(sizes: Sequence[Expr], fine: Sequence[Dimension]) -> Sizes:
     """For loops of these sizes, each as an expression of the finer loops that it is the product of."""
-    return _expressed(tuple(sizes), tuple(fine))
-
-
-@functools.lru_cache(maxsize=1 << 14)
-def _expressed(sizes: Sizes, fine: Dimensions) -> Sizes:
     result: list[Expr] = []
     position = len(fine)
     for size in reversed(sizes):

@@ -18,90 +18,77 @@ Arguments: TypeAlias = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
-    """An element of a buffer. Argument, if any: a condition without which nothing is read and the value is 0."""
-
+class _Instruction:
     arguments: Arguments
     dtype: torch.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Load(_Instruction):
+    """An element of a buffer. Argument, if any: a condition without which nothing is read and the value is 0."""
+
     buffer: str
     index: Expr
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class Store(_Instruction):
     """Argument: the value. With combine None, the first to write there; "set" overwrites what an earlier node wrote, "add", "mul",
     "max" and "min" combine with it, and iterations may meet in one place."""
 
-    arguments: Arguments
-    dtype: torch.dtype
     buffer: str
     index: Expr
     combine: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class Number(_Instruction):
     """A constant. 0.0 == -0.0 and 1 == True, but they are different constants: equal ones are written alike."""
 
-    arguments: Arguments
-    dtype: torch.dtype
     value: bool | int | float = field(compare=False)
     words: str
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class Index(_Instruction):
     """The value of an index expression."""
 
-    arguments: Arguments
-    dtype: torch.dtype
     expr: Expr
 
 
 @dataclass(frozen=True, slots=True)
-class Indirect:
+class Indirect(_Instruction):
     """Names an integer value, wrapped if negative, for use in indices. It must be in range wherever the second argument, a
     condition, holds; the family says what is raised otherwise (`stoker.errors.OUTSIDE`)."""
 
-    arguments: Arguments
-    dtype: torch.dtype
     name: Symbol
     size: Expr
     family: str
 
 
 @dataclass(frozen=True, slots=True)
-class Reduce:
+class Reduce(_Instruction):
     """Over the inner loops, after which the value exists."""
 
-    arguments: Arguments
-    dtype: torch.dtype
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(_Instruction):
     """The inner loops run in order, and the value is that of all iterations up to this one."""
 
-    arguments: Arguments
-    dtype: torch.dtype
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
-class Convert:
+class Convert(_Instruction):
     """The argument in another type."""
-
-    arguments: Arguments
-    dtype: torch.dtype
 
 
 @dataclass(frozen=True, slots=True)
-class Apply:
+class Apply(_Instruction):
     """An elementwise operation of `stoker.loop.op.ELEMENTWISE`."""
 
-    arguments: Arguments
-    dtype: torch.dtype
     operation: str
 
 

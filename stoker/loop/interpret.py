@@ -1,21 +1,21 @@
 """What a lowered program means: run it with torch, one node at a time, no fusion, no generated code.
 
-A body runs once over the whole grid of its loops: an index is a tensor of indices, a load is a gather from the buffer's flat
+A body runs once over all points of its loops (`Walk`): an index is a tensor of indices, a load is a gather from the buffer's flat
 memory. Slow, and the reference that every later stage is compared with.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, assert_never
 
 import torch
 
-from stoker.loop.index import uses
+from stoker.loop.index import Dimensions
 from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopInstruction, Number, Reduce, Scan, Store
 from stoker.loop.layout import Layout
-from stoker.loop.node import Extern, Loops, Program
+from stoker.loop.node import Extern, Loops, Program, reads
 from stoker.loop.op import ELEMENTWISE, outside_code, outside_error
 from stoker.loop.view import Scalar, Stored
 from stoker.nest import map_leaves
@@ -93,108 +93,103 @@ def run_loops(node: Loops, memory: Memory, sizes: Mapping[Symbol, int], layouts:
     for name in node.writes:
         if name not in memory:
             memory[name] = allocate(layouts[name], sizes)
-    Grid(node, memory, sizes).run()
+    walk = Walk(node.outer, node.inner, sizes, {name: flat(memory[name]) for name in (*reads(node), *node.writes)})
+    walk.run(enumerate(node.body))
+
+
+def flat(buffer: torch.Tensor) -> torch.Tensor:
+    """A buffer's memory as a vector that starts at its first element."""
+    reach = 1 + sum((s - 1) * t for s, t in zip(buffer.shape, buffer.stride())) if buffer.numel() else 0
+    return buffer.as_strided([reach], [1], buffer.storage_offset())
 
 
 _REDUCED = {"mul": "prod", "max": "amax", "min": "amin"}
 """Combining stores that scatter_reduce_ knows."""
 
 
-class Grid:
-    """All iterations of a loop nest at once: each value is a tensor over the grid, or over its outer part."""
+class Walk:
+    """All iterations of a loop nest at once: a value is a tensor over (outer points, inner points), either of which may be 1."""
 
-    def __init__(self, node: Loops, memory: Memory, sizes: Mapping[Symbol, int]) -> None:
-        self.node, self.memory = node, memory
-        self.shape = [evaluate(d.size, sizes) for d in (*node.outer, *node.inner)]
-        self.outer_rank = len(node.outer)
+    def __init__(self, outer: Dimensions, inner: Dimensions, sizes: Mapping[Symbol, int], memory: Memory) -> None:
         self.known: dict[Any, Any] = dict(sizes)
-        for axis, dimension in enumerate((*node.outer, *node.inner)):
-            shape = [1] * len(self.shape)
-            shape[axis] = -1
-            self.known[dimension.symbol] = torch.arange(self.shape[axis]).view(shape)
-        self.values: list[Any] = []
+        self.points, self.row = self._walk(outer, (-1, 1)), self._walk(inner, (1, -1))
+        self.memory = memory
+        """Of each buffer, as a vector."""
+        self.values: dict[int, Any] = {}
 
-    def run(self) -> None:
-        for instruction in self.node.body:
-            arguments = [self.values[a] for a in instruction.arguments]
-            self.values.append(self.step(instruction, arguments))
+    def _walk(self, loops: Dimensions, shape: tuple[int, int]) -> int:
+        """The loops' numbers at each point, and how many points there are."""
+        extents = [evaluate(d.size, self.known) for d in loops]
+        place = torch.arange(math.prod(extents))
+        for loop, extent in zip(reversed(loops), reversed(extents)):
+            self.known[loop.symbol] = (place % max(extent, 1)).view(shape)
+            place = place // max(extent, 1)
+        return math.prod(extents)
+
+    def run(self, lines: Iterable[tuple[int, LoopInstruction]]) -> None:
+        for number, i in lines:
+            self.values[number] = self.step(i, [self.values[a] for a in i.arguments])
+
+    def at(self, expr: Expr) -> torch.Tensor:
+        """An index expression at each point."""
+        found = torch.as_tensor(number_on_grid(expr, self.known))
+        return found if found.dim() else found.view(1, 1)
 
     def step(self, i: LoopInstruction, arguments: list[Any]) -> Any:
         match i:
             case Load():
                 return self.load(i, arguments)
             case Store():
-                return self.store(i.buffer, i.index, i.combine, arguments[0])
+                return self.store(i, arguments[0])
             case Number():
-                return torch.full([1] * len(self.shape), i.value, dtype=i.dtype)
+                return torch.full((1, 1), i.value, dtype=i.dtype)
             case Index():
-                return torch.as_tensor(self.number(i.expr)).to(i.dtype)
+                return self.at(i.expr).to(i.dtype)
             case Indirect():
                 return self.indirect(i, arguments)
             case Reduce():
-                return self.reduce(i.kind, arguments[0], i.dtype)
+                return reduced_rows(i.kind, arguments[0].expand(self.points, self.row), i.dtype)[:, None]
             case Scan():
-                return self.scan(i.kind, arguments[0])
+                return scanned_rows(i.kind, arguments[0].expand(self.points, self.row))
             case Convert():
                 return arguments[0].to(i.dtype)
             case Apply():
                 return ELEMENTWISE[i.operation].meaning(*arguments)
         assert_never(i)
 
-    def indirect(self, i: Indirect, arguments: list[Any]) -> None:
-        limit = self.number(i.size)
-        wrapped = torch.where(arguments[0] < 0, arguments[0] + limit, arguments[0]).long()
-        outside = (wrapped < 0) | (wrapped >= limit)
-        if bool((outside & arguments[1] if len(arguments) > 1 else outside).any()):
-            raise outside_error(outside_code(i.family))
-        self.known[i.name] = torch.where(outside, 0, wrapped)
+    def place(self, i: Load | Store) -> torch.Tensor:
+        """Where an access goes."""
+        return self.at(i.index)
 
-    def number(self, expr: Expr) -> Any:
-        return number_on_grid(expr, self.known)
-
-    def load(self, i: Load, condition: list[Any]) -> Any:
-        flat = self.flat(i.buffer).view(i.dtype)
-        where = torch.as_tensor(self.number(i.index))
-        if not where.dim():
-            where = where.view([1] * len(self.shape))
+    def load(self, i: Load, condition: list[Any]) -> torch.Tensor:
+        memory, place = self.memory[i.buffer].view(i.dtype), self.place(i)
         if not condition:
-            return flat[where]
-        safe = torch.where(condition[0], where, 0)
-        if not flat.numel():
-            return torch.zeros(safe.shape, dtype=flat.dtype)
-        return torch.where(condition[0], flat[safe], torch.zeros((), dtype=flat.dtype))
+            return memory[place]
+        if not memory.numel():
+            return torch.zeros(condition[0].shape, dtype=i.dtype)
+        return torch.where(condition[0], memory[torch.where(condition[0], place, 0)], torch.zeros((), dtype=i.dtype))
 
-    def flat(self, buffer: str) -> torch.Tensor:
-        """A buffer's memory as a vector that starts at its first element."""
-        base = self.memory[buffer]
-        reach = 1 + sum((s - 1) * t for s, t in zip(base.shape, base.stride())) if base.numel() else 0
-        return base.as_strided([reach], [1], base.storage_offset())
-
-    def store(self, buffer: str, index: Expr, combine: str | None, value: torch.Tensor) -> None:
-        shape = list(self.shape)
-        if not any(uses(index, d.symbol) for d in self.node.inner):
-            shape[self.outer_rank :] = [1] * len(self.node.inner)
-        where = torch.as_tensor(self.number(index))
-        where, value = where.expand(shape).reshape(-1), value.expand(shape).reshape(-1)
-        if combine in _REDUCED:
-            self.flat(buffer).scatter_reduce_(0, where, value, _REDUCED[combine])
+    def store(self, i: Store, value: torch.Tensor) -> None:
+        place = self.place(i)
+        shape = torch.broadcast_shapes(place.shape, value.shape, (self.points, 1))
+        place, value = (t.expand(shape).reshape(-1) for t in (place, value))
+        memory = self.memory[i.buffer].view(i.dtype)
+        if i.combine in _REDUCED:
+            memory.scatter_reduce_(0, place, value, _REDUCED[i.combine])
         else:
-            self.flat(buffer).index_put_((where,), value, accumulate=combine == "add")
+            memory.index_put_((place,), value, accumulate=i.combine == "add")
 
-    def rows(self, value: torch.Tensor) -> torch.Tensor:
-        """The inner dimensions as one, the last."""
-        return value.expand(self.shape).reshape(
-            [*self.shape[: self.outer_rank], math.prod(self.shape[self.outer_rank :])]
-        )
+    def indirect(self, i: Indirect, arguments: list[Any]) -> None:
+        limit = self.at(i.size)
+        wrapped = torch.where(arguments[0] < 0, arguments[0] + limit, arguments[0]).long()
+        bad = (wrapped < 0) | (wrapped >= limit)
+        if bool((bad & arguments[1] if len(arguments) > 1 else bad).any()):
+            self.leave(outside_code(i.family))
+        self.known[i.name] = torch.where(bad, 0, wrapped)
 
-    def scan(self, kind: str, value: torch.Tensor) -> torch.Tensor:
-        """Along the inner dimensions, in their order."""
-        return scanned_rows(kind, self.rows(value)).reshape(self.shape)
-
-    def reduce(self, kind: str, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        """Over the inner dimensions, of which one element remains."""
-        outer = self.shape[: self.outer_rank]
-        return reduced_rows(kind, self.rows(value), dtype).reshape([*outer, *[1] * len(self.node.inner)])
+    def leave(self, code: int) -> None:
+        """An index is out of range."""
+        raise outside_error(code)
 
 
 def _divisor(number: Any) -> Any:

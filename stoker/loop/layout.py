@@ -7,13 +7,17 @@ flexible layout may be given other strides by the scheduler, because no one outs
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
 
 import torch
 
 from stoker.shape.expr import Expr, constant
 from stoker.shape.prove import bounds
+
+P = ParamSpec("P")
+Answer = TypeVar("Answer")
 
 Sizes = tuple[Expr, ...]
 
@@ -34,11 +38,22 @@ class Layout:
         return _reach(self.sizes, self.strides)
 
 
-_remembered = functools.lru_cache(maxsize=1 << 14)
-"""The same sizes are asked about in each layer."""
+Layouts = Mapping[str, Layout]
+"""By the names of buffers."""
 
 
-@_remembered
+def of_lists(function: Callable[P, Answer]) -> Callable[P, Answer]:
+    """A function of lists whose answers are remembered: the same sizes are asked about in each layer."""
+    remembered = functools.lru_cache(maxsize=1 << 14)(function)
+
+    @functools.wraps(function)
+    def call(*lists: P.args, **nothing: P.kwargs) -> Answer:
+        return remembered(*map(tuple, lists))  # type: ignore[arg-type]  # all are lists
+
+    return call
+
+
+@of_lists
 def _reach(sizes: Sizes, strides: Sizes) -> Expr:
     total = constant(1)
     for size, stride in zip(sizes, strides):
@@ -48,26 +63,18 @@ def _reach(sizes: Sizes, strides: Sizes) -> Expr:
     return total
 
 
+@of_lists
 def product(sizes: Sequence[Expr]) -> Expr:
     """The number of elements."""
-    return _product(tuple(sizes))
-
-
-@_remembered
-def _product(sizes: Sizes) -> Expr:
     total = constant(1)
     for size in sizes:
         total = total * size
     return total
 
 
+@of_lists
 def contiguous(sizes: Sequence[Expr]) -> Sizes:
     """Row-major strides."""
-    return _contiguous(tuple(sizes))
-
-
-@_remembered
-def _contiguous(sizes: Sizes) -> Sizes:
     strides, running = [], constant(1)
     for size in reversed(sizes):
         strides.append(running)
@@ -80,13 +87,9 @@ LARGEST_GAP = 16
 """Elements that any row may be longer than what is in it."""
 
 
+@of_lists
 def is_dense(sizes: Sequence[Expr], strides: Sequence[Expr]) -> bool:
     """Do the elements fill a block, each once, in some order of dimensions?"""
-    return _is_dense(tuple(sizes), tuple(strides))
-
-
-@_remembered
-def _is_dense(sizes: Sizes, strides: Sizes) -> bool:
     left = {i for i, size in enumerate(sizes) if size.value != 1}
     expected = constant(1)
     while left:

@@ -34,20 +34,33 @@ class Elementwise:
 
     arity: int
     meaning: Callable[..., Any]
-    result: ResultType = ResultType.SAME
-    cost: int = 1
+    result: ResultType
+    cost: int
 
 
-def _floor_divide(a: Any, b: Any) -> Any:
-    return torch.div(a, b, rounding_mode="floor")
-
-
-def _truncate_divide(a: Any, b: Any) -> Any:
-    return torch.div(a, b, rounding_mode="trunc")
-
-
-def _normal_tail(x: Any) -> Any:
-    return torch.special.ndtr(-x.abs())
+_TABLE: tuple[tuple[ResultType, int, int, str], ...] = (
+    (ResultType.SAME, 1, 1, "neg abs sign floor ceil round trunc relu bitwise_not"),
+    (ResultType.SAME, 1, 4, "sqrt reciprocal"),
+    (ResultType.SAME, 1, 8, "rsqrt"),
+    (ResultType.SAME, 1, 20, "exp exp2 expm1 log log2 log10 log1p erf erfc lgamma sigmoid"),
+    (ResultType.SAME, 1, 20, "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh"),
+    (ResultType.SAME, 1, 16, "decay"),  # e^x for x of at most 0; what is smaller than a normal number may be 0
+    (ResultType.SAME, 1, 24, "normal_tail"),  # the normal distribution below -|x|, to an absolute error of 3e-7
+    (ResultType.SAME, 1, 8, "quick_sin"),  # as eager's kernels of a device draw it: by its fastest instruction
+    (ResultType.SAME, 2, 1, "add sub mul minimum maximum copysign left_shift right_shift"),
+    (ResultType.SAME, 2, 1, "bitwise_and bitwise_or bitwise_xor"),
+    (ResultType.SAME, 2, 4, "div"),
+    (ResultType.SAME, 2, 8, "floor_divide truncate_divide remainder fmod"),
+    (ResultType.SAME, 2, 30, "atan2"),
+    (ResultType.SAME, 2, 40, "pow"),
+    (ResultType.SAME, 2, 1, "plus_at"),  # a number, and what lies at an address of the device; 0 is none
+    (ResultType.SAME, 3, 1, "fma"),
+    (ResultType.SAME, 5, 40, "philox"),  # of (seed, offset, block, lane, word): `stoker.loop.philox`
+    (ResultType.BOOL, 1, 1, "isnan isinf"),
+    (ResultType.BOOL, 2, 1, "eq ne lt le gt ge"),
+    (ResultType.SECOND, 3, 1, "where"),
+)
+"""The type of the result, how many arguments, the cost, and the operations of which this holds."""
 
 
 def _fma(a: Any, b: Any, c: Any) -> Any:
@@ -60,98 +73,25 @@ def _plus_at(number: Any, address: Any) -> Any:
     return number
 
 
-def _shift(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda a, b: function(a, b)
-
-
-_ARITHMETIC: dict[str, Elementwise] = {
-    "add": Elementwise(2, torch.add),
-    "sub": Elementwise(2, torch.sub),
-    "mul": Elementwise(2, torch.mul),
-    "div": Elementwise(2, torch.div, cost=4),
-    "floor_divide": Elementwise(2, _floor_divide, cost=8),
-    "truncate_divide": Elementwise(2, _truncate_divide, cost=8),
-    "remainder": Elementwise(2, torch.remainder, cost=8),
-    "fmod": Elementwise(2, torch.fmod, cost=8),
-    "neg": Elementwise(1, torch.neg),
-    "abs": Elementwise(1, torch.abs),
-    "sign": Elementwise(1, torch.sign),
-    "floor": Elementwise(1, torch.floor),
-    "ceil": Elementwise(1, torch.ceil),
-    "round": Elementwise(1, torch.round),
-    "trunc": Elementwise(1, torch.trunc),
-    "sqrt": Elementwise(1, torch.sqrt, cost=4),
-    "rsqrt": Elementwise(1, torch.rsqrt, cost=8),
-    "reciprocal": Elementwise(1, torch.reciprocal, cost=4),
-    "minimum": Elementwise(2, torch.minimum),
-    "maximum": Elementwise(2, torch.maximum),
-    "relu": Elementwise(1, torch.relu),
-    "copysign": Elementwise(2, torch.copysign),
-    "left_shift": Elementwise(2, torch.bitwise_left_shift),
-    "right_shift": Elementwise(2, torch.bitwise_right_shift),
+_MEANINGS: dict[str, Callable[..., Any]] = {
+    "floor_divide": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "truncate_divide": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "left_shift": torch.bitwise_left_shift,
+    "right_shift": torch.bitwise_right_shift,
+    "decay": torch.exp,
+    "normal_tail": lambda x: torch.special.ndtr(-x.abs()),
+    "quick_sin": torch.sin,
+    "fma": _fma,
+    "plus_at": _plus_at,
+    "philox": philox,
 }
+"""Of operations that torch does not have by that name."""
 
-_FUNCTIONS: dict[str, Elementwise] = {
-    name: Elementwise(1, getattr(torch, name), cost=20)
-    for name in [
-        "exp",
-        "exp2",
-        "expm1",
-        "log",
-        "log2",
-        "log10",
-        "log1p",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "erf",
-        "erfc",
-        "lgamma",
-        "sigmoid",
-    ]
-} | {
-    "pow": Elementwise(2, torch.pow, cost=40),
-    "atan2": Elementwise(2, torch.atan2, cost=30),
-    "decay": Elementwise(
-        1, torch.exp, cost=16
-    ),  # e^x for x of at most 0; what is smaller than a normal number may be 0
-    "normal_tail": Elementwise(
-        1, _normal_tail, cost=24
-    ),  # the normal distribution below -|x|, to an absolute error of 3e-7
-    "quick_sin": Elementwise(
-        1, torch.sin, cost=8
-    ),  # as eager's kernels of a device draw it: by its fastest instruction
-    "fma": Elementwise(3, _fma),
-    "plus_at": Elementwise(2, _plus_at),  # a number, and what lies at an address of the device; 0 is none
-    "philox": Elementwise(5, philox, cost=40),  # of (seed, offset, block, lane, word): `stoker.loop.philox`
+ELEMENTWISE: dict[str, Elementwise] = {
+    name: Elementwise(arity, _MEANINGS.get(name) or getattr(torch, name), result, cost)
+    for result, arity, cost, names in _TABLE
+    for name in names.split()
 }
-
-_LOGIC: dict[str, Elementwise] = {
-    "eq": Elementwise(2, torch.eq, ResultType.BOOL),
-    "ne": Elementwise(2, torch.ne, ResultType.BOOL),
-    "lt": Elementwise(2, torch.lt, ResultType.BOOL),
-    "le": Elementwise(2, torch.le, ResultType.BOOL),
-    "gt": Elementwise(2, torch.gt, ResultType.BOOL),
-    "ge": Elementwise(2, torch.ge, ResultType.BOOL),
-    "isnan": Elementwise(1, torch.isnan, ResultType.BOOL),
-    "isinf": Elementwise(1, torch.isinf, ResultType.BOOL),
-    "bitwise_not": Elementwise(1, torch.bitwise_not),
-    "bitwise_and": Elementwise(2, torch.bitwise_and),
-    "bitwise_or": Elementwise(2, torch.bitwise_or),
-    "bitwise_xor": Elementwise(2, torch.bitwise_xor),
-    "where": Elementwise(3, torch.where, ResultType.SECOND),
-}
-
-ELEMENTWISE: dict[str, Elementwise] = _ARITHMETIC | _FUNCTIONS | _LOGIC
 
 REDUCTIONS: tuple[str, ...] = (
     "sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "xor_sum", "mean", "moment",

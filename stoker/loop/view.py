@@ -64,9 +64,8 @@ class Scalar(Stored):
     """A Python number in memory, as a tensor without dimensions. Libraries are given the number."""
 
     __bool__ = __float__ = __int__ = __index__ = __neg__ = __abs__ = _unknown
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = (
-        _unknown
-    )
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _unknown
+    __truediv__ = __rtruediv__ = __pow__ = __rpow__ = _unknown
     __lt__ = __le__ = __gt__ = __ge__ = _unknown
 
 

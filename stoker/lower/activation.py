@@ -16,7 +16,7 @@ from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import compute_dtype, elementwise, require_supported
 from stoker.lower.reduce import reduced
-from stoker.lower.registry import LeftToLibrary, Result, lower
+from stoker.lower.registry import Result, leave_if, lower
 from stoker.lower.view import dimension
 from stoker.shape.expr import constant
 
@@ -79,8 +79,7 @@ class _Row:
     """What softmax and its logarithm share: the sizes of a row's statistics, and x less its largest in the row."""
 
     def __init__(self, builder: Builder, out: Result, x: Tensor, dim: int) -> None:
-        if any(size.value == 0 for size in x.sizes) or not x.sizes:
-            raise LeftToLibrary("there is nothing to normalize")
+        leave_if(any(size.value == 0 for size in x.sizes) or not x.sizes, "there is nothing to normalize")
         require_supported(out.dtype, x.dtype)
         self.builder, self.at = builder, dimension(dim, len(x.sizes))
         wide = compute_dtype(x.dtype)

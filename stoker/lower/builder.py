@@ -16,7 +16,7 @@ from stoker import torch_private
 from stoker.graph.walk import draws, keeps_state
 from stoker.loop.body import LoopValue, Recorder
 from stoker.loop.handler import ops, using
-from stoker.loop.index import Dimension, Dimensions, ranges_of, simplify
+from stoker.loop.index import Dimensions, loops_of, ranges_of, simplify
 from stoker.loop.instruction import Indirect, index_expressions, with_expressions
 from stoker.loop.layout import Layout, Sizes, contiguous, has_longer_rows, is_dense
 from stoker.loop.node import Extern, Loops, Program
@@ -25,15 +25,17 @@ from stoker.loop.view import Computed, Index, Stored, Tensor, cost_of, reads_of
 from stoker.lower.pieces import IN_PIECES, Cut, cut, inside
 from stoker.lower.registry import Result, Usage
 from stoker.nest import map_leaves
-from stoker.shape.expr import constant, symbol
+from stoker.shape.expr import constant
 from stoker.shape.walk import free_symbols
 
 OF_TRUTHS = {"sum": "any", "prod": "all"}
 """How truths are added and multiplied: nothing larger than True is kept of them."""
 
 
-def loop_dimensions(prefix: str, sizes: Sequence[Any]) -> Dimensions:
-    return tuple(Dimension(symbol(f"{prefix}{d}"), size) for d, size in enumerate(sizes))
+Element = Callable[[Index], LoopValue]
+"""The value of a tensor at an index."""
+Reduced = Callable[[Index, Index], LoopValue]
+"""What is reduced: the value at an index of the outer loops, and one of the inner."""
 
 
 class GeneratorState(NamedTuple):
@@ -80,9 +82,7 @@ class Builder:
         self.program.blank.add(stored.buffer)
         return stored
 
-    def compute(
-        self, out: Result, element: Callable[[Index], LoopValue], inputs: Sequence[Tensor] = (), cost: int = 1
-    ) -> Computed:
+    def compute(self, out: Result, element: Element, inputs: Sequence[Tensor] = (), cost: int = 1) -> Computed:
         """A tensor by its element function."""
         total = cost + cost_of(*inputs)
         return Computed(
@@ -111,7 +111,7 @@ class Builder:
         known = self._stored.get(id(tensor)) or self._once.get(id(tensor))
         if known is not None:
             return known[1]
-        loops = loop_dimensions("i", tensor.sizes)
+        loops = loops_of("i", tensor.sizes)
         with using(Recorder(self.wide)) as recorder:
             tensor.at(_loop_index(loops))
         seen = {s for i in recorder.instructions for e in index_expressions(i) for s in free_symbols(e)}
@@ -125,7 +125,7 @@ class Builder:
 
     def write(self, tensor: Tensor, target: Stored, combine: str | None = None) -> None:
         """Loops that write a tensor's elements to a place in memory, or combine them with what an earlier node wrote there."""
-        outer = loop_dimensions("i", target.sizes)
+        outer = loops_of("i", target.sizes)
         index = _loop_index(outer)
         with using(Recorder(self.wide)) as recorder:
             value = tensor.at(index)
@@ -139,28 +139,21 @@ class Builder:
         return stored
 
     def scatter(
-        self,
-        target: Stored,
-        sizes: Sizes,
-        place: Callable[[Index], Index],
-        value: Callable[[Index], LoopValue],
-        combine: str,
+        self, target: Stored, sizes: Sizes, place: Callable[[Index], Index], value: Element, combine: str
     ) -> None:
         """Loops over sizes that write values to computed places of a tensor that was written before."""
-        outer = loop_dimensions("i", sizes)
+        outer = loops_of("i", sizes)
         index = _loop_index(outer)
         with using(Recorder(self.wide)) as recorder:
             made = ops.to_dtype(value(index), target.dtype)
             ops.store(target.buffer, target.place(place(index)), made, combine)
         self._add(recorder, (target.buffer,), outer, ())
 
-    def scan(
-        self, results: Sequence[Result], dim: int, kinds: Sequence[str], element: Callable[[Index], LoopValue]
-    ) -> list[Stored]:
+    def scan(self, results: Sequence[Result], dim: int, kinds: Sequence[str], element: Element) -> list[Stored]:
         """Running reductions of one element function along a dimension: a result for each kind, in one nest."""
         sizes = results[0].sizes
-        outer = loop_dimensions("i", sizes[:dim] + sizes[dim + 1 :])
-        inner = loop_dimensions("r", sizes[dim : dim + 1])
+        outer = loops_of("i", sizes[:dim] + sizes[dim + 1 :])
+        inner = loops_of("r", sizes[dim : dim + 1])
         made = [self.new_buffer(Layout(r.dtype, r.device, r.sizes, r.strides)) for r in results]
         with using(Recorder(self.wide)) as recorder:
             at = _loop_index(outer)
@@ -172,20 +165,12 @@ class Builder:
         self._add(recorder, tuple(m.buffer for m in made), outer, inner)
         return made
 
-    def reduce(
-        self,
-        out: Result,
-        kept: Sizes,
-        strides: Sizes,
-        over: Sizes,
-        kind: str,
-        element: Callable[[Index, Index], LoopValue],
-    ) -> Stored:
+    def reduce(self, out: Result, kept: Sizes, strides: Sizes, over: Sizes, kind: str, element: Reduced) -> Stored:
         """A reduction: `element(outer, inner)` combined over the inner sizes.
 
         The loops run over the `kept` sizes, which lie in the result at these strides.
         """
-        outer, inner = loop_dimensions("i", kept), loop_dimensions("r", over)
+        outer, inner = loops_of("i", kept), loops_of("r", over)
         with using(Recorder(self.wide)) as recorder:
             at = _loop_index(outer)
             value = element(at, _loop_index(inner))
@@ -201,9 +186,9 @@ class Builder:
         self._add(recorder, (stored.buffer,), outer, inner)
         return stored
 
-    def pieces(self, out: Result, kept: Sizes, over: Sizes, element: Callable[[Index, Index], LoopValue]) -> Cut | None:
+    def pieces(self, out: Result, kept: Sizes, over: Sizes, element: Reduced) -> Cut | None:
         """Pieces of what a reduction reduces over, if the device would not be busy with fewer."""
-        outer, inner = loop_dimensions("i", kept), loop_dimensions("r", over)
+        outer, inner = loops_of("i", kept), loops_of("r", over)
         with using(Recorder(self.wide)) as recorder:
             element(_loop_index(outer), _loop_index(inner))
         return self._cut(out, outer, inner, recorder)
@@ -223,7 +208,7 @@ class Builder:
         strides: Sizes,
         over: Sizes,
         kind: str,
-        element: Callable[[Index, Index], LoopValue],
+        element: Reduced,
         made: Cut,
         dtype: torch.dtype,
     ) -> Stored:

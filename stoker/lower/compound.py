@@ -12,54 +12,52 @@ from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
 from stoker.loop.view import Tensor
 from stoker.lower.builder import Builder
-from stoker.lower.formula import formula
+from stoker.lower.formula import formula, like
 from stoker.lower.operand import compute_dtype, elementwise, number, refuse_division_by_zero
 from stoker.lower.reduce import reduced
-from stoker.lower.registry import Dims, LeftToLibrary, Operand, Result, lower
+from stoker.lower.registry import Dims, LeftToLibrary, Operand, Result, leave_if, lower
 
 INFINITY = float("inf")
 
 
-def _like(value: Any, constant: Any) -> Any:
-    return ops.constant(constant, value.dtype)
+def _numbers_alone(choose: Callable[..., LoopValue]) -> Callable[..., LoopValue]:
+    """An extreme of two, of which one that is no number is passed over."""
+
+    def extreme(a: LoopValue, b: LoopValue) -> LoopValue:
+        if not a.dtype.is_floating_point:
+            return choose(a, b)
+        return ops.where(ops.isnan(a), b, ops.where(ops.isnan(b), a, choose(b, a)))
+
+    return extreme
 
 
-@formula("fmax.default")
-def fmax(a: LoopValue, b: LoopValue) -> LoopValue:
-    if not a.dtype.is_floating_point:
-        return ops.maximum(a, b)
-    return ops.where(ops.isnan(a), b, ops.where(ops.isnan(b), a, ops.maximum(b, a)))
-
-
-@formula("fmin.default")
-def fmin(a: LoopValue, b: LoopValue) -> LoopValue:
-    if not a.dtype.is_floating_point:
-        return ops.minimum(a, b)
-    return ops.where(ops.isnan(a), b, ops.where(ops.isnan(b), a, ops.minimum(b, a)))
+formula("fmax.default")(_numbers_alone(ops.maximum))
+formula("fmin.default")(_numbers_alone(ops.minimum))
+formula("copysign.Tensor")(ops.copysign)
 
 
 @formula("heaviside.default")
 def heaviside(x: LoopValue, at_zero: LoopValue) -> LoopValue:
-    zero = _like(x, 0)
+    zero = like(x, 0)
     return ops.where(ops.eq(x, zero), at_zero, ops.to_dtype(ops.gt(x, zero), x.dtype))
 
 
 @formula("_prelu_kernel.default")
 def prelu(x: LoopValue, weight: LoopValue) -> LoopValue:
-    return ops.where(ops.gt(x, _like(x, 0)), x, ops.mul(weight, x))
+    return ops.where(ops.gt(x, like(x, 0)), x, ops.mul(weight, x))
 
 
 @lower("_prelu_kernel_backward.default")
 def prelu_backward(builder: Builder, out: list[Result], gradient: Tensor, x: Tensor, weight: Tensor) -> list[Tensor]:
     def positive(v: LoopValue) -> LoopValue:
-        return ops.gt(v, _like(v, 0))
+        return ops.gt(v, like(v, 0))
 
     return [
         elementwise(
             builder, out[0], [gradient, x, weight], lambda g, v, w: ops.where(positive(v), g, ops.mul(w, g)), cost=3
         ),
         elementwise(
-            builder, out[1], [gradient, x], lambda g, v: ops.where(positive(v), _like(v, 0), ops.mul(v, g)), cost=3
+            builder, out[1], [gradient, x], lambda g, v: ops.where(positive(v), like(v, 0), ops.mul(v, g)), cost=3
         ),
     ]
 
@@ -67,70 +65,53 @@ def prelu_backward(builder: Builder, out: list[Result], gradient: Tensor, x: Ten
 @formula("hardshrink.default", last=0.5)
 def hardshrink(x: LoopValue, limit: LoopValue) -> LoopValue:
     near = ops.bitwise_and(ops.ge(x, ops.neg(limit)), ops.le(x, limit))
-    return ops.where(near, _like(x, 0), x)
+    return ops.where(near, like(x, 0), x)
 
 
 @formula("hardshrink_backward.default", "softshrink_backward.default")
 def shrink_backward(gradient: LoopValue, x: LoopValue, limit: LoopValue) -> LoopValue:
     near = ops.bitwise_and(ops.ge(x, ops.neg(limit)), ops.le(x, limit))
-    return ops.where(near, _like(x, 0), gradient)
+    return ops.where(near, like(x, 0), gradient)
 
 
 @formula("softshrink.default", last=0.5)
 def softshrink(x: LoopValue, limit: LoopValue) -> LoopValue:
     above, below = ops.gt(x, limit), ops.lt(x, ops.neg(limit))
-    rest = ops.mul(x, _like(x, 0))  # not 0: what is no number stays so
+    rest = ops.mul(x, like(x, 0))  # not 0: what is no number stays so
     return ops.where(above, ops.sub(x, limit), ops.where(below, ops.add(x, limit), rest))
 
 
 @formula("logaddexp.default", cost=50, floating=True)
 def logaddexp(a: LoopValue, b: LoopValue) -> LoopValue:
-    same = ops.bitwise_and(ops.eq(a, b), ops.isinf(a))
-    away = ops.neg(ops.abs(ops.sub(a, b)))
-    return ops.where(same, a, ops.add(ops.maximum(a, b), ops.log1p(ops.exp(away))))
+    return _more_than_larger(a, b, lambda away: ops.log1p(ops.exp(away)))
 
 
 @formula("logaddexp2.default", cost=50, floating=True)
 def logaddexp2(a: LoopValue, b: LoopValue) -> LoopValue:
+    return _more_than_larger(a, b, lambda away: ops.mul(ops.log1p(ops.exp2(away)), like(a, 1 / math.log(2))))
+
+
+def _more_than_larger(a: LoopValue, b: LoopValue, more: Callable[[LoopValue], LoopValue]) -> LoopValue:
+    """The larger of two and a function of how far away the other is; an infinity that both are stays."""
     same = ops.bitwise_and(ops.eq(a, b), ops.isinf(a))
-    away = ops.neg(ops.abs(ops.sub(a, b)))
-    beyond = ops.mul(ops.log1p(ops.exp2(away)), _like(a, 1 / math.log(2)))
-    return ops.where(same, a, ops.add(ops.maximum(a, b), beyond))
+    return ops.where(same, a, ops.add(ops.maximum(a, b), more(ops.neg(ops.abs(ops.sub(a, b))))))
 
 
-@formula("copysign.Tensor")
-def copysign(a: LoopValue, b: LoopValue) -> LoopValue:
-    return ops.copysign(a, b)
+def _is(number: float) -> Callable[[LoopValue], LoopValue]:
+    return lambda x: ops.eq(x, like(x, number)) if x.dtype.is_floating_point else ops.constant(False, torch.bool)
 
 
-def _question(*names: str) -> Callable[[Callable[[LoopValue], LoopValue]], Callable[..., Any]]:
-    """Register a question about each element."""
-
-    def register(function: Callable[[LoopValue], LoopValue]) -> Callable[..., Any]:
-        def lowering(builder: Builder, out: Result, x: Tensor) -> Tensor:
-            return elementwise(builder, out, [x], function, compute_dtype(x.dtype))
-
-        lower(*names)(lowering)
-        return function
-
-    return register
-
-
-@_question("isposinf.default")
-def isposinf(x: LoopValue) -> LoopValue:
-    return ops.eq(x, _like(x, INFINITY)) if x.dtype.is_floating_point else ops.constant(False, torch.bool)
-
-
-@_question("isneginf.default")
-def isneginf(x: LoopValue) -> LoopValue:
-    return ops.eq(x, _like(x, -INFINITY)) if x.dtype.is_floating_point else ops.constant(False, torch.bool)
-
-
-@_question("signbit.default")
-def signbit(x: LoopValue) -> LoopValue:
+def _is_negative(x: LoopValue) -> LoopValue:
     if not x.dtype.is_floating_point:
-        return ops.lt(x, _like(x, 0))
-    return ops.lt(ops.copysign(_like(x, 1.0), x), _like(x, 0.0))
+        return ops.lt(x, like(x, 0))
+    return ops.lt(ops.copysign(like(x, 1.0), x), like(x, 0.0))
+
+
+@lower("isposinf.default", question=_is(INFINITY))
+@lower("isneginf.default", question=_is(-INFINITY))
+@lower("signbit.default", question=_is_negative)
+def ask(builder: Builder, out: Result, x: Tensor, *, question: Callable[[LoopValue], LoopValue]) -> Tensor:
+    return elementwise(builder, out, [x], question, compute_dtype(x.dtype))
 
 
 @lower("nan_to_num.default")
@@ -148,9 +129,9 @@ def nan_to_num(
     top, bottom = limits.max if high is None else high, limits.min if low is None else low
 
     def function(v: LoopValue) -> LoopValue:
-        v = ops.where(ops.isnan(v), _like(v, 0.0 if nan is None else float(nan)), v)
-        v = ops.where(ops.eq(v, _like(v, INFINITY)), _like(v, float(top)), v)
-        return ops.where(ops.eq(v, _like(v, -INFINITY)), _like(v, float(bottom)), v)
+        v = ops.where(ops.isnan(v), like(v, 0.0 if nan is None else float(nan)), v)
+        v = ops.where(ops.eq(v, like(v, INFINITY)), like(v, float(top)), v)
+        return ops.where(ops.eq(v, like(v, -INFINITY)), like(v, float(bottom)), v)
 
     return elementwise(builder, out, [x], function, cost=6)
 
@@ -171,8 +152,7 @@ _OVERLOADS = ("Tensor", "Scalar", "Tensor_Scalar")
 @lower(*(f"{name}.{o}" for name in ("bitwise_left_shift", "__lshift__") for o in _OVERLOADS), name="left_shift")
 @lower(*(f"{name}.{o}" for name in ("bitwise_right_shift", "__rshift__") for o in _OVERLOADS), name="right_shift")
 def shift(builder: Builder, out: Result, a: Operand, b: Operand, *, name: str) -> Tensor:
-    if out.dtype.is_floating_point or out.dtype is torch.bool:
-        raise LeftToLibrary("shifts of numbers that are not whole")
+    leave_if(out.dtype.is_floating_point or out.dtype is torch.bool, "shifts of numbers that are not whole")
     return elementwise(builder, out, [a, b], lambda x, y: getattr(ops, name)(x, y))
 
 
@@ -184,8 +164,7 @@ def floor_divide(builder: Builder, out: Result, a: Operand, b: Operand) -> Tenso
 
 @lower("aminmax.default")
 def aminmax(builder: Builder, out: list[Result], x: Tensor, *, dim: Dims = None, keepdim: bool = False) -> list[Tensor]:
-    if any(size.value == 0 for size in x.sizes):
-        raise LeftToLibrary("nothing to choose from: the library raises the right error")
+    leave_if(any(size.value == 0 for size in x.sizes), "nothing to choose from: the library raises the right error")
     convert = lambda v: ops.to_dtype(v, compute_dtype(x.dtype))  # noqa: E731
     return [reduced(builder, r, x, dim, keepdim, kind, convert) for r, kind in zip(out, ("min", "max"))]
 
@@ -199,22 +178,19 @@ def count_nonzero(builder: Builder, out: Result, x: Tensor, dims: Dims = None) -
 
 @lower("nansum.default")
 def nansum(
-    builder: Builder,
-    out: Result,
-    x: Tensor,
-    dims: Dims = None,
-    keepdim: bool = False,
-    *,
-    dtype: torch.dtype | None = None,
+    builder: Builder, out: Result, x: Tensor, dims: Dims = None, keepdim: bool = False, **options: Any
 ) -> Tensor:
     def prepare(v: LoopValue) -> LoopValue:
         v = ops.to_dtype(v, compute_dtype(out.dtype))
-        return ops.where(ops.isnan(v), _like(v, 0.0), v) if v.dtype.is_floating_point else v
+        return ops.where(ops.isnan(v), like(v, 0.0), v) if v.dtype.is_floating_point else v
 
     return reduced(builder, out, x, dims, keepdim, "sum", prepare)
 
 
-def _norm(builder: Builder, out: Result, x: Tensor, order: Any, dims: Dims, keepdim: bool) -> Tensor:
+@lower("linalg_vector_norm.default", "norm.ScalarOpt_dim")
+def norm(
+    builder: Builder, out: Result, x: Tensor, order: Any = 2, dims: Dims = None, keepdim: bool = False, **options: Any
+) -> Tensor:
     if not out.dtype.is_floating_point or not x.dtype.is_floating_point or any(s.value == 0 for s in x.sizes):
         raise LeftToLibrary("a norm that the library knows better")
     dtype = compute_dtype(out.dtype)
@@ -224,13 +200,13 @@ def _norm(builder: Builder, out: Result, x: Tensor, order: Any, dims: Dims, keep
         return reduced(builder, wide, x, dims, keepdim, kind, lambda v: prepare(ops.to_dtype(v, dtype)))
 
     match order:
-        case 2:
+        case 2 | None:
             squares = total("sum", lambda v: ops.mul(v, v))
             return elementwise(builder, out, [squares], lambda v: ops.sqrt(v), cost=4)
         case 1:
             made = total("sum", lambda v: ops.abs(v))
         case 0:
-            made = total("sum", lambda v: ops.to_dtype(ops.ne(v, _like(v, 0.0)), dtype))
+            made = total("sum", lambda v: ops.to_dtype(ops.ne(v, like(v, 0.0)), dtype))
         case _ if order == INFINITY:
             made = total("max", lambda v: ops.abs(v))
         case _ if order == -INFINITY:
@@ -238,22 +214,3 @@ def _norm(builder: Builder, out: Result, x: Tensor, order: Any, dims: Dims, keep
         case _:
             raise LeftToLibrary("a norm of an uncommon order")
     return elementwise(builder, out, [made], lambda v: v)
-
-
-@lower("linalg_vector_norm.default")
-def vector_norm(
-    builder: Builder,
-    out: Result,
-    x: Tensor,
-    order: Any = 2,
-    dims: Dims = None,
-    keepdim: bool = False,
-    *,
-    dtype: torch.dtype | None = None,
-) -> Tensor:
-    return _norm(builder, out, x, order, dims, keepdim)
-
-
-@lower("norm.ScalarOpt_dim")
-def norm(builder: Builder, out: Result, x: Tensor, order: Any, dims: Dims, keepdim: bool = False) -> Tensor:
-    return _norm(builder, out, x, 2 if order is None else order, dims, keepdim)

@@ -21,7 +21,7 @@ from stoker.loop.target import Target
 from stoker.loop.view import Computed, Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import compute_dtype
-from stoker.lower.registry import LOWERINGS, LeftToLibrary, Result, find, lower
+from stoker.lower.registry import LOWERINGS, Result, find, leave_if, lower
 from stoker.shape.expr import constant
 
 
@@ -33,6 +33,11 @@ def channels_last(sizes: Sizes) -> Sizes:
 
 def is_channels_last(tensor: Tensor) -> bool:
     return len(tensor.sizes) == 4 and tensor.strides == channels_last(tensor.sizes)
+
+
+def laid_like(builder: Builder, out: Result, x: Tensor) -> Result:
+    """In the order of an image's memory, where strides are free."""
+    return replace(out, strides=channels_last(out.sizes)) if builder.free_layout and is_channels_last(x) else out
 
 
 def _reordered(builder: Builder, x: Tensor) -> Stored:
@@ -52,8 +57,7 @@ def convolution(builder: Builder, out: Result, x: Tensor, weight: Tensor, bias: 
     apart = suited and bias is not None and target.adds_bias_apart and builder.usage.used_in_loops
     free = builder.free_layout or _is_ours(target, out, x, weight, rest[-1])
     turned = suited and free and not transposed and _is_image(target, out, x)
-    if not apart and not turned:
-        raise LeftToLibrary("a convolution")
+    leave_if(not apart and not turned, "a convolution")
     image = _reordered(builder, x) if turned else x
     result = replace(out, strides=channels_last(out.sizes)) if turned else out
     kernel = _reordered(builder, weight) if turned and target.orders_weights and _has_order(weight) else weight

@@ -244,29 +244,25 @@ class _Lowering:
         if not isinstance(value, (Stored, Computed)) or not isinstance(fake, FakeTensor):
             return value
         wanted = result_of(fake, self.targets)
-        if isinstance(value, Computed) and any(
-            s.value == 0 and n.value != 1 for n, s in zip(wanted.sizes, wanted.strides)
-        ):
+        repeats = any(s.value == 0 and n.value != 1 for n, s in zip(wanted.sizes, wanted.strides))
+        if isinstance(value, Computed) and repeats:
             return self.builder.store_once(value)
         same = all(s is t or n.value == 1 for n, s, t in zip(wanted.sizes, value.strides, wanted.strides))
         return value if same else self._with_strides(value, wanted)
 
     def _as_in_eager(self, value: Any) -> Any:
         """An argument of an operator that we know nothing of: it may depend on how a tensor lies in memory."""
-        gaps = isinstance(value, Computed) and not is_dense(value.sizes, value.strides)
-        return (
-            self._with_strides(value, Result(value.dtype, value.device, value.sizes, value.strides)) if gaps else value
-        )
+        if not isinstance(value, Computed) or is_dense(value.sizes, value.strides):
+            return value
+        return self._with_strides(value, Result(value.dtype, value.device, value.sizes, value.strides))
 
     def settle(self, node: GraphNode, value: Any) -> Any:
         """Store what is too costly to compute at each use, or too large, or may refuse elements that nobody reads; and numbers of the
         processor that kernels of another device take by value, each in memory of its own."""
         if isinstance(value, (Stored, Computed)) and _is_handed_over(node):
-            at_start = isinstance(value, Stored) and value.offset.value == 0
-            constant = isinstance(value, Computed) and not value.reads
-            return (
-                value if at_start or constant else self.builder.copy(value, result_of(node.meta["val"], self.targets))
-            )
+            if value.offset.value == 0 if isinstance(value, Stored) else not value.reads:
+                return value
+            return self.builder.copy(value, result_of(node.meta["val"], self.targets))
         if not isinstance(value, Computed):
             return value
         if node.meta.get(KEPT) or (raises_by_data(node) and node not in self.whole):

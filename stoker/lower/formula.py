@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from stoker.loop.body import LoopValue
+from stoker.loop.handler import ops
 from stoker.loop.view import Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import elementwise, tensors_among
 from stoker.lower.registry import LeftToLibrary, Result, lower
+
+
+def like(value: LoopValue, number: float) -> Any:
+    """A number, in the type of a value."""
+    return ops.constant(number, value.dtype)
 
 
 def formula(

@@ -11,7 +11,7 @@ from stoker.loop.handler import ops
 from stoker.loop.view import Computed, Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import broadcast_index, require_supported
-from stoker.lower.registry import LeftToLibrary, Result, lower
+from stoker.lower.registry import LeftToLibrary, Result, leave_if, lower
 from stoker.lower.view import dimension, flattened
 from stoker.shape.expr import Expr
 
@@ -45,8 +45,7 @@ def index(builder: Builder, out: Result, x: Tensor, indices: Any) -> Tensor:
 @lower("gather.default")
 def gather(builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor, sparse_grad: bool = False) -> Tensor:
     require_supported(x.dtype)
-    if not x.sizes:
-        raise LeftToLibrary("a tensor without dimensions")
+    leave_if(not x.sizes, "a tensor without dimensions")
     dim = dimension(dim, len(x.sizes))
 
     def element(at: Index) -> LoopValue:
@@ -78,8 +77,7 @@ def take(builder: Builder, out: Result, x: Tensor, places: Tensor) -> Tensor:
 @lower("index_select.default")
 def index_select(builder: Builder, out: Result, x: Tensor, dim: int, places: Tensor) -> Tensor:
     require_supported(x.dtype)
-    if not x.sizes or not places.sizes:
-        raise LeftToLibrary("a tensor without dimensions")
+    leave_if(not x.sizes or not places.sizes, "a tensor without dimensions")
     _require_elements(out)
     dim = dimension(dim, len(x.sizes))
     kind, places = "row" if dim == 0 else "element", _at_hand(builder, places)
@@ -98,8 +96,7 @@ def _at_hand(builder: Builder, places: Tensor) -> Tensor:
 
 def _require_elements(out: Result) -> None:
     """Loops look at the places of elements. Eager's kernels for whole rows look at all places, though rows be empty."""
-    if any(size.value == 0 for size in out.sizes):
-        raise LeftToLibrary("rows without elements, whose places are checked all the same")
+    leave_if(any(size.value == 0 for size in out.sizes), "rows without elements, whose places are checked all the same")
 
 
 @lower("embedding.default")

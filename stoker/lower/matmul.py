@@ -25,7 +25,7 @@ from stoker.loop.layout import Layout, contiguous
 from stoker.loop.view import Index, Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.move import pad
-from stoker.lower.registry import LeftToLibrary, Result, find, lower
+from stoker.lower.registry import LeftToLibrary, Result, find, leave_if, lower
 from stoker.shape.expr import constant
 
 LARGE = 1 << 22
@@ -55,8 +55,7 @@ def mm(builder: Builder, out: Result, a: Tensor, b: Tensor) -> Tensor:
 
 @lower("addmm.default", calls=True)
 def addmm(builder: Builder, out: Result, bias: Tensor, a: Tensor, b: Tensor, **scales: Any) -> Tensor:
-    if scales or len(bias.sizes) != 1:
-        raise LeftToLibrary(PRODUCT)
+    leave_if(scales or len(bias.sizes) != 1, PRODUCT)
     return _product(builder, out, "addmm.default", bias, a, b)
 
 
@@ -78,12 +77,10 @@ def _product(builder: Builder, out: Result, name: str, bias: Tensor | None, a: T
     wide = padded != columns and rows * columns >= LARGE and shared % step == 0
     operands = [a if wide else _with_rows(builder, a, step), b if wide else _with_rows(builder, b, step)]
     if not wide:
-        if operands == [a, b]:
-            raise LeftToLibrary(PRODUCT)
+        leave_if(operands == [a, b], PRODUCT)
         given = operands if bias is None else [bias, *operands]
         return builder.call(find(name), given, {}, out)
-    if builder.usage.returned and columns < FEW * step:
-        raise LeftToLibrary(PRODUCT)
+    leave_if(builder.usage.returned and columns < FEW * step, PRODUCT)
     if builder.usage.returned and b.strides[0].value == 1 and (b.strides[1].value or 1) % step == 0:
         return _in_pieces(builder, out, name, bias, a, b, columns - columns % step)
     weight = _taller(builder, view.permute(b, (1, 0)), padded)
@@ -120,9 +117,8 @@ def _in_more_rows(
 def _walks_rows(out: Result, a: Tensor, b: Tensor) -> bool:
     """Does a sum of the product lie in memory side by side, and is there enough of it for a program?"""
     shared = a.sizes[1].value
-    return (
-        out.dtype in (*_HALF, torch.float32) and b.strides[0].value == 1 and shared is not None and shared >= SHORTEST
-    )
+    enough = shared is not None and shared >= SHORTEST
+    return enough and out.dtype in (*_HALF, torch.float32) and b.strides[0].value == 1
 
 
 def _row(builder: Builder, out: Result, bias: Tensor | None, a: Tensor, b: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from stoker.lower.builder import Builder
 from stoker.lower.operand import compute_dtype, number, require_supported
 from stoker.lower.pieces import Cut
 from stoker.lower.reduce import reduced
-from stoker.lower.registry import Dims, LeftToLibrary, Result, lower
+from stoker.lower.registry import Dims, Result, leave_if, lower
 from stoker.lower.view import dimension
 from stoker.shape.expr import constant
 
@@ -27,8 +27,7 @@ class _Rows:
 
     def __init__(self, builder: Builder, x: Tensor, dims: Any, correction: Any) -> None:
         require_supported(x.dtype)
-        if not x.dtype.is_floating_point:
-            raise LeftToLibrary("the variance of whole numbers is an error that the library words")
+        leave_if(not x.dtype.is_floating_point, "the variance of whole numbers is an error that the library words")
         self.builder, self.x, rank = builder, x, len(x.sizes)
         self.over = sorted({dimension(d, rank) for d in dims}) if dims and rank else list(range(rank))
         self.wide = compute_dtype(x.dtype)

@@ -15,7 +15,7 @@ from stoker.loop.view import Computed, Index, Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.index import counted_from_0
 from stoker.lower.operand import broadcast_index, is_tensor, number, require_supported
-from stoker.lower.registry import LeftToLibrary, Operand, Result, Size, lower
+from stoker.lower.registry import LeftToLibrary, Operand, Result, Size, leave_if, lower
 from stoker.lower.view import dimension, slice_start
 from stoker.shape.expr import Expr, as_expr, constant
 
@@ -30,8 +30,7 @@ def cat(builder: Builder, out: Result, tensors: list[Tensor], dim: int = 0) -> T
     require_supported(out.dtype, *(t.dtype for t in tensors))
     dim = dimension(dim, len(out.sizes))
     parts = [t for t in tensors if not (len(t.sizes) == 1 and t.sizes[0].value == 0)] or tensors[:1]
-    if any(len(t.sizes) != len(out.sizes) for t in parts):
-        raise LeftToLibrary("parts of different ranks")
+    leave_if(any(len(t.sizes) != len(out.sizes) for t in parts), "parts of different ranks")
     if len(parts) == 1 and parts[0].strides == out.strides and parts[0].dtype is out.dtype:
         return parts[0]
     cheap = len(parts) <= MOST_CHOICES and all(isinstance(p, Stored) or p.cost <= CHEAP_PART for p in parts)
@@ -139,8 +138,7 @@ def repeat(builder: Builder, out: Result, x: Tensor, repeats: Any) -> Tensor:
         zero = constant(0)
         return x.at(tuple(zero if s.value == 1 else at[lead + d] % s for d, s in enumerate(x.sizes)))
 
-    if any(s.value == 0 for s in out.sizes):
-        raise LeftToLibrary("an empty result")
+    leave_if(any(s.value == 0 for s in out.sizes), "an empty result")
     return builder.compute(out, element, [x])
 
 
@@ -189,8 +187,7 @@ def slice_scatter(
 ) -> Computed:
     dim = dimension(dim, len(x.sizes))
     first, stride = slice_start(builder, dim, start, 3), as_expr(step)
-    if stride.value is None:
-        raise LeftToLibrary("the step depends on symbols")
+    leave_if(stride.value is None, "the step depends on symbols")
     require_supported(x.dtype, source.dtype)
     last = first + (source.sizes[dim] - 1) * stride
 
@@ -212,8 +209,7 @@ def scatter_value(builder: Builder, out: Result, x: Tensor, dim: int, places: Te
     """A scatter of one value along a dimension where the index has one element: a comparison (one-hot)."""
     dim = dimension(dim, len(x.sizes)) if x.sizes else 0
     same = x.sizes and all(p is s for d, (p, s) in enumerate(zip(places.sizes, x.sizes)) if d != dim)
-    if not same or places.sizes[dim].value != 1 or is_tensor(value):
-        raise LeftToLibrary("a scatter of several values")
+    leave_if(not same or places.sizes[dim].value != 1 or is_tensor(value), "a scatter of several values")
     require_supported(x.dtype)
 
     def element(i: Index) -> LoopValue:

@@ -11,50 +11,46 @@ from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
 from stoker.loop.view import Tensor
 from stoker.lower.builder import Builder
-from stoker.lower.formula import formula, refuse_other_types
+from stoker.lower.formula import formula, like, refuse_other_types
 from stoker.lower.operand import divider, elementwise
 from stoker.lower.registry import Operand, Result, lower
 
 
-def _like(value: LoopValue, number: float) -> Any:
-    return ops.constant(number, value.dtype)
-
-
 @formula("silu.default", cost=27, floating=True)
 def silu(x: LoopValue) -> LoopValue:
-    return ops.div(x, ops.add(ops.exp(ops.neg(x)), _like(x, 1.0)))
+    return ops.div(x, ops.add(ops.exp(ops.neg(x)), like(x, 1.0)))
 
 
 @formula("silu_backward.default", cost=47, floating=True)
 def silu_backward(gradient: LoopValue, x: LoopValue) -> LoopValue:
     s = ops.sigmoid(x)
-    slope = ops.add(ops.mul(x, ops.sub(_like(x, 1.0), s)), _like(x, 1.0))
+    slope = ops.add(ops.mul(x, ops.sub(like(x, 1.0), s)), like(x, 1.0))
     return ops.mul(ops.mul(gradient, s), slope)
 
 
 @formula("sigmoid_backward.default", floating=True)
 def sigmoid_backward(gradient: LoopValue, output: LoopValue) -> LoopValue:
-    return ops.mul(gradient, ops.mul(ops.sub(_like(output, 1.0), output), output))
+    return ops.mul(gradient, ops.mul(ops.sub(like(output, 1.0), output), output))
 
 
 @formula("tanh_backward.default", floating=True)
 def tanh_backward(gradient: LoopValue, output: LoopValue) -> LoopValue:
-    return ops.mul(gradient, ops.sub(_like(output, 1.0), ops.mul(output, output)))
+    return ops.mul(gradient, ops.sub(like(output, 1.0), ops.mul(output, output)))
 
 
 @formula("threshold_backward.default", cost=2, floating=True, rounded=True)
 def threshold_backward(gradient: LoopValue, x: LoopValue, threshold: LoopValue) -> LoopValue:
-    return ops.where(ops.le(x, threshold), _like(gradient, 0.0), gradient)
+    return ops.where(ops.le(x, threshold), like(gradient, 0.0), gradient)
 
 
 @formula("hardtanh_backward.default", floating=True, rounded=True)
 def hardtanh_backward(gradient: LoopValue, x: LoopValue, low: LoopValue, high: LoopValue) -> LoopValue:
-    return ops.where(ops.bitwise_or(ops.le(x, low), ops.ge(x, high)), _like(gradient, 0.0), gradient)
+    return ops.where(ops.bitwise_or(ops.le(x, low), ops.ge(x, high)), like(gradient, 0.0), gradient)
 
 
 @formula("leaky_relu.default", cost=3, last=0.01, floating=True)
 def leaky_relu(x: LoopValue, slope: LoopValue) -> LoopValue:
-    return ops.where(ops.gt(x, _like(x, 0.0)), x, ops.mul(x, slope))
+    return ops.where(ops.gt(x, like(x, 0.0)), x, ops.mul(x, slope))
 
 
 @lower("leaky_relu_backward.default")
@@ -64,34 +60,34 @@ def leaky_relu_backward(
     refuse_other_types(out, [gradient, x])
 
     def function(g: LoopValue, v: LoopValue, s: LoopValue) -> LoopValue:
-        return ops.where(ops.gt(v, _like(v, 0.0)), g, ops.mul(g, s))
+        return ops.where(ops.gt(v, like(v, 0.0)), g, ops.mul(g, s))
 
     return elementwise(builder, out, [gradient, x, slope], function, cost=3)
 
 
 def _raised(x: LoopValue) -> Any:
     """x and 3, between 0 and 6. Of two zeros the second is chosen, which is the sum."""
-    return ops.minimum(_like(x, 6.0), ops.maximum(_like(x, 0.0), ops.add(x, _like(x, 3.0))))
+    return ops.minimum(like(x, 6.0), ops.maximum(like(x, 0.0), ops.add(x, like(x, 3.0))))
 
 
 @lower("hardsigmoid.default")
 def hardsigmoid(builder: Builder, out: Result, x: Tensor) -> Tensor:
     refuse_other_types(out, [x])
     divide = divider(builder, out.device)
-    return elementwise(builder, out, [x], lambda v: divide(_raised(v), _like(v, 6.0)), cost=7)
+    return elementwise(builder, out, [x], lambda v: divide(_raised(v), like(v, 6.0)), cost=7)
 
 
 @formula("hardsigmoid_backward.default", cost=7, floating=True)
 def hardsigmoid_backward(gradient: LoopValue, x: LoopValue) -> LoopValue:
-    within = ops.bitwise_and(ops.gt(x, _like(x, -3.0)), ops.lt(x, _like(x, 3.0)))
-    return ops.where(within, ops.mul(gradient, _like(x, 1 / 6)), _like(x, 0.0))
+    within = ops.bitwise_and(ops.gt(x, like(x, -3.0)), ops.lt(x, like(x, 3.0)))
+    return ops.where(within, ops.mul(gradient, like(x, 1 / 6)), like(x, 0.0))
 
 
 @lower("hardswish.default")
 def hardswish(builder: Builder, out: Result, x: Tensor) -> Tensor:
     refuse_other_types(out, [x])
     divide = divider(builder, out.device)
-    return elementwise(builder, out, [x], lambda v: divide(ops.mul(v, _raised(v)), _like(v, 6.0)), cost=9)
+    return elementwise(builder, out, [x], lambda v: divide(ops.mul(v, _raised(v)), like(v, 6.0)), cost=9)
 
 
 @lower("hardswish_backward.default")
@@ -100,8 +96,8 @@ def hardswish_backward(builder: Builder, out: Result, gradient: Tensor, x: Tenso
     divide = divider(builder, out.device)
 
     def function(g: LoopValue, v: LoopValue) -> LoopValue:
-        bent = ops.mul(g, ops.add(divide(v, _like(v, 3.0)), _like(v, 0.5)))
-        inner = ops.where(ops.lt(v, _like(v, 3.0)), bent, g)
-        return ops.where(ops.le(v, _like(v, -3.0)), _like(v, 0.0), inner)
+        bent = ops.mul(g, ops.add(divide(v, like(v, 3.0)), like(v, 0.5)))
+        inner = ops.where(ops.lt(v, like(v, 3.0)), bent, g)
+        return ops.where(ops.le(v, like(v, -3.0)), like(v, 0.0), inner)
 
     return elementwise(builder, out, [gradient, x], function, cost=16)

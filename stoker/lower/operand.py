@@ -17,7 +17,7 @@ from stoker.loop.layout import Sizes, is_dense
 from stoker.loop.target import LOOP_DTYPES
 from stoker.loop.view import Computed, Index, Scalar, Stored, Tensor
 from stoker.lower.builder import Builder
-from stoker.lower.registry import LeftToLibrary, Result
+from stoker.lower.registry import LeftToLibrary, Result, leave_if
 from stoker.shape.expr import Expr, constant
 
 _WIDE = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
@@ -38,8 +38,7 @@ def number(value: Any, dtype: torch.dtype) -> Any:
         return ops.to_dtype(value.at(()), dtype)
     if isinstance(value, Expr):
         return ops.to_dtype(ops.index(value, torch.int64), dtype)
-    if isinstance(value, complex):
-        raise LeftToLibrary("complex numbers are left to the library")
+    leave_if(isinstance(value, complex), "complex numbers are left to the library")
     if dtype is torch.bool:
         return ops.constant(bool(value), dtype)
     return ops.constant(float(value) if dtype.is_floating_point else int(value), dtype)
@@ -73,8 +72,7 @@ def tensors_among(operands: Sequence[Any]) -> list[Tensor]:
 
 def require_supported(*dtypes: torch.dtype) -> None:
     for dtype in dtypes:
-        if dtype not in LOOP_DTYPES:
-            raise LeftToLibrary(f"{dtype} is left to the library")
+        leave_if(dtype not in LOOP_DTYPES, f"{dtype} is left to the library")
 
 
 def _as_operands_lie(builder: Builder, out: Result, tensors: list[Tensor]) -> Result:

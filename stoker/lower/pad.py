@@ -9,7 +9,7 @@ from stoker.loop.body import LoopValue
 from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import require_supported
-from stoker.lower.registry import LeftToLibrary, Result, lower
+from stoker.lower.registry import Result, leave_if, lower
 from stoker.shape.expr import Expr, as_expr, constant, maximum, minimum
 
 
@@ -26,8 +26,7 @@ def _repeated(i: Expr, size: Expr) -> Expr:
 def _padding(at_border: Callable[[Expr, Expr], Expr]) -> Callable[..., Any]:
     def lowering(builder: Builder, out: Result, x: Tensor, amounts: Any) -> Tensor:
         require_supported(x.dtype)
-        if any(size.value == 0 for size in (*x.sizes, *out.sizes)):
-            raise LeftToLibrary("an empty tensor")
+        leave_if(any(size.value == 0 for size in (*x.sizes, *out.sizes)), "an empty tensor")
         rank = len(x.sizes)
         before = {rank - 1 - position // 2: as_expr(amounts[position]) for position in range(0, len(amounts), 2)}
 

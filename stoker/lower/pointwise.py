@@ -25,7 +25,7 @@ from stoker.lower.operand import (
     require_supported,
     tensors_among,
 )
-from stoker.lower.registry import LOWERINGS, LeftToLibrary, Numbers, Operand, Result, Size, find, lower
+from stoker.lower.registry import LOWERINGS, LeftToLibrary, Numbers, Operand, Result, Size, find, leave_if, lower
 
 _UNARY = """
 neg abs sign floor ceil round trunc sqrt rsqrt reciprocal relu exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan
@@ -111,8 +111,7 @@ _register()
 @lower("sub.Tensor", "sub.Scalar", name="sub")
 def add(builder: Builder, out: Result, a: Operand, b: Operand, alpha: Operand = 1, *, name: str) -> Computed:
     if out.dtype is torch.bool:
-        if not isinstance(alpha, int):
-            raise LeftToLibrary("whether truth values are added depends on a number that varies")
+        leave_if(not isinstance(alpha, int), "whether truth values are added depends on a number that varies")
         return elementwise(builder, out, [a, b], _operation("bitwise_or") if alpha else lambda x, y: x)
     operation = _operation(name)
     if alpha == 1:
@@ -196,8 +195,7 @@ def power_of_number(builder: Builder, out: Result, x: Tensor, exponent: Operand)
 
 @lower("pow.Tensor_Tensor", "pow.Scalar")
 def power(builder: Builder, out: Result, a: Operand, b: Operand) -> Computed:
-    if not out.dtype.is_floating_point:
-        raise LeftToLibrary("integer powers are left to the library")
+    leave_if(not out.dtype.is_floating_point, "integer powers are left to the library")
     return elementwise(builder, out, [a, b], _operation("pow"), cost=40, scalar_dtype=out.dtype)
 
 
@@ -235,8 +233,7 @@ def where(builder: Builder, out: Result, condition: Tensor, a: Operand, b: Opera
 @lower("isnan.default", name="isnan")
 @lower("isinf.default", name="isinf")
 def classify(builder: Builder, out: Result, x: Tensor, *, name: str) -> Computed:
-    if x.dtype.is_complex:
-        raise LeftToLibrary(f"{x.dtype} is left to the library")
+    leave_if(x.dtype.is_complex, f"{x.dtype} is left to the library")
     if not x.dtype.is_floating_point:
         return elementwise(builder, out, [], lambda: ops.constant(False, torch.bool))
     return elementwise(builder, out, [x], _operation(name), compute_dtype(x.dtype))
@@ -246,8 +243,7 @@ def classify(builder: Builder, out: Result, x: Tensor, *, name: str) -> Computed
 def copy(builder: Builder, out: Result, x: Tensor, **options: Any) -> Tensor:
     stored = builder.target(out.device).stored_dtypes & {out.dtype, x.dtype}
     require_supported(*({out.dtype, x.dtype} - stored))
-    if x.device != out.device:
-        raise LeftToLibrary("a copy between devices is left to the library")
+    leave_if(x.device != out.device, "a copy between devices is left to the library")
     if isinstance(x, Stored) and x.dtype is out.dtype and x.strides == out.strides:
         return x  # nobody writes to it; the driver copies outputs that must have memory of their own
     if stored and x.dtype is not out.dtype:  # by way of float32, as eager converts
@@ -261,8 +257,7 @@ def copy(builder: Builder, out: Result, x: Tensor, **options: Any) -> Tensor:
 @lower("full.default", "full_like.default")
 def full(builder: Builder, out: Result, shape_or_like: Any, value: Operand, **options: Any) -> Computed:
     require_supported(out.dtype)
-    if is_tensor(value):
-        raise LeftToLibrary("the fill value is a tensor")
+    leave_if(is_tensor(value), "the fill value is a tensor")
     return builder.compute(out, lambda index: number(value, out.dtype), cost=0)
 
 

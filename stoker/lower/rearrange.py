@@ -13,15 +13,14 @@ from stoker.loop.view import Computed, Index, Tensor
 from stoker.lower import scatter, unfold, view  # noqa: F401  (their lowerings are looked up)
 from stoker.lower.builder import Builder
 from stoker.lower.operand import number, require_supported
-from stoker.lower.registry import LOWERINGS, LeftToLibrary, Numbers, Result, find, lower
+from stoker.lower.registry import LOWERINGS, Numbers, Result, find, leave_if, lower
 from stoker.lower.view import dimension, flattened
 from stoker.shape.expr import Expr, constant
 
 
 def _read_at(builder: Builder, out: Result, x: Tensor, place: Callable[[Index], Index]) -> Tensor:
     require_supported(x.dtype)
-    if any(size.value == 0 for size in out.sizes):
-        raise LeftToLibrary("an empty result")
+    leave_if(any(size.value == 0 for size in out.sizes), "an empty result")
     return builder.compute(out, lambda at: x.at(place(at)), [x], cost=3)
 
 

@@ -12,20 +12,15 @@ from stoker.loop.handler import ops
 from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import compute_dtype, require_supported
-from stoker.lower.registry import Dims, LeftToLibrary, Result, lower
+from stoker.lower.registry import Dims, Result, leave_if, lower
 from stoker.lower.view import dimension
 from stoker.shape.expr import constant
 
+Prepare = Callable[[LoopValue], LoopValue]
+"""What is combined, of an element."""
 
-def reduced(
-    builder: Builder,
-    out: Result,
-    x: Tensor,
-    dims: Dims,
-    keepdim: bool,
-    kind: str,
-    prepare: Callable[[LoopValue], LoopValue],
-) -> Tensor:
+
+def reduced(builder: Builder, out: Result, x: Tensor, dims: Dims, keepdim: bool, kind: str, prepare: Prepare) -> Tensor:
     """Reduce these dimensions (all, if none are named). `prepare` makes the value that is combined."""
     rank = len(x.sizes)
     given = range(rank) if dims is None or dims == [] else ([dims] if isinstance(dims, int) else dims)
@@ -64,12 +59,13 @@ def _of_one(
     return builder.compute(out, single, [x])
 
 
-def _converted(dtype: torch.dtype) -> Callable[[LoopValue], LoopValue]:
+def _converted(dtype: torch.dtype) -> Prepare:
     return lambda value: ops.to_dtype(value, dtype)
 
 
-@lower("sum.default", "sum.dim_IntList")
-def sum_(
+@lower("sum.default", "sum.dim_IntList", kind="sum")
+@lower("prod.default", "prod.dim_int", kind="prod")
+def total(
     builder: Builder,
     out: Result,
     x: Tensor,
@@ -77,53 +73,26 @@ def sum_(
     keepdim: bool = False,
     *,
     dtype: torch.dtype | None = None,
+    kind: str,
 ) -> Tensor:
-    return reduced(builder, out, x, dims, keepdim, "sum", _converted(compute_dtype(out.dtype)))
-
-
-@lower("prod.default", "prod.dim_int")
-def prod(
-    builder: Builder,
-    out: Result,
-    x: Tensor,
-    dims: Dims = None,
-    keepdim: bool = False,
-    *,
-    dtype: torch.dtype | None = None,
-) -> Tensor:
-    return reduced(builder, out, x, dims, keepdim, "prod", _converted(compute_dtype(out.dtype)))
+    return reduced(builder, out, x, dims, keepdim, kind, _converted(compute_dtype(out.dtype)))
 
 
 def _nonempty(x: Tensor) -> None:
-    if any(size.value == 0 for size in x.sizes):
-        raise LeftToLibrary("nothing to choose from: the library raises the right error")
+    leave_if(any(size.value == 0 for size in x.sizes), "nothing to choose from: the library raises the right error")
 
 
-@lower("amax.default", "max.default")
-def amax(builder: Builder, out: Result, x: Tensor, dims: Dims = None, keepdim: bool = False) -> Tensor:
+@lower("amax.default", "max.default", kind="max")
+@lower("amin.default", "min.default", kind="min")
+def extreme(builder: Builder, out: Result, x: Tensor, dims: Dims = None, keepdim: bool = False, *, kind: str) -> Tensor:
     _nonempty(x)
-    return reduced(builder, out, x, dims, keepdim, "max", _converted(compute_dtype(out.dtype)))
+    return reduced(builder, out, x, dims, keepdim, kind, _converted(compute_dtype(out.dtype)))
 
 
-@lower("amin.default", "min.default")
-def amin(builder: Builder, out: Result, x: Tensor, dims: Dims = None, keepdim: bool = False) -> Tensor:
-    _nonempty(x)
-    return reduced(builder, out, x, dims, keepdim, "min", _converted(compute_dtype(out.dtype)))
-
-
-@lower("any.default", "any.dim", "any.dims")
-def any_(builder: Builder, out: Result, x: Tensor, dims: Dims = None, keepdim: bool = False) -> Tensor:
-    return _truth(builder, out, x, dims, keepdim, "any")
-
-
-@lower("all.default", "all.dim", "all.dims")
-def all_(builder: Builder, out: Result, x: Tensor, dims: Dims = None, keepdim: bool = False) -> Tensor:
-    return _truth(builder, out, x, dims, keepdim, "all")
-
-
-def _truth(builder: Builder, out: Result, x: Tensor, dims: Dims, keepdim: bool, kind: str) -> Tensor:
-    if out.dtype is not torch.bool:
-        raise LeftToLibrary("the truth of bytes is left to the library")
+@lower("any.default", "any.dim", "any.dims", kind="any")
+@lower("all.default", "all.dim", "all.dims", kind="all")
+def truth(builder: Builder, out: Result, x: Tensor, dims: Dims = None, keepdim: bool = False, *, kind: str) -> Tensor:
+    leave_if(out.dtype is not torch.bool, "the truth of bytes is left to the library")
     return reduced(builder, out, x, dims, keepdim, kind, _converted(torch.bool))
 
 

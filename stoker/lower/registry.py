@@ -44,6 +44,12 @@ class LeftToLibrary(Exception):
         self.reason = reason
 
 
+def leave_if(other_case: Any, reason: str) -> None:
+    """Leave arguments of which this holds to the library."""
+    if other_case:
+        raise LeftToLibrary(reason)
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
     """What is known of a result: eager's type, device, sizes and strides."""

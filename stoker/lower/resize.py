@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,9 +20,9 @@ from stoker.loop.handler import ops
 from stoker.loop.layout import contiguous
 from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
-from stoker.lower.conv import channels_last, is_channels_last
+from stoker.lower.conv import is_channels_last, laid_like
 from stoker.lower.operand import compute_dtype, number, require_supported
-from stoker.lower.registry import LeftToLibrary, Numbers, Result, lower
+from stoker.lower.registry import LeftToLibrary, Numbers, Result, leave_if, lower
 from stoker.shape.expr import Expr, constant, maximum, minimum
 
 
@@ -58,17 +58,11 @@ def _nearest(builder: Builder, out: Result, x: Tensor, size: Numbers, *scales: A
     def element(at: Index) -> LoopValue:
         return x.at((*at[:2], *(choose(i) for choose, i in zip(choices, at[2:]))))
 
-    return builder.compute(_laid(builder, out, x), element, [x], cost=3)
+    return builder.compute(laid_like(builder, out, x), element, [x], cost=3)
 
 
 def _nonempty(x: Tensor, out: Result) -> None:
-    if any(s.value == 0 for s in (*x.sizes, *out.sizes)):
-        raise LeftToLibrary("an empty image")
-
-
-def _laid(builder: Builder, out: Result, x: Tensor) -> Result:
-    """In the order of the image's memory, where strides are free."""
-    return replace(out, strides=channels_last(out.sizes)) if builder.free_layout and is_channels_last(x) else out
+    leave_if(any(s.value == 0 for s in (*x.sizes, *out.sizes)), "an empty image")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +93,9 @@ class Line:
 def _line(size: Expr, wanted: Expr, corners: bool, scale: float | None) -> Line:
     zero, one = constant(0), constant(1)
     if corners:
-        return (
-            Line(size, zero, zero, one, False) if wanted.value == 1 else Line(size, size - 1, zero, wanted - 1, False)
-        )
-    if scale is not None and not _agrees(size, wanted, scale):
-        raise LeftToLibrary("a factor that is not the ratio of the sizes")
+        step, whole = (zero, one) if wanted.value == 1 else (size - 1, wanted - 1)
+        return Line(size, step, zero, whole, False)
+    leave_if(scale is not None and not _agrees(size, wanted, scale), "a factor that is not the ratio of the sizes")
     return Line(size, 2 * size, size - wanted, 2 * wanted, True)
 
 
@@ -161,8 +153,7 @@ def _interpolation(taps: Taps, each: int) -> Callable[..., Tensor]:
     def lowering(builder: Builder, out: Result, x: Tensor, size: Numbers, corners: bool, *scales: Any) -> Tensor:
         require_supported(x.dtype)
         _nonempty(x, out)
-        if not x.dtype.is_floating_point:
-            raise LeftToLibrary("bytes are interpolated with weights that are whole numbers")
+        leave_if(not x.dtype.is_floating_point, "bytes are interpolated with weights that are whole numbers")
         rank, dtype = len(out.sizes) - 2, compute_dtype(out.dtype)
         given = [*scales, *[None] * rank]
         lines = [_line(n, m, corners, given[d]) for d, (n, m) in enumerate(zip(x.sizes[2:], out.sizes[2:]))]
@@ -181,7 +172,7 @@ def _interpolation(taps: Taps, each: int) -> Callable[..., Tensor]:
             parts = [ops.mul(share, total((*place, i), rest[1:], end)) for i, share in rest[0]]
             return list(itertools.accumulate(parts, lambda a, b: ops.add(a, b)))[-1]
 
-        return builder.compute(_laid(builder, out, x), element, [image], cost=4 * each ** len(lines))
+        return builder.compute(laid_like(builder, out, x), element, [image], cost=4 * each ** len(lines))
 
     return lowering
 

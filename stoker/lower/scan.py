@@ -8,7 +8,7 @@ from stoker.loop.handler import ops
 from stoker.loop.view import Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import compute_dtype, require_supported
-from stoker.lower.registry import LeftToLibrary, Result, lower
+from stoker.lower.registry import Result, leave_if, lower
 from stoker.lower.view import dimension
 
 _WIDER = {torch.float32: torch.float64, torch.float16: torch.float32, torch.bfloat16: torch.float32}
@@ -18,11 +18,9 @@ def _scanned(
     builder: Builder, out: list[Result], x: Tensor, dim: int, kinds: list[str], dtype: torch.dtype
 ) -> list[Stored]:
     require_supported(x.dtype, *(result.dtype for result in out))
-    if not x.sizes:
-        raise LeftToLibrary("a tensor without dimensions")
+    leave_if(not x.sizes, "a tensor without dimensions")
     length, limit = x.sizes[dim].value, builder.target(x.device).longest_scan
-    if limit is not None and (length is None or length > limit):
-        raise LeftToLibrary("a running reduction of long rows")
+    leave_if(limit is not None and (length is None or length > limit), "a running reduction of long rows")
     return builder.scan(out, dimension(dim, len(x.sizes)), kinds, lambda at: ops.to_dtype(x.at(at), dtype))
 
 
@@ -33,8 +31,7 @@ def cumulative(
     builder: Builder, out: Result, x: Tensor, dim: int, *, dtype: torch.dtype | None = None, kind: str
 ) -> Tensor:
     require_supported(x.dtype, out.dtype)
-    if out.dtype is torch.bool:
-        raise LeftToLibrary("sums of truth values that stay truth values")
+    leave_if(out.dtype is torch.bool, "sums of truth values that stay truth values")
     rounded = x
     if out.dtype is not x.dtype:  # eager converts first, and rounds there
         rounded = builder.compute(out, lambda at: ops.to_dtype(x.at(at), out.dtype), [x])

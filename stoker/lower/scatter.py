@@ -14,16 +14,9 @@ from stoker.loop.layout import Layout, Sizes
 from stoker.loop.view import Index, Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.index import counted_from_0
-from stoker.lower.operand import (
-    broadcast_index,
-    compute_dtype,
-    elementwise,
-    is_tensor,
-    number,
-    require_supported,
-)
+from stoker.lower.operand import broadcast_index, compute_dtype, elementwise, is_tensor, number, require_supported
 from stoker.lower.pieces import neutral
-from stoker.lower.registry import CannotLower, LeftToLibrary, Operand, Result, Size, lower
+from stoker.lower.registry import CannotLower, LeftToLibrary, Operand, Result, Size, leave_if, lower
 from stoker.lower.view import dimension
 from stoker.shape.expr import Expr, as_expr, constant
 from stoker.shape.symnode import expr_of
@@ -53,8 +46,7 @@ def _along(
 ) -> Tensor:
     """result[..., places[i], ...] = source[i], for each i in the indices' own sizes. Places begin as `start`, if there is one."""
     require_supported(out.dtype, *([source.dtype] if is_tensor(source) else []))
-    if not x.sizes or len(places.sizes) != len(x.sizes):
-        raise LeftToLibrary("a tensor without dimensions")
+    leave_if(not x.sizes or len(places.sizes) != len(x.sizes), "a tensor without dimensions")
     if is_tensor(source) and len(source.sizes) != len(x.sizes):
         raise LeftToLibrary("a source of another rank, which eager takes where there is no place")
     dim = dimension(dim, len(x.sizes))
@@ -122,8 +114,7 @@ def scatter_reduce(
     total = _along(builder, out, x, dim, places, source, combine, start)
     if reduce != "mean":
         return total
-    if not out.dtype.is_floating_point:
-        raise LeftToLibrary("means of whole numbers")
+    leave_if(not out.dtype.is_floating_point, "means of whole numbers")
     ones = builder.compute(out, lambda at: number(1, out.dtype), cost=0)
     wide = replace(out, dtype=compute_dtype(out.dtype))
     count = _along(builder, wide, ones, dim, places, 1, "add", None if include_self else 0)
@@ -132,8 +123,7 @@ def scatter_reduce(
 
 def _rows(x: Tensor, dim: int, places: Tensor) -> tuple[int, Sizes]:
     """The dimension, and the sizes of what the indices along it choose."""
-    if not x.sizes or len(places.sizes) > 1:
-        raise LeftToLibrary("a tensor without dimensions")
+    leave_if(not x.sizes or len(places.sizes) > 1, "a tensor without dimensions")
     dim = dimension(dim, len(x.sizes))
     count = places.sizes[0] if places.sizes else constant(1)
     return dim, (*x.sizes[:dim], count, *x.sizes[dim + 1 :])
@@ -157,19 +147,16 @@ def index_rows(
     """Whole slices, chosen by a vector of indices, which may count from the end where it `wraps`."""
     require_supported(out.dtype, *([source.dtype] if is_tensor(source) else []))
     dim, sizes = _rows(x, dim, places)
-    if is_tensor(source) and source.sizes and len(source.sizes) != len(sizes):
-        raise LeftToLibrary("values of another rank")
-    if alpha != 1 and out.dtype in (torch.bool, *_HALF):
-        raise LeftToLibrary("a product that is rounded")
+    leave_if(is_tensor(source) and source.sizes and len(source.sizes) != len(sizes), "values of another rank")
+    leave_if(alpha != 1 and out.dtype in (torch.bool, *_HALF), "a product that is rounded")
     kind = "element" if combine == "add" else "index"
     require_combine(builder, _accumulating(out, combine), combine)
     base = builder.copy(x, _accumulating(out, combine))
 
     def place(at: Index) -> Index:
         chosen = (at[dim],) if places.sizes else ()
-        found = (
-            _chosen(places, chosen, x.sizes[dim]) if wraps else counted_from_0(places.at(chosen), x.sizes[dim], kind)
-        )
+        size = x.sizes[dim]
+        found = _chosen(places, chosen, size) if wraps else counted_from_0(places.at(chosen), size, kind)
         return (*at[:dim], found, *at[dim + 1 :])
 
     def value(at: Index) -> LoopValue:
@@ -190,13 +177,11 @@ def index_put(
         raise LeftToLibrary("a mask chooses a number of elements that depends on data")
     require_supported(out.dtype, values.dtype)
     dims = [d for d, _ in given]
-    if dims != list(range(dims[0], dims[0] + len(dims))):
-        raise LeftToLibrary("indices apart from each other")
+    leave_if(dims != list(range(dims[0], dims[0] + len(dims))), "indices apart from each other")
     shape = _broadcast([i.sizes for _, i in given])
     first, rank = dims[0], len(shape)
     sizes = (*x.sizes[:first], *shape, *x.sizes[first + len(dims) :])
-    if len(values.sizes) > len(sizes):
-        raise LeftToLibrary("values of a higher rank than the places")
+    leave_if(len(values.sizes) > len(sizes), "values of a higher rank than the places")
     require_combine(builder, out, "add" if accumulate else "set")
     base = builder.copy(x, out)
 
@@ -276,8 +261,7 @@ def as_strided_scatter(
     require_supported(out.dtype, source.dtype)
     fake = builder.usage.operands[0].meta
     at = as_expr(0) if offset is None else as_expr(offset) - _size(fake.offset)
-    if tuple(_size(s) for s in fake.strides) != out.strides:
-        raise LeftToLibrary("its result lies in another way than it does")
+    leave_if(tuple(_size(s) for s in fake.strides) != out.strides, "its result lies in another way than it does")
     base = builder.copy(x, out)
     strides = tuple(as_expr(s) for s in stride)
     builder.write(source, Stored(base.buffer, base.dtype, base.device, source.sizes, strides, at), "set")

@@ -11,23 +11,21 @@ from stoker.loop.handler import ops
 from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import compute_dtype, is_tensor, number, require_supported
-from stoker.lower.registry import LeftToLibrary, Result, lower
+from stoker.lower.registry import LeftToLibrary, Result, leave_if, lower
 
 MOST_STEPS = 20
 
 
 def _searched(builder: Builder, out: Result, sorted_: Tensor, values: Any, right: bool) -> Tensor:
     """For each value, how many of its row's numbers are less (or not greater, if `right`)."""
-    if not sorted_.sizes:
-        raise LeftToLibrary("there is no row: the library raises the right error")
+    leave_if(not sorted_.sizes, "there is no row: the library raises the right error")
     length = sorted_.sizes[-1].value
     if length is None or length.bit_length() > MOST_STEPS:
         raise LeftToLibrary("a row whose length depends on symbols, or is large")
     given = [values] if is_tensor(values) else []
     dtypes = [sorted_.dtype, *(v.dtype for v in given)]
     require_supported(*dtypes)
-    if len(set(dtypes)) > 1 or (not given and not sorted_.dtype.is_floating_point):
-        raise LeftToLibrary("numbers of different types")
+    leave_if(len(set(dtypes)) > 1 or (not given and not sorted_.dtype.is_floating_point), "numbers of different types")
     row, dtype = builder.store(sorted_), compute_dtype(sorted_.dtype)
     name = "gt" if right else "ge"
 
@@ -48,7 +46,7 @@ def _searched(builder: Builder, out: Result, sorted_: Tensor, values: Any, right
 
 @lower("bucketize.Tensor", "bucketize.Scalar")
 def bucketize(
-    builder: Builder, out: Result, values: Any, bounds: Tensor, *, out_int32: bool = False, right: bool = False
+    builder: Builder, out: Result, values: Any, bounds: Tensor, *, right: bool = False, **options: Any
 ) -> Tensor:
     return _searched(builder, out, bounds, values, right)
 
@@ -60,11 +58,10 @@ def searchsorted(
     sorted_: Tensor,
     values: Any,
     *,
-    out_int32: bool = False,
     right: bool = False,
-    side: str | None = None,
-    sorter: Tensor | None = None,
+    side: Any = None,
+    sorter: Any = None,
+    **options: Any,
 ) -> Tensor:
-    if sorter is not None:
-        raise LeftToLibrary("numbers in an order that is given apart")
+    leave_if(sorter is not None, "numbers in an order that is given apart")
     return _searched(builder, out, sorted_, values, right or side == "right")

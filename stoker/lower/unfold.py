@@ -13,7 +13,7 @@ from stoker.lower.axis import Sliding
 from stoker.lower.builder import Builder
 from stoker.lower.move import all_of, at_least, less
 from stoker.lower.operand import compute_dtype, number, require_supported
-from stoker.lower.registry import LeftToLibrary, Numbers, Result, Size, lower
+from stoker.lower.registry import Numbers, Result, Size, leave_if, lower
 from stoker.lower.view import dimension
 from stoker.lower.window import LARGEST_WINDOW, few_holding, gathered
 from stoker.shape.expr import constant
@@ -22,8 +22,7 @@ from stoker.shape.expr import constant
 @lower("unfold.default")
 def unfold(builder: Builder, out: Result, x: Tensor, dim: int, size: Size, step: Size) -> Tensor:
     """A view: windows in the place of the dimension, their elements in a last one."""
-    if not x.sizes:
-        raise LeftToLibrary("a tensor without dimensions")
+    leave_if(not x.sizes, "a tensor without dimensions")
     dim = dimension(dim, len(x.sizes))
     if isinstance(x, Stored):
         strides = (*x.strides[:dim], x.strides[dim] * step, *x.strides[dim + 1 :], x.strides[dim])
@@ -37,12 +36,10 @@ def unfold_backward(
 ) -> Tensor:
     """Each element gathers from the windows that hold it."""
     require_supported(out.dtype)
-    if not out.sizes:
-        raise LeftToLibrary("a tensor without dimensions")
+    leave_if(not out.sizes, "a tensor without dimensions")
     dim = dimension(dim, len(out.sizes))
     axis, dtype = Sliding(out.sizes[dim], gradient.sizes[dim], size, step), compute_dtype(out.dtype)
-    if axis.most_holding > LARGEST_WINDOW:
-        raise LeftToLibrary("windows that overlap much")
+    leave_if(axis.most_holding > LARGEST_WINDOW, "windows that overlap much")
     given = builder.store(gradient)
 
     def element(at: Index) -> LoopValue:
@@ -61,19 +58,17 @@ def unfold_backward(
 
 
 def _pairs(*values: Any) -> list[list[int]]:
+    """Kernel, dilation, padding and stride, each for both dimensions."""
     found = [[v, v] if isinstance(v, int) else list(v) for v in values]
-    if not all(isinstance(n, int) for pair in found for n in pair):
-        raise LeftToLibrary("the window's size depends on symbols")
+    leave_if(not all(isinstance(n, int) for pair in found for n in pair), "the window's size depends on symbols")
     return [pair * 2 if len(pair) == 1 else pair for pair in found]
 
 
 @lower("im2col.default")
-def im2col(
-    builder: Builder, out: Result, x: Tensor, kernel: Numbers, dilation: Numbers, padding: Numbers, stride: Numbers
-) -> Tensor:
+def im2col(builder: Builder, out: Result, x: Tensor, *window: Numbers) -> Tensor:
     """Columns of windows: [..., channel x row x column of the window, window]."""
     require_supported(x.dtype)
-    size, spread, before, step = _pairs(kernel, dilation, padding, stride)
+    size, spread, before, step = _pairs(*window)
     across = (x.sizes[-1] + 2 * before[1] - spread[1] * (size[1] - 1) - 1) // step[1] + 1
 
     def element(at: Index) -> LoopValue:
@@ -91,24 +86,13 @@ def im2col(
 
 
 @lower("col2im.default")
-def col2im(
-    builder: Builder,
-    out: Result,
-    x: Tensor,
-    sizes: Any,
-    kernel: Numbers,
-    dilation: Numbers,
-    padding: Numbers,
-    stride: Numbers,
-) -> Tensor:
+def col2im(builder: Builder, out: Result, x: Tensor, sizes: Any, *window: Numbers) -> Tensor:
     """The sum of what windows hold of each element."""
     require_supported(x.dtype)
-    size, spread, before, step = _pairs(kernel, dilation, padding, stride)
-    if not out.dtype.is_floating_point:
-        raise LeftToLibrary("windows of whole numbers")
+    size, spread, before, step = _pairs(*window)
+    leave_if(not out.dtype.is_floating_point, "windows of whole numbers")
     ends = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, p, d, k, s in zip(out.sizes[-2:], before, spread, size, step)]
-    if any(d != 1 for d in spread):
-        raise LeftToLibrary("windows that are spread")
+    leave_if(any(d != 1 for d in spread), "windows that are spread")
     axes = [Sliding(*given) for given in zip(out.sizes[-2:], ends, size, step, before)]
     columns, dtype = builder.store(x), compute_dtype(out.dtype)
 

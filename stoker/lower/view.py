@@ -13,7 +13,7 @@ from stoker.loop import view
 from stoker.loop.layout import Layout, Sizes, contiguous, product
 from stoker.loop.view import Computed, Index, Stored, Tensor
 from stoker.lower.builder import Builder
-from stoker.lower.registry import Dims, LeftToLibrary, Numbers, Result, Size, lower
+from stoker.lower.registry import Dims, LeftToLibrary, Numbers, Result, Size, leave_if, lower
 from stoker.shape.env import DataDependent
 from stoker.shape.expr import Expr, as_expr, constant
 from stoker.shape.symnode import size_of
@@ -60,8 +60,7 @@ def squeeze(builder: Builder, out: Result, x: Tensor, dims: Dims = None) -> Tens
     named = range(rank) if dims is None else [dims] if isinstance(dims, int) else dims
     chosen = [dimension(d, rank) for d in named]
     gone = [d for d in chosen if d < rank and x.sizes[d].value == 1]
-    if rank - len(gone) != len(out.sizes):
-        raise LeftToLibrary("which dimensions have one element depends on symbols")
+    leave_if(rank - len(gone) != len(out.sizes), "which dimensions have one element depends on symbols")
     return view.squeeze(x, gone)
 
 
@@ -99,8 +98,7 @@ def slice_start(builder: Builder, dim: int, start: Size | None, place: int) -> E
     answers hold that were given when the slice was traced, and are guarded."""
     given = builder.usage.operands
     asked = given[place] if place < len(given) else start
-    if isinstance(asked, Expr):
-        raise LeftToLibrary("a slice's start is given by name, and depends on symbols")
+    leave_if(isinstance(asked, Expr), "a slice's start is given by name, and depends on symbols")
     try:
         return size_of(slice_bounds(given[0].shape[dim], asked, None)[0])
     except DataDependent as unknown:
@@ -131,8 +129,7 @@ def reshape(builder: Builder, out: Result, x: Tensor, size: Numbers) -> Tensor:
 def flattened(builder: Builder, x: Tensor) -> Tensor:
     """All dimensions as one."""
     count = product(x.sizes)
-    if count.value == 0 or not x.sizes:
-        raise LeftToLibrary("a tensor without dimensions or elements")
+    leave_if(count.value == 0 or not x.sizes, "a tensor without dimensions or elements")
     return reshaped(builder, x, (count,), (constant(1),))
 
 
@@ -197,6 +194,5 @@ def diagonal(builder: Builder, out: Result, x: Tensor, offset: int = 0, dim1: in
 
 @lower("view.dtype")
 def view_dtype(builder: Builder, out: Result, x: Tensor, dtype: torch.dtype) -> Tensor:
-    if dtype.itemsize != x.dtype.itemsize:
-        raise LeftToLibrary("the elements change size")
+    leave_if(dtype.itemsize != x.dtype.itemsize, "the elements change size")
     return replace(builder.store(x), dtype=dtype)

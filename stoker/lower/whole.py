@@ -46,9 +46,8 @@ def computed_whole(graph: Graph) -> frozenset[Node]:
 
 def _computes_whole(node: Node, found: set[Node]) -> bool:
     """Does it run for all of its elements?"""
-    return (
-        node.op == "output" or node in found or node.target not in LOWERINGS or raises_by_data(node) or has_effect(node)
-    )
+    runs = node.op == "output" or node in found or node.target not in LOWERINGS
+    return runs or raises_by_data(node) or has_effect(node)
 
 
 def _reads_whole(user: Node, node: Node) -> bool:

@@ -23,10 +23,10 @@ from stoker.loop.layout import contiguous
 from stoker.loop.view import Computed, Index, Tensor
 from stoker.lower.axis import Adaptive, Axis, Sliding
 from stoker.lower.builder import Builder
-from stoker.lower.conv import channels_last, is_channels_last
+from stoker.lower.conv import channels_last, is_channels_last, laid_like
 from stoker.lower.move import all_of
 from stoker.lower.operand import compute_dtype, number, require_supported
-from stoker.lower.registry import LeftToLibrary, Numbers, Result, lower
+from stoker.lower.registry import LeftToLibrary, Numbers, Result, leave_if, lower
 from stoker.shape.expr import Expr, constant
 
 LARGEST_WINDOW = 25
@@ -49,8 +49,7 @@ def _each(value: Any, rank: int, default: list[int] | None = None) -> list[int]:
     given = [value] if isinstance(value, int) else list(value)
     if not given and default is not None:
         return default
-    if not all(isinstance(v, int) for v in given):
-        raise LeftToLibrary("the window's size depends on symbols")
+    leave_if(not all(isinstance(v, int) for v in given), "the window's size depends on symbols")
     return given * rank if len(given) == 1 else given
 
 
@@ -64,8 +63,7 @@ def _sliding(
 
 
 def _adaptive(image: Sequence[Expr], out: Sequence[Expr]) -> list[Adaptive]:
-    if any(not s.value for s in (*image, *out)):
-        raise LeftToLibrary("the sizes of windows depend on symbols")
+    leave_if(any(not s.value for s in (*image, *out)), "the sizes of windows depend on symbols")
     return [Adaptive(i.value, o.value) for i, o in zip(image, out)]  # type: ignore[arg-type]  # checked above: both are numbers
 
 
@@ -104,17 +102,11 @@ def _at_hand(builder: Builder, x: Tensor, elements: int) -> Tensor:
     return builder.store(x) if costly or elements > LARGEST_WINDOW else x
 
 
-def _laid(builder: Builder, out: Result, x: Tensor) -> Result:
-    """In the order of the input's memory, where strides are free."""
-    return replace(out, strides=channels_last(out.sizes)) if builder.free_layout and is_channels_last(x) else out
-
-
 def _library(
     builder: Builder, out: Result | list[Result], x: Tensor, rest: tuple[Any, ...], options: dict[str, Any], reason: str
 ) -> Any:
     """A library call that keeps the order of its input."""
-    if not builder.free_layout or not is_channels_last(x):
-        raise LeftToLibrary(reason)
+    leave_if(not builder.free_layout or not is_channels_last(x), reason)
     keep = [replace(r, strides=channels_last(r.sizes)) for r in (out if isinstance(out, list) else [out])]
     return builder.call(builder.usage.operator, (x, *rest), options, keep if isinstance(out, list) else keep[0])
 
@@ -126,7 +118,7 @@ def _joined(join: Callable[..., LoopValue], values: Iterable[LoopValue]) -> Loop
 
 def _totals(builder: Builder, out: Result, x: Tensor, axes: Axes) -> Computed:
     """The sums of windows, in the type computed with."""
-    wide = replace(_laid(builder, out, x), dtype=compute_dtype(out.dtype))
+    wide = replace(laid_like(builder, out, x), dtype=compute_dtype(out.dtype))
     uneven = not all(axis.even for axis in axes)
     if _elements(axes) > LARGEST_WINDOW or (uneven and is_channels_last(x)):
         sums = _reduced(builder, wide, x, axes, "sum", 0)
@@ -152,19 +144,10 @@ def _reduced(builder: Builder, out: Result, x: Tensor, axes: Axes, kind: str, ot
 
 @lower("avg_pool2d.default", rank=2)
 @lower("avg_pool3d.default", rank=3)
-def avg_pool(
-    builder: Builder,
-    out: Result,
-    x: Tensor,
-    kernel: Numbers,
-    stride: Numbers = (),
-    *rest: Any,
-    rank: int,
-    **options: Any,
-) -> Tensor:
-    padding, _, include, divisor = _filled(rest, [0, False, True, None])
+def avg_pool(builder: Builder, out: Result, x: Tensor, *window: Any, rank: int, **options: Any) -> Tensor:
+    kernel, stride, padding, _, include, divisor = _filled(window, [None, (), 0, False, True, None])
     if options or not out.dtype.is_floating_point:
-        return _library(builder, out, x, (kernel, stride, *rest), options, "means of whole numbers")
+        return _library(builder, out, x, window, options, "means of whole numbers")
     if rank == 3 and compute_dtype(out.dtype) is not out.dtype:
         raise LeftToLibrary("eager has no half precision here: the library raises the right error")
     require_supported(out.dtype)
@@ -176,7 +159,7 @@ def avg_pool(
         count = _divisor(axes, at, divisor, include)
         return ops.to_dtype(ops.div(totals.at(at), number(count, totals.dtype)), out.dtype)
 
-    return builder.compute(_laid(builder, out, x), element, [totals], cost=4)
+    return builder.compute(laid_like(builder, out, x), element, [totals], cost=4)
 
 
 def _divisor(axes: Sequence[Sliding], window: Index, divisor: Any, include: bool) -> Any:
@@ -202,36 +185,24 @@ def adaptive_avg_pool(builder: Builder, out: Result, x: Tensor, size: Numbers, *
             mean = ops.div(mean, number(axis.count(window), totals.dtype))
         return ops.to_dtype(mean, out.dtype)
 
-    return builder.compute(_laid(builder, out, x), element, [totals], cost=4 * rank)
+    return builder.compute(laid_like(builder, out, x), element, [totals], cost=4 * rank)
 
 
 @lower("max_pool2d_with_indices.default", rank=2)
 @lower("max_pool3d_with_indices.default", rank=3)
-def max_pool(
-    builder: Builder,
-    out: list[Result],
-    x: Tensor,
-    kernel: Numbers,
-    stride: Numbers = (),
-    *rest: Any,
-    rank: int,
-    **options: Any,
-) -> Several:
-    padding, dilation, _ = _filled(rest, [0, 1, False])
+def max_pool(builder: Builder, out: list[Result], x: Tensor, *window: Any, rank: int, **options: Any) -> Several:
+    kernel, stride, padding, dilation, _ = _filled(window, [None, (), 0, 1, False])
     axes = _sliding(x.sizes[-rank:], out[0].sizes[-rank:], kernel, stride, padding, dilation)
     spread = any(axis.dilation != 1 for axis in axes) and any(axis.padding for axis in axes)
     if options or spread or not x.dtype.is_floating_point:
-        return _library(
-            builder, out, x, (kernel, stride, *rest), options, "a window spread over padding, or of integers"
-        )
-    return _largest(builder, out, x, axes, lambda: (kernel, stride, *rest))
+        return _library(builder, out, x, window, options, "a window spread over padding, or of integers")
+    return _largest(builder, out, x, axes, lambda: window)
 
 
 @lower("adaptive_max_pool2d.default", rank=2)
 @lower("adaptive_max_pool3d.default", rank=3)
 def adaptive_max_pool(builder: Builder, out: list[Result], x: Tensor, size: Numbers, *, rank: int) -> Several:
-    if not x.dtype.is_floating_point:
-        raise LeftToLibrary("maxima of whole numbers")
+    leave_if(not x.dtype.is_floating_point, "maxima of whole numbers")
     return _largest(builder, out, x, _adaptive(x.sizes[-rank:], out[0].sizes[-rank:]), lambda: (size,))
 
 
@@ -247,7 +218,7 @@ def _largest(
         x = builder.store(x)
         if not is_channels_last(x):
             return [_one_by_one(builder, out[0], x, axes), None]
-        result = _laid(builder, out[0], x)
+        result = laid_like(builder, out[0], x)
         top = _reduced(builder, replace(result, dtype=dtype), x, axes, "max", float("-inf"))
         return [builder.compute(result, lambda at: ops.to_dtype(top.at(at), result.dtype), [top]), None]
     x = _at_hand(builder, x, elements)
@@ -265,7 +236,7 @@ def _largest(
             where = ops.where(newer, ops.index(position(place[-len(axes) :], image), torch.int64), where)
         return top, where
 
-    laid = [_laid(builder, result, x) for result in out]
+    laid = [laid_like(builder, result, x) for result in out]
     return [
         builder.compute(laid[0], lambda at: ops.to_dtype(best(at)[0], out[0].dtype), [x], 6 * elements),
         builder.compute(laid[1], lambda at: best(at)[1], [x], 6 * elements),
@@ -317,8 +288,7 @@ def gathered(axes: Axes, at: Index, read: Callable[[Index], LoopValue], nothing:
 def few_holding(axes: Axes) -> int:
     """How many windows hold an element, if that is few enough to write out."""
     count = math.prod(axis.most_holding for axis in axes)
-    if count > LARGEST_WINDOW:
-        raise LeftToLibrary("windows that overlap much")
+    leave_if(count > LARGEST_WINDOW, "windows that overlap much")
     return count
 
 
@@ -336,17 +306,8 @@ def _gradient(
 
 @lower("avg_pool2d_backward.default", rank=2)
 @lower("avg_pool3d_backward.default", rank=3)
-def avg_pool_backward(
-    builder: Builder,
-    out: Result,
-    gradient: Tensor,
-    x: Tensor,
-    kernel: Numbers,
-    stride: Numbers = (),
-    *rest: Any,
-    rank: int,
-) -> Tensor:
-    padding, _, include, divisor = _filled(rest, [0, False, True, None])
+def avg_pool_backward(builder: Builder, out: Result, gradient: Tensor, x: Tensor, *window: Any, rank: int) -> Tensor:
+    kernel, stride, padding, _, include, divisor = _filled(window, [None, (), 0, False, True, None])
     require_supported(out.dtype)
     axes = _sliding(x.sizes[-rank:], gradient.sizes[-rank:], kernel, stride, padding)
     if is_channels_last(x) and any(axis.most_holding > 1 for axis in axes):

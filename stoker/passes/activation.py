@@ -23,6 +23,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from stoker.graph.facts import fake_of
 from stoker.graph.walk import is_view
+from stoker.passes.simplify import operators
 
 aten = torch.ops.aten
 FORMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
@@ -33,16 +34,11 @@ Faster = Callable[[Node, str], bool]
 """Is a product, and one of `FORMS` behind it, faster as one call?"""
 
 _HALF = (torch.float16, torch.bfloat16)
-_ELEMENTWISE = frozenset(
-    getattr(getattr(aten, packet), overload)
-    for names, overloads in (
-        ("relu gelu tanh sigmoid neg square", "default"),
-        ("add sub mul div", "Tensor Scalar"),
-        ("pow", "Tensor_Scalar"),
-        ("clamp_min", "default"),
-    )
-    for packet in names.split()
-    for overload in overloads.split()
+_ELEMENTWISE = operators(
+    """
+    relu gelu tanh sigmoid neg square add.Tensor add.Scalar sub.Tensor sub.Scalar mul.Tensor mul.Scalar div.Tensor div.Scalar
+    pow.Tensor_Scalar clamp_min
+    """
 )
 MOST_OPERATORS = 12
 _SAMPLES = torch.linspace(-12, 12, 4001, dtype=torch.float64)

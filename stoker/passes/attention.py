@@ -16,7 +16,6 @@ began to win, measured on one thread of an AVX-512 machine.
 
 from __future__ import annotations
 
-import copy
 import math
 import operator
 from collections.abc import Callable
@@ -28,6 +27,7 @@ import torch.nn.functional as F
 from torch.fx import GraphModule, Node
 
 from stoker import torch_private
+from stoker.graph.insert import exchanged
 
 INFERENCE_BYTES, TRAINING_BYTES = 192 * 192 * 4, 512 * 512 * 4
 """Bytes of one head's scores from which they are not held."""
@@ -43,17 +43,7 @@ _CONVERT = {"to", "type_as", "float", "half", "bfloat16", "contiguous"}
 
 def fuse_attention(module: GraphModule, from_bytes: int) -> GraphModule:
     """The module itself, or a copy with its attention fused where one head's scores take that many bytes."""
-    if not any(_match(node, from_bytes) for node in module.graph.nodes):
-        return module
-    fused = torch_private.graph_module(module, copy.deepcopy(module.graph))
-    fused.meta = module.meta
-    for node in list(fused.graph.nodes):
-        form = _match(node, from_bytes)
-        if form is not None:
-            _exchange(node, form)
-    fused.graph.eliminate_dead_code(is_impure_node=_may_matter)
-    fused.recompile()
-    return fused
+    return exchanged(module, lambda node: _match(node, from_bytes), _exchange, _may_matter)
 
 
 @dataclass(frozen=True)
@@ -206,26 +196,24 @@ def written_between(start: Node, end: Node) -> bool:
     return False
 
 
-_WRITING_OPERATORS = frozenset(
-    [
-        "iadd",
-        "iand",
-        "iconcat",
-        "ifloordiv",
-        "ilshift",
-        "imatmul",
-        "imod",
-        "imul",
-        "ior",
-        "ipow",
-        "irshift",
-        "isub",
-        "itruediv",
-        "ixor",
-        "setitem",
-        "delitem",
-    ]
-)
+_WRITING_OPERATORS = [
+    "iadd",
+    "iand",
+    "iconcat",
+    "ifloordiv",
+    "ilshift",
+    "imatmul",
+    "imod",
+    "imul",
+    "ior",
+    "ipow",
+    "irshift",
+    "isub",
+    "itruediv",
+    "ixor",
+    "setitem",
+    "delitem",
+]
 """Of Python's operators as functions."""
 
 

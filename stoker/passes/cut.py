@@ -22,6 +22,7 @@ from stoker import torch_private
 from stoker.fake import FakeTensor
 from stoker.fake.rules.check import CHECKS
 from stoker.graph.dedupe import dedupe
+from stoker.graph.insert import copied_input, copied_node
 from stoker.graph.untold import symbols_in, tells, untold
 from stoker.graph.walk import has_effect, is_view
 from stoker.shape.expr import Symbol
@@ -163,14 +164,12 @@ def _reads(graph: Graph, inside: list[Node], tellers: Mapping[Any, Node]) -> lis
 
 def _piece(module: GraphModule, inside: list[Node], reads: list[Node], wanted: set[Node], hosted: bool) -> Piece:
     writes = [n for n in inside if n in wanted]
-    graph, copied = Graph(), {}
+    graph, copied = Graph(), dict[Node, Node]()
     for node in reads:
-        copied[node] = graph.placeholder(node.name)
-        copied[node].meta = dict(node.meta)
+        copied_input(graph, node, copied)
     constants = dict.fromkeys(n for node in inside for n in node.all_input_nodes if n.op == "get_attr")
     for node in (*constants, *inside):
-        copied[node] = graph.node_copy(node, copied.__getitem__)
-        copied[node].meta = dict(node.meta)
+        copied_node(graph, node, copied)
     graph.output([copied[n] for n in writes])
     piece = torch_private.LazyGraphModule(module, graph)
     piece.meta.update(module.meta)

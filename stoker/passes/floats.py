@@ -21,6 +21,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from stoker import torch_private
 from stoker.graph.facts import HOMES, device_of, homes_of
+from stoker.graph.insert import copied_input, copied_node
 from stoker.graph.walk import ancestors
 from stoker.shape.symnode import expr_of
 
@@ -105,17 +106,15 @@ def take_out(module: GraphModule, *, by_value: bool) -> Scalars | None:
     returned = [i for i, r in enumerate(results) if isinstance(r, Node) and r in floats]
     computed = _host(module, inputs, [*rounded, *taken, *(results[i] for i in returned)])
     device = torch.device("cpu") if by_value else _device(nodes)
-    rest, copied = Graph(), {}
+    rest, copied = Graph(), dict[Node, Node]()
     for node in (*inputs, *rounded, *taken):
-        copied[node] = rest.placeholder(node.name)
-        copied[node].meta = dict(node.meta) | {"device": device}
+        copied_input(rest, node, copied).meta["device"] = device
     for node in nodes:
         if node.op == "output":
             end = rest.output([None if i in returned else copied.get(r, r) for i, r in enumerate(results)])
             end.meta[HOMES] = homes_of(module.graph)
         elif node not in copied and node not in made:
-            copied[node] = rest.node_copy(node, copied.__getitem__)
-            copied[node].meta = dict(node.meta)
+            copied_node(rest, node, copied)
     graph = torch_private.LazyGraphModule(module, rest)
     graph.meta.update(module.meta)
     given = tuple(i for i, n in enumerate(inputs) if n in floats)

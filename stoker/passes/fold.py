@@ -43,11 +43,7 @@ def _fold_after(graph: Graph, conv: Node, fixed: set[Node]) -> int:
         if user.target is torch.ops.stoker.normalize.default and user.args[0] is conv:
             user = _taken_apart(graph, user, fixed)
         other = _per_channel(user, conv, channels, fixed)
-        if (
-            other is None
-            or user.meta["val"].shape != conv.meta["val"].shape
-            or user.meta["val"].dtype != conv.meta["val"].dtype
-        ):
+        if other is None or not _same_kind(user.meta["val"], conv.meta["val"]):
             break
         with graph.inserting_before(conv):
             weight, bias = _updated(graph, conv, user, other, channels, fixed)
@@ -58,6 +54,10 @@ def _fold_after(graph: Graph, conv: Node, fixed: set[Node]) -> int:
         graph.erase_node(user)
         count += 1
     return count
+
+
+def _same_kind(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype
 
 
 def _taken_apart(graph: Graph, norm: Node, fixed: set[Node]) -> Node:
@@ -92,11 +92,8 @@ def _per_channel(user: Node, conv: Node, channels: int, fixed: set[Node]) -> Any
     shape = tuple(other.meta["val"].shape)
     rank = conv.meta["val"].dim()
     wide = (1,) * (rank - len(shape)) + shape
-    return (
-        other
-        if wide == (1, channels, *(1,) * (rank - 2)) and other.meta["val"].dtype is conv.meta["val"].dtype
-        else None
-    )
+    suits = wide == (1, channels, *(1,) * (rank - 2)) and other.meta["val"].dtype is conv.meta["val"].dtype
+    return other if suits else None
 
 
 def _updated(graph: Graph, conv: Node, user: Node, other: Any, channels: int, fixed: set[Node]) -> tuple[Node, Any]:

@@ -16,6 +16,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from stoker import torch_private
+from stoker.graph.insert import copied_input, copied_node
 from stoker.graph.raising import raises_by_data
 from stoker.graph.walk import ancestors, has_effect
 
@@ -64,18 +65,15 @@ def _rest(module: GraphModule, kept: list[Node]) -> GraphModule:
     graph, copied = Graph(), dict[Node, Node]()
     for node in module.graph.nodes:
         if node.op == "placeholder":
-            copied[node] = graph.placeholder(node.name)
-            copied[node].meta = dict(node.meta)
+            copied_input(graph, node, copied)
     for node in kept:
-        copied[node] = graph.placeholder(f"kept_{node.name}")
-        copied[node].meta = dict(node.meta)
+        copied_input(graph, node, copied, f"kept_{node.name}")
     wanted = ancestors(
         [n for n in module.graph.nodes if n.op == "output" or has_effect(n) or raises_by_data(n)], frozenset(copied)
     )
     for node in module.graph.nodes:
         if node not in copied and node in wanted:
-            copied[node] = graph.node_copy(node, copied.__getitem__)
-            copied[node].meta = dict(node.meta)
+            copied_node(graph, node, copied)
     return torch_private.LazyGraphModule(module, graph, "Rest")
 
 
@@ -83,9 +81,7 @@ def _prepare(module: GraphModule, needed: set[Node], kept: list[Node]) -> GraphM
     graph, copied = Graph(), dict[Node, Node]()
     for node in module.graph.nodes:
         if node in needed:
-            copied[node] = (
-                graph.placeholder(node.name) if node.op == "placeholder" else graph.node_copy(node, copied.__getitem__)
-            )
+            (copied_input if node.op == "placeholder" else copied_node)(graph, node, copied)
     graph.output(tuple(copied[n] for n in kept))
     return torch_private.LazyGraphModule(module, graph, "Prepare")
 

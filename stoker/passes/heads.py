@@ -13,7 +13,6 @@ What must hold besides: nothing is written between the copies and attention, bec
 
 from __future__ import annotations
 
-import copy
 import operator
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch.fx import GraphModule, Node
 
-from stoker import torch_private
+from stoker.graph.insert import exchanged
 from stoker.passes.attention import written_between
 
 _NAMES = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
@@ -44,17 +43,7 @@ class _Grouped:
 
 def share_heads(module: GraphModule) -> GraphModule:
     """The module itself, or a copy in which heads share keys and values."""
-    if not any(_grouped(node) for node in module.graph.nodes):
-        return module
-    shared = torch_private.graph_module(module, copy.deepcopy(module.graph))
-    shared.meta = module.meta
-    for node in list(shared.graph.nodes):
-        form = _grouped(node)
-        if form is not None:
-            _exchange(node, form)
-    shared.graph.eliminate_dead_code(is_impure_node=lambda n: n.target not in _VIEWS | _SHAPED | _REPEATED)
-    shared.recompile()
-    return shared
+    return exchanged(module, _grouped, _exchange, lambda n: n.target not in _VIEWS | _SHAPED | _REPEATED)
 
 
 def _grouped(node: Node) -> _Grouped | None:

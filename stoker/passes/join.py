@@ -58,13 +58,9 @@ def _plain(node: Node, fixed: set[Node]) -> bool:
     """A layer of weights alone, in float32, of known size, with a bias for each output if any."""
     bias, x, weight = node.args if node.target is aten.addmm.default else (None, *node.args)
     value = node.meta["val"]
-    if (
-        node.kwargs
-        or weight not in fixed
-        or node in fixed
-        or value.dtype is not torch.float32
-        or value.device.type != "cpu"
-    ):
+    if node.kwargs or weight not in fixed or node in fixed:
+        return False
+    if value.dtype is not torch.float32 or value.device.type != "cpu":
         return False
     if any(not isinstance(s, int) for s in (*value.shape, *x.meta["val"].shape)) or not value.numel():  # type: ignore[union-attr]  # fx types arguments loosely: here they are nodes
         return False

@@ -28,9 +28,8 @@ def place(graph: Graph, in_loops: Container[Any], by_value: Container[torch.dtyp
         if node.op != "call_function" or node.target not in in_loops or node.target in COPIES or device is None:
             continue
         for given in node.all_input_nodes:
-            if device_of(given) not in (None, device) and not (
-                is_number(given) and given.meta["val"].dtype in by_value
-            ):
+            taken = is_number(given) and given.meta["val"].dtype in by_value
+            if device_of(given) not in (None, device) and not taken:
                 if (given, device) not in copies:
                     with graph.inserting_after(_after(graph, given)):
                         copies[given, device] = insert(graph, given, aten._to_copy.default, given, device=device)

@@ -20,34 +20,22 @@ from stoker import torch_private
 from stoker.fake import FakeTensor
 from stoker.graph.facts import LITERAL
 from stoker.graph.walk import runs_once
-from stoker.passes.simplify import VIEWS
+from stoker.passes.simplify import VIEWS, operators
 
 aten = torch.ops.aten
 LARGEST_BYTES, MOST_BYTES = 1 << 20, 1 << 23
 
-IN_LOOPS = VIEWS | {
-    getattr(getattr(aten, packet), overload)
-    for names, overloads in (
-        ("full full_like clone _to_copy neg abs logical_not bitwise_not eye tril triu maximum minimum", "default"),
-        ("logical_and logical_or logical_xor", "default"),
-        ("add sub mul eq ne lt le gt ge bitwise_and bitwise_or bitwise_xor", "Tensor Scalar"),
-        ("arange", "default start start_step"),
-        ("where", "self"),
-    )
-    for packet in names.split()
-    for overload in overloads.split()
-}
+_OF_TWO = "add sub mul eq ne lt le gt ge bitwise_and bitwise_or bitwise_xor"
+IN_LOOPS = VIEWS | operators(
+    """
+    full full_like clone _to_copy neg abs logical_not bitwise_not eye tril triu maximum minimum logical_and logical_or logical_xor
+    arange arange.start arange.start_step where.self
+    """
+    + " ".join(f"{name}.Tensor {name}.Scalar" for name in _OF_TWO.split())
+)
 """Operators whose elements loops compute as fast as they would read them."""
-_WITHOUT_CONTENT = frozenset(
-    {
-        aten.empty.memory_format,
-        aten.empty_like.default,
-        aten.empty_strided.default,
-        aten.empty_permuted.default,
-        aten.new_empty.default,
-        aten.new_empty_strided.default,
-        aten._efficientzerotensor.default,
-    }
+_WITHOUT_CONTENT = operators(
+    "empty.memory_format empty_like empty_strided empty_permuted new_empty new_empty_strided _efficientzerotensor"
 )
 
 

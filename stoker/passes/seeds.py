@@ -21,11 +21,9 @@ SEEDS = {
     aten._scaled_dot_product_cudnn_attention.default: (6, 7),
 }
 """Which results of an operator say where its numbers begin."""
-_READERS = frozenset(
-    {
-        aten._scaled_dot_product_efficient_attention_backward.default,
-        aten._scaled_dot_product_cudnn_attention_backward.default,
-    }
+_READERS = (
+    aten._scaled_dot_product_efficient_attention_backward.default,
+    aten._scaled_dot_product_cudnn_attention_backward.default,
 )
 
 

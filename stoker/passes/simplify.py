@@ -196,12 +196,13 @@ def _seen_before(node: Node) -> Node | None:
     return None
 
 
-def _operators(names: str) -> frozenset[Any]:
+def operators(names: str) -> frozenset[Any]:
+    """Operators of ATen by their names, those that this version of torch has."""
     found = (getattr(getattr(aten, p), o or "default", None) for p, _, o in (n.partition(".") for n in names.split()))
     return frozenset(f for f in found if f is not None)
 
 
-VIEWS = _operators(
+VIEWS = operators(
     """
     view _unsafe_view reshape permute t transpose.int expand slice.Tensor select.int unsqueeze squeeze squeeze.dim
     squeeze.dims alias detach diagonal view.dtype
@@ -214,11 +215,8 @@ _TABLE: Iterable[tuple[str, Rule, str]] = (
     ("x / 1 and x ** 1 are x", _by_one, "div.Tensor div.Scalar div.Tensor_mode div.Scalar_mode pow.Tensor_Scalar"),
     ("an operator undoes itself", _undone, "neg bitwise_not logical_not flip _conj_physical"),
     ("a second time changes nothing", _done_before, "relu abs floor ceil trunc round sign"),
-    (
-        "both are the same",
-        _of_itself,
-        "maximum minimum fmax fmin bitwise_and.Tensor bitwise_or.Tensor logical_and logical_or",
-    ),
+    ("both are the same", _of_itself, "maximum minimum fmax fmin logical_and logical_or"),
+    ("both are the same", _of_itself, "bitwise_and.Tensor bitwise_or.Tensor"),
     ("there is no choice", _no_choice, "where.self"),
     ("a copy that nobody tells apart", _copied, "clone lift_fresh_copy lift_fresh"),
     ("a conversion without loss", _converted, "_to_copy"),
@@ -226,7 +224,7 @@ _TABLE: Iterable[tuple[str, Rule, str]] = (
 RULES: dict[Any, list[tuple[str, Rule]]] = {}
 """For each operator: rules, with the words for what they saw."""
 for _words, _rule, _names in _TABLE:
-    for _operator in _operators(_names):
+    for _operator in operators(_names):
         RULES.setdefault(_operator, []).append((_words, _rule))
 for _operator in VIEWS:
     RULES.setdefault(_operator, []).append(("a view of everything", _seen_before))

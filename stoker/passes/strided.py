@@ -58,11 +58,9 @@ def _is_plain(node: Node) -> bool:
 
 def _source(node: Any) -> Any:
     """What a copy is of, if it can be read in place."""
-    if (
-        not isinstance(node, Node)
-        or node.target is not aten.clone.default
-        or node.kwargs.get("memory_format") not in _DENSE
-    ):
+    if not isinstance(node, Node) or node.target is not aten.clone.default:
+        return node
+    if node.kwargs.get("memory_format") not in _DENSE:
         return node
     fake = fake_of(node.args[0])
     if fake is None or len(fake.meta.sizes) != 4 or fake.meta.strides[3] != 1:

@@ -21,13 +21,12 @@ from dataclasses import dataclass, field, replace
 
 from stoker.loop.index import Dimension, ranges_of
 from stoker.loop.instruction import Indirect, Store, index_expressions
-from stoker.loop.layout import Layout
-from stoker.loop.node import tensors_in
+from stoker.loop.layout import Layouts
 from stoker.loop.target import Targets
 from stoker.schedule.kernel import Call, Kernel
 from stoker.schedule.memory import Arena
 from stoker.schedule.precede import Precedence
-from stoker.schedule.step import Allocate, Batch, Free, Library, Row, Run, Step
+from stoker.schedule.step import Allocate, Batch, Free, Library, Row, Run, Step, Steps
 from stoker.shape.expr import symbol
 from stoker.shape.prove import bounds
 from stoker.shape.walk import evaluate
@@ -44,18 +43,17 @@ def template(kernel: Kernel, targets: Targets) -> Kernel | None:
     lines = [i for phase in kernel.phases for _, i in phase.lines]
     if (
         not targets[kernel.device.type].batches
+        or len(kernel.outer) > 1
         or kernel.inner
         or kernel.sizes
         or kernel.product
-        or len(kernel.outer) > 1
     ):
         return None
     if any(isinstance(i, Indirect) or (isinstance(i, Store) and i.combine) for i in lines):
         return None
     ranges = ranges_of(kernel.outer)
-    if not 0 < points(kernel) <= LARGEST or any(
-        bounds(e, ranges).high > LARGEST for i in lines for e in index_expressions(i)
-    ):
+    far = any(bounds(e, ranges).high > LARGEST for i in lines for e in index_expressions(i))
+    if far or not 0 < points(kernel) <= LARGEST:
         return None
     return replace(kernel, outer=(Dimension(LOOP, symbol("n0")),), sizes=1, shared=frozenset(), batched=True)
 
@@ -91,9 +89,9 @@ class _Waiting:
 
 
 def gather(
-    steps: Sequence[Step],
+    steps: Steps,
     kernels: Sequence[Kernel],
-    layouts: Mapping[str, Layout],
+    layouts: Layouts,
     targets: Targets,
     staying: set[str],
     homes: Mapping[str, str],
@@ -139,18 +137,17 @@ def _accesses(step: Step, kernels: Sequence[Kernel]) -> tuple[set[str], set[str]
             written = {step.buffers[n] for n in kernels[step.kernel].written}
             return set(step.buffers) - written, written
         case Library():
-            given = {t.buffer for t in tensors_in((step.arguments, [v for _, v in step.keywords]))}
-            return given, given | {r for r in step.results if r is not None}
+            return set(step.given), {*step.given, *step.made}
     return set(), set()
 
 
-def _may_wait(made: Iterable[str], layouts: Mapping[str, Layout]) -> bool:
+def _may_wait(made: Iterable[str], layouts: Layouts) -> bool:
     sizes = [(layouts[name].reach * layouts[name].dtype.itemsize).value for name in made]
     return all(size is not None for size in sizes) and sum(size or 0 for size in sizes) <= SMALL_BYTES
 
 
 def fold(
-    steps: Sequence[Step], kernels: list[Kernel], targets: Targets, arenas: Sequence[Arena]
+    steps: Steps, kernels: list[Kernel], targets: Targets, arenas: Sequence[Arena]
 ) -> tuple[list[Step], dict[int, int]]:
     """Runs of like kernels that stand side by side, as batches. Their kernels are added to the list; for each, one that it is made of."""
     templates = [template(kernel, targets) for kernel in kernels]
@@ -178,7 +175,7 @@ def fold(
     return done, origins
 
 
-def _together(steps: Sequence[Step], start: int, templates: Sequence[Kernel | None]) -> list[Step]:
+def _together(steps: Steps, start: int, templates: Sequence[Kernel | None]) -> list[Step]:
     """Runs of like kernels from a place on, with allocations and frees between them; the last one is a run."""
     first = steps[start]
     if not isinstance(first, Run) or templates[first.kernel] is None:

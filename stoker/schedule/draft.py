@@ -7,7 +7,7 @@ common divisors, and follows the strides of a buffer that one writes and the oth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,14 +20,15 @@ from stoker.loop.index import (
     count,
     express,
     loops_by_place,
+    loops_of,
     ranges_of,
     refine,
     simplify,
 )
 from stoker.loop.instruction import Load, Scan, Store
 from stoker.loop.node import Loops
-from stoker.shape.expr import Expr, Symbol, constant, symbol
-from stoker.shape.walk import free_symbols, substitute
+from stoker.shape.expr import Expr, Symbol, constant
+from stoker.shape.walk import substitute
 
 Access = tuple[str, Expr, torch.dtype]
 """A buffer, a place in it, and as what type its bits are taken."""
@@ -102,6 +103,14 @@ class Draft:
         return sum(len(m.node.body) for m in self.members)
 
     @property
+    def scans(self) -> bool:
+        return any(m.scans for m in self.members)
+
+    @property
+    def scatters(self) -> bool:
+        return any(m.scatters for m in self.members)
+
+    @property
     def origins(self) -> tuple[str, ...]:
         """The operators it stands for."""
         return tuple(dict.fromkeys(o for m in self.members for o in m.node.origins))
@@ -114,14 +123,12 @@ class Draft:
 def draft_of(position: int, node: Loops) -> Draft:
     """A node alone, its outer loops in the order of the memory it writes."""
     store = _store(node)
-    if store.combine:
-        order = [
-            d for d in node.outer if d.size.value != 1
-        ]  # places are computed: the order of the values is the one known
+    if store.combine:  # places are computed: the order of the values is the one known
+        order = [d for d in node.outer if d.size.value != 1]
     else:
         order = _by_stride(node.outer, store.index)
-    outer = _named("i", [d.size for d in order])
-    inner = _named("r", [d.size for d in node.inner if d.size.value != 1])
+    outer = loops_of("i", [d.size for d in order])
+    inner = loops_of("r", [d.size for d in node.inner if d.size.value != 1])
     place = dict(zip((d.symbol for d in order), (d.symbol for d in outer)))
     kept = [d for d in node.inner if d.size.value != 1]
     place |= dict(zip((d.symbol for d in kept), (d.symbol for d in inner)))
@@ -130,10 +137,6 @@ def draft_of(position: int, node: Loops) -> Draft:
 
 def _store(node: Loops) -> Store:
     return next(i for i in reversed(node.body) if isinstance(i, Store))
-
-
-def _named(prefix: str, sizes: Sequence[Expr]) -> Dimensions:
-    return tuple(Dimension(symbol(f"{prefix}{n}"), size) for n, size in enumerate(sizes))
 
 
 def _by_stride(dimensions: Dimensions, index: Expr) -> list[Dimension]:
@@ -167,13 +170,13 @@ def align(first: Draft, second: Draft) -> tuple[Draft, Draft] | None:
         if other is None:
             return None
         found = _aligned(first, other)
-        if found is not None and (follow or _agree(*found)):
+        if found is not None and (follow or agree(*found)):
             return found
     return None
 
 
-def _agree(first: Draft, second: Draft) -> bool:
-    """Does the second read what the first wrote at the same indices?"""
+def agree(first: Draft, second: Draft) -> bool:
+    """Does each iteration of the second read what the same one of the first has written, and as that type?"""
     shared = first.writes & second.reads
     return all(access in first.stores for access in second.loads if access[0] in shared)
 
@@ -187,7 +190,7 @@ def _following(first: Draft, second: Draft) -> Draft | None:
     order = _by_stride(second.outer, index)
     if tuple(order) == second.outer or len(order) != len(second.outer):
         return None
-    outer = _named("i", [d.size for d in order])
+    outer = loops_of("i", [d.size for d in order])
     return _renamed(second, {d.symbol: n.symbol for d, n in zip(order, outer)}, outer, second.inner)
 
 
@@ -232,7 +235,7 @@ def _with_reduction(plain: Draft, reducing: Draft) -> tuple[Draft, Draft] | None
     while done is not total:
         cut -= 1
         done = done * sizes[cut]
-    outer, inner = _named("i", sizes[:cut]), _named("r", sizes[cut:])
+    outer, inner = loops_of("i", sizes[:cut]), loops_of("r", sizes[cut:])
     names = dict(zip((d.symbol for d in plain.outer), express([d.size for d in plain.outer], (*outer, *inner))))
     spread = _renamed(plain, names, outer, inner)
     members = tuple(replace(m, across=True) for m in spread.members)
@@ -258,7 +261,7 @@ def align_by_places(first: Draft, second: Draft) -> tuple[Draft, Draft] | None:
 def _refined(first: Dimensions, second: Dimensions) -> Dimensions | None:
     sizes = refine([d.size for d in first], [d.size for d in second])
     prefix = "r" if any(d.symbol.name.startswith("r") for d in (*first, *second)) else "i"
-    return None if sizes is None else _named(prefix, sizes)
+    return None if sizes is None else loops_of(prefix, sizes)
 
 
 def _over(draft: Draft, outer: Dimensions, inner: Dimensions) -> Draft:
@@ -277,8 +280,3 @@ def joined(first: Draft, second: Draft) -> Draft:
     """One draft of two that run over the same loops."""
     members = sorted((*first.members, *second.members), key=lambda m: m.position)
     return Draft(tuple(members), first.outer, first.inner)
-
-
-def depends_on_inner(expr: Expr, inner: Dimensions) -> bool:
-    """Does an index change within the inner loops?"""
-    return any(d.symbol in free_symbols(expr) for d in inner)

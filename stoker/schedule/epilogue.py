@@ -10,18 +10,17 @@ Requirements, held by tests/stages/test_products.py:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from stoker.loop.index import Dimension, Dimensions, count, loops_by_place, ranges_of, simplify
 from stoker.loop.instruction import Indirect, Load, LoopInstruction, Store, with_expressions
-from stoker.loop.layout import Layout
-from stoker.loop.node import tensors_in
+from stoker.loop.layout import Layouts
 from stoker.schedule.factor import product_of
 from stoker.schedule.kernel import Kernel, Phase
 from stoker.schedule.product import PRODUCT, Product
-from stoker.schedule.step import Library, Run, Step
+from stoker.schedule.step import Library, Run, Step, Steps
 from stoker.shape.expr import Expr, Symbol, constant, symbol
 from stoker.shape.walk import substitute
 
@@ -40,23 +39,18 @@ class Candidate:
 
 Choose = Callable[[Candidate], bool]
 """Is a candidate worth it?"""
+Ask = Callable[[Library], bool]
 
 
 def join_products(
-    steps: Sequence[Step],
-    kernels: list[Kernel],
-    layouts: Mapping[str, Layout],
-    outputs: set[str],
-    choose: Choose,
-    among: Callable[[Library], bool],
-    alone: Callable[[Library], bool],
+    steps: Steps, kernels: list[Kernel], layouts: Layouts, outputs: set[str], choose: Choose, among: Ask, alone: Ask
 ) -> list[Step]:
     """The steps with products where they were chosen; their kernels are added to the list. Some may become a kernel
     `alone`, whoever reads them."""
     found = list(steps)
     for library in [s for s in steps if isinstance(s, Library) and among(s)]:
         candidates = [_with_reader(found, library, kernels, layouts, outputs)]
-        candidates += [_alone(library, layouts)] if alone(library) else []
+        candidates += [product_alone(library, layouts)] if alone(library) else []
         chosen = next((c for c in candidates if c is not None and choose(c)), None)
         if chosen is not None:
             take(found, chosen, kernels)
@@ -64,11 +58,7 @@ def join_products(
 
 
 def _with_reader(
-    steps: Sequence[Step],
-    library: Library,
-    kernels: Sequence[Kernel],
-    layouts: Mapping[str, Layout],
-    outputs: set[str],
+    steps: Steps, library: Library, kernels: Sequence[Kernel], layouts: Layouts, outputs: set[str]
 ) -> Candidate | None:
     """A product in the one kernel that reads it."""
     readers = [s for s in steps if library.results[0] in read_by(s)]
@@ -82,7 +72,7 @@ def _loops(product: Product) -> Dimensions:
     return tuple(Dimension(symbol(f"o{n}"), constant(size)) for n, size in enumerate(product.sizes))
 
 
-def _alone(library: Library, layouts: Mapping[str, Layout]) -> Candidate | None:
+def product_alone(library: Library, layouts: Layouts) -> Candidate | None:
     """A kernel that computes a product and nothing else."""
     (name,) = library.results
     found = None if name is None else product_of(library, layouts[name], [name])
@@ -91,10 +81,7 @@ def _alone(library: Library, layouts: Mapping[str, Layout]) -> Candidate | None:
     (product, buffers), layout = found, layouts[name]
     outer = _loops(product)
     place = product.place(*(loop.symbol for loop in outer))
-    lines = (
-        (0, Load((), layout.dtype, PRODUCT, place)),
-        (1, Store((0,), layout.dtype, "a0", place, None)),
-    )
+    lines = ((0, Load((), layout.dtype, PRODUCT, place)), (1, Store((0,), layout.dtype, "a0", place, None)))
     dtypes = tuple(layouts[b].dtype for b in buffers)
     kernel = Kernel(layout.device, outer, (), (Phase(False, lines),), dtypes, frozenset({0}), (), 0, product=product)
     return Candidate(kernel, Run(0, tuple(buffers), ()), ((library, None),))
@@ -114,15 +101,10 @@ def take(steps: list[Step], candidate: Candidate, kernels: list[Kernel]) -> Step
 
 def read_by(step: Step) -> set[str]:
     """The buffers that a step uses, but for those that a call makes."""
-    match step:
-        case Run():
-            return set(step.buffers)
-        case Library():
-            return {t.buffer for t in tensors_in((step.arguments, [v for _, v in step.keywords]))}
-    return set()
+    return set(step.buffers if isinstance(step, Run) else step.given if isinstance(step, Library) else ())
 
 
-def undisturbed(steps: Sequence[Step], first: Step, last: Step, kernels: Sequence[Kernel]) -> bool:
+def undisturbed(steps: Steps, first: Step, last: Step, kernels: Sequence[Kernel]) -> bool:
     """Does nothing between the two write to what the first one reads, nor the last one itself?"""
     used = read_by(first)
     for step in steps[steps.index(first) + 1 : steps.index(last)]:
@@ -133,9 +115,7 @@ def undisturbed(steps: Sequence[Step], first: Step, last: Step, kernels: Sequenc
     return not isinstance(last, Run) or not any(last.buffers[n] in used for n in kernels[last.kernel].written)
 
 
-def candidate_of(
-    library: Library, run: Run, kernels: Sequence[Kernel], layouts: Mapping[str, Layout]
-) -> Candidate | None:
+def candidate_of(library: Library, run: Run, kernels: Sequence[Kernel], layouts: Layouts) -> Candidate | None:
     """The kernel with the product in it; None where it reads the product in another way than element by element."""
     kernel, (name,) = kernels[run.kernel], library.results
     lines = [i for phase in kernel.phases for _, i in phase.lines]

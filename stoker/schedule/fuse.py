@@ -13,7 +13,7 @@ from __future__ import annotations
 from enum import Enum
 
 from stoker.loop.target import Target
-from stoker.schedule.draft import Draft, align, align_by_places, joined
+from stoker.schedule.draft import Draft, agree, align, align_by_places, joined
 
 
 class Refusal(Enum):
@@ -36,31 +36,16 @@ def fuse(
         return Refusal.DEVICE
     if first.length + second.length > target.largest_body or len(first.reads | second.reads) > target.most_buffers:
         return Refusal.SIZE
-    if _scatters(first) or _scatters(second):
+    if first.scatters or second.scatters:
         return Refusal.SCATTER
-    if _scans(first) or _scans(second):
+    if first.scans or second.scans:
         return Refusal.SCAN
     found = align_by_places(first, second) if columns else align(first, second)
     if found is None:
         return Refusal.RANGES
     first, second = found
-    shared = first.writes & second.reads
-    if not _in_order(first, second):
+    if not agree(first, second):
         return Refusal.ORDER
-    if not strangers and not shared and not first.loads & second.loads:
+    if not strangers and not first.writes & second.reads and not first.loads & second.loads:
         return Refusal.NOTHING_SHARED
     return joined(first, second)
-
-
-def _in_order(first: Draft, second: Draft) -> bool:
-    """Does each iteration of the second read what the same one of the first has written, and as that type?"""
-    shared = first.writes & second.reads
-    return all(access in first.stores for access in second.loads if access[0] in shared)
-
-
-def _scans(draft: Draft) -> bool:
-    return any(m.scans for m in draft.members)
-
-
-def _scatters(draft: Draft) -> bool:
-    return any(m.scatters for m in draft.members)

@@ -12,19 +12,19 @@ lies in, but for the guest's own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from stoker.loop.index import ranges_of
 from stoker.loop.instruction import Load, Store
-from stoker.loop.layout import Layout, is_dense
+from stoker.loop.layout import Layout, Layouts, is_dense
 from stoker.loop.target import Targets
 from stoker.loop.view import Stored
 from stoker.schedule.kernel import Kernel
 from stoker.schedule.overwrite import Lives
-from stoker.schedule.step import Library, Run, Step, uses
+from stoker.schedule.step import Library, Run, Step, Steps, uses
 from stoker.shape.expr import constant
 from stoker.shape.prove import bounds
 
@@ -37,9 +37,9 @@ class Lodging:
 
 
 def lodgings(
-    steps: Sequence[Step],
+    steps: Steps,
     kernels: Sequence[Kernel],
-    layouts: Mapping[str, Layout],
+    layouts: Layouts,
     lives: Lives,
     guests: Sequence[str],
     hosts: Sequence[str],
@@ -71,7 +71,7 @@ def lodgings(
     return found
 
 
-def moved_in(guest: str, lodging: Lodging, layouts: Mapping[str, Layout]) -> Library:
+def moved_in(guest: str, lodging: Lodging, layouts: Layouts) -> Library:
     """The step that makes a guest: a view of its host."""
     host, layout = layouts[lodging.host], layouts[guest]
     whole = Stored(lodging.host, host.dtype, host.device, host.sizes, host.strides)
@@ -89,7 +89,7 @@ def _together(lives: Lives, a: str, b: str) -> bool:
     return lives.first[a] <= lives.last[b] and lives.first[b] <= lives.last[a]
 
 
-def _users(steps: Sequence[Step]) -> dict[str, list[int]]:
+def _users(steps: Steps) -> dict[str, list[int]]:
     """Positions of the steps that use each buffer."""
     users: dict[str, list[int]] = {}
     for position, step in enumerate(steps):

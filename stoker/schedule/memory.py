@@ -20,14 +20,14 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from stoker.loop.layout import Layout, is_dense
+from stoker.loop.layout import Layout, Layouts, is_dense
 from stoker.loop.node import Extern, Node, tensors_in
 from stoker.loop.target import Targets
 from stoker.loop.view import Stored
 from stoker.schedule.kernel import Kernel
 from stoker.schedule.lodge import Lodging, lodgings, moved_in
 from stoker.schedule.overwrite import Lives, overwrite
-from stoker.schedule.step import Allocate, Free, Library, Step, uses
+from stoker.schedule.step import Allocate, Free, Library, Step, Steps, uses
 from stoker.shape.expr import Expr, constant
 
 aten = torch.ops.aten
@@ -73,9 +73,9 @@ class Placed:
 
 
 def place(
-    steps: Sequence[Step],
+    steps: Steps,
     kernels: Sequence[Kernel],
-    layouts: dict[str, Layout],
+    layouts: Layouts,
     targets: Targets,
     outside: set[str],
     outputs: set[str],
@@ -91,7 +91,7 @@ def place(
     steps, kernels = changed.steps, changed.kernels
     outputs = outputs - {result for result, below in changed.over if below in outside}
     lives = _lives(steps, shared)
-    own = {r for s in steps if isinstance(s, Library) for r in s.results if r is not None}
+    own = {r for s in steps if isinstance(s, Library) for r in s.made}
     apart = outside | outputs | own | lives.sharing | _copied_whole(steps)
     alive = [Life(n, f, lives.last[n], _bytes(layouts[n], targets)) for n, f in lives.first.items() if n not in outside]
     arenas = _arenas(alive, layouts, targets, apart, outputs)
@@ -105,7 +105,7 @@ def place(
     return Placed(tuple(made), kernels, tuple(arenas), changed.over)
 
 
-def _lives(steps: Sequence[Step], shared: dict[str, set[str]]) -> Lives:
+def _lives(steps: Steps, shared: dict[str, set[str]]) -> Lives:
     """When each buffer is used. A buffer that another shares lives as long as that one."""
     first: dict[str, int] = {}
     last: dict[str, int] = {}
@@ -117,24 +117,23 @@ def _lives(steps: Sequence[Step], shared: dict[str, set[str]]) -> Lives:
     return Lives(first, last, {b for bases in shared.values() for b in bases})
 
 
-def _shared(steps: Sequence[Step]) -> dict[str, set[str]]:
+def _shared(steps: Steps) -> dict[str, set[str]]:
     """For results that may share memory with arguments of a library call: themselves and those arguments."""
     shared: dict[str, set[str]] = {}
     for step in steps:
         if isinstance(step, Library) and step.aliases:
-            names = {t.buffer for t in tensors_in((step.arguments, [v for _, v in step.keywords]))}
-            names |= {b for n in names for b in shared.get(n, ())}
-            shared |= {r: names | {r} for r in step.results if r is not None}
+            names = {b for n in step.given for b in (n, *shared.get(n, ()))}
+            shared |= {r: names | {r} for r in step.made}
     return shared
 
 
-def _copied_whole(steps: Sequence[Step]) -> set[str]:
+def _copied_whole(steps: Steps) -> set[str]:
     """Buffers that need memory of their own, because a library call copies all that they lie in."""
     calls = [s for s in steps if isinstance(s, Library) and s.operator in _COPIES_STORAGE]
     return {tensor.buffer for call in calls for tensor in tensors_in(call.arguments[:1])}
 
 
-def _given_memory(step: Step, layouts: dict[str, Layout], bases: set[str]) -> Step:
+def _given_memory(step: Step, layouts: Layouts, bases: set[str]) -> Step:
     """A library call that writes into memory of the plan, where the operator can, and its result is not one of the bases of others."""
     if not isinstance(step, Library) or step.operator not in _WRITING or step.several:
         return step
@@ -176,7 +175,7 @@ its buffers are dead, the larger ones or all are freed one by one instead, if th
 
 
 def _arenas(
-    alive: Sequence[Life], layouts: dict[str, Layout], targets: Targets, apart: set[str], outputs: set[str]
+    alive: Sequence[Life], layouts: Layouts, targets: Targets, apart: set[str], outputs: set[str]
 ) -> list[Arena]:
     """An arena for each device, of the buffers that are not `apart`."""
     inside = [life for life in alive if life.buffer not in apart]
@@ -191,7 +190,7 @@ def _arenas(
     return next(arenas for arenas, peak in zip(choices, peaks) if peak < min(peaks) + WORTH_FREEING)
 
 
-def _arranged_below(lives: Sequence[Life], layouts: dict[str, Layout], targets: Targets, part: float) -> list[Arena]:
+def _arranged_below(lives: Sequence[Life], layouts: Layouts, targets: Targets, part: float) -> list[Arena]:
     """Arenas of buffers that are not above a part of the target's limit."""
     inside = [life for life in lives if _belongs_in_arena(layouts[life.buffer], targets, part)]
     devices = dict.fromkeys(layouts[life.buffer].device for life in inside)
@@ -217,7 +216,7 @@ def _peak_bytes(lives: Sequence[Life], arenas: Sequence[Arena], outputs: set[str
     return max(held, default=0) + sum(arena.size_bytes.value or 0 for arena in arenas)
 
 
-def _arranged(lives: list[Life], layouts: dict[str, Layout], device: torch.device) -> Arena:
+def _arranged(lives: list[Life], layouts: Layouts, device: torch.device) -> Arena:
     """Offsets: buffers of known size at the lowest free place, largest first; others after them, sharing by equal size."""
     placed: list[tuple[Life, int]] = []
     top = 0
@@ -248,12 +247,7 @@ def _arranged(lives: list[Life], layouts: dict[str, Layout], device: torch.devic
 
 
 def _with_allocations(
-    steps: Sequence[Step],
-    lives: Lives,
-    layouts: dict[str, Layout],
-    present: set[str],
-    staying: set[str],
-    rooms: Mapping[str, Lodging],
+    steps: Steps, lives: Lives, layouts: Layouts, present: set[str], staying: set[str], rooms: Mapping[str, Lodging]
 ) -> list[Step]:
     """Allocate buffers that are not `present` before their first use; free those that are not `staying` after their last. Those with a room
     in another one are made in it."""

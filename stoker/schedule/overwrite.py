@@ -22,11 +22,11 @@ from typing import Any
 
 from stoker.graph.raising import operator_raises
 from stoker.loop.instruction import Indirect, Load, Scan, Store
-from stoker.loop.layout import Layout, is_dense
+from stoker.loop.layout import Layout, Layouts, is_dense
 from stoker.loop.view import Stored
 from stoker.nest import map_leaves
 from stoker.schedule.kernel import Kernel
-from stoker.schedule.step import Library, Run, Step
+from stoker.schedule.step import Library, Run, Step, Steps
 from stoker.shape.expr import Expr
 
 
@@ -49,9 +49,9 @@ class Overwritten:
 
 
 def overwrite(
-    steps: Sequence[Step],
+    steps: Steps,
     kernels: Sequence[Kernel],
-    layouts: dict[str, Layout],
+    layouts: Layouts,
     lives: Lives,
     outside: set[str],
     outputs: set[str],
@@ -163,14 +163,13 @@ def _alike(x: Layout, y: Layout) -> bool:
     return x.dtype is y.dtype and x.device == y.device and x.reach is y.reach and is_dense(y.sizes, y.strides)
 
 
-def _made_by_library(steps: Sequence[Step]) -> tuple[set[str], set[str]]:
+def _made_by_library(steps: Steps) -> tuple[set[str], set[str]]:
     """Buffers that a library call makes: alone, and together with others, with which they may share memory."""
     alone: set[str] = set()
     together: set[str] = set()
     for step in steps:
         if isinstance(step, Library):
-            made = [r for r in step.results if r is not None]
-            (alone if len(made) == 1 else together).update(made)
+            (alone if len(step.made) == 1 else together).update(step.made)
     return alone, together
 
 

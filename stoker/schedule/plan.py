@@ -173,10 +173,7 @@ def _worth_freeing(program: Program, owned: frozenset[str]) -> bool:
 def _refusals(groups: Groups) -> tuple[tuple[str, str, str], ...]:
     found: dict[tuple[str, str, str], None] = {}
     for (a, b), refusal in groups.refusals.items():
-        first, second = (
-            ", ".join(dict.fromkeys(o for m in groups.drafts[g].members for o in m.node.origins))  # type: ignore[union-attr]  # only drafts are refused
-            for g in (a, b)
-        )
+        first, second = (", ".join(groups.drafts[g].origins) for g in (a, b))  # type: ignore[union-attr]  # only drafts are refused
         found[first, second, refusal.value] = None
     return tuple(found)
 

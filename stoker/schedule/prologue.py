@@ -11,18 +11,18 @@ Requirements, held by tests/stages/test_prologues.py:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from stoker.loop.index import Dimension, loops_by_place, ranges_of, simplify
 from stoker.loop.instruction import Apply, Indirect, Load, LoopInstruction, Store, with_expressions
-from stoker.loop.layout import Layout
-from stoker.schedule.epilogue import Candidate, Choose, Part, read_by, take, undisturbed
-from stoker.schedule.factor import LARGEST, multiplies, product_of
+from stoker.loop.layout import Layouts
+from stoker.schedule.epilogue import Candidate, Choose, Part, product_alone, read_by, take, undisturbed
+from stoker.schedule.factor import LARGEST, multiplies
 from stoker.schedule.kernel import Kernel, Line, Phase
 from stoker.schedule.product import PRODUCT, Factor, Product, Prologue, Windows
-from stoker.schedule.step import Library, Run, Step
+from stoker.schedule.step import Library, Run, Step, Steps
 from stoker.shape.expr import constant, symbol
 from stoker.shape.walk import substitute
 
@@ -34,7 +34,7 @@ _NUMBERS: dict[Side, int] = {"left": 10_000, "right": 20_000}
 
 
 def join_prologues(
-    steps: Sequence[Step], kernels: list[Kernel], layouts: Mapping[str, Layout], outputs: set[str], choose: Choose
+    steps: Steps, kernels: list[Kernel], layouts: Layouts, outputs: set[str], choose: Choose
 ) -> list[Step]:
     """The steps with operands inside products where that was chosen; their kernels are added to the list."""
     found = list(steps)
@@ -48,12 +48,7 @@ def join_prologues(
 
 
 def _candidate(
-    steps: Sequence[Step],
-    step: Step,
-    side: Side,
-    kernels: Sequence[Kernel],
-    layouts: Mapping[str, Layout],
-    outputs: set[str],
+    steps: Steps, step: Step, side: Side, kernels: Sequence[Kernel], layouts: Layouts, outputs: set[str]
 ) -> Candidate | None:
     if not isinstance(step, (Library, Run)) or (whole := _as_kernel(step, kernels, layouts)) is None:
         return None
@@ -65,39 +60,16 @@ def _candidate(
     return None if made is None else Candidate(*made, ((maker, kernels[maker.kernel]), part))
 
 
-def _as_kernel(step: Step, kernels: Sequence[Kernel], layouts: Mapping[str, Layout]) -> tuple[Kernel, Run] | None:
+def _as_kernel(step: Step, kernels: Sequence[Kernel], layouts: Layouts) -> tuple[Kernel, Run] | None:
     """A step that multiplies as a kernel with a product; a call as one that stores what it multiplied."""
     if isinstance(step, Run):
         return None if kernels[step.kernel].product is None else (kernels[step.kernel], step)
-    if not isinstance(step, Library) or not multiplies(step) or step.results[0] is None:
-        return None
-    layout = layouts[step.results[0]]
-    found = product_of(step, layout, [step.results[0]])
-    if found is None:
-        return None
-    product, buffers = found
-    sizes = [n for n in (product.batch,) if n > 1] + [product.rows, product.columns]
-    outer = tuple(Dimension(symbol(f"o{n}"), constant(size)) for n, size in enumerate(sizes))
-    place = constant(0)
-    for loop in outer:
-        place = place * loop.size + loop.symbol
-    lines: tuple[Line, ...] = (
-        (0, Load((), layout.dtype, PRODUCT, place)),
-        (1, Store((0,), layout.dtype, "a0", place, None)),
-    )
-    dtypes = tuple(layouts[b].dtype for b in buffers)
-    kernel = Kernel(layout.device, outer, (), (Phase(False, lines),), dtypes, frozenset({0}), (), 0, product=product)
-    return kernel, Run(0, tuple(buffers), ())
+    found = product_alone(step, layouts) if isinstance(step, Library) and multiplies(step) else None
+    return None if found is None else (found.kernel, found.run)
 
 
 def _maker(
-    steps: Sequence[Step],
-    step: Step,
-    kernel: Kernel,
-    run: Run,
-    side: Side,
-    kernels: Sequence[Kernel],
-    outputs: set[str],
+    steps: Steps, step: Step, kernel: Kernel, run: Run, side: Side, kernels: Sequence[Kernel], outputs: set[str]
 ) -> Run | None:
     """The step that makes an operand of a product, for nothing but the product."""
     product = kernel.product
@@ -121,7 +93,7 @@ def _written(run: Run, kernels: Sequence[Kernel]) -> set[str]:
 
 
 def _with_operand(
-    kernel: Kernel, run: Run, side: Side, maker: Kernel, maker_run: Run, layouts: Mapping[str, Layout]
+    kernel: Kernel, run: Run, side: Side, maker: Kernel, maker_run: Run, layouts: Layouts
 ) -> tuple[Kernel, Run] | None:
     """The kernel that computes an operand of its product, with the buffers it is run on."""
     product = kernel.product
@@ -165,7 +137,7 @@ def _with_operand(
     return whole, replace(run, buffers=tuple(buffers))
 
 
-def _only_store(maker: Kernel, run: Run, layouts: Mapping[str, Layout]) -> Store | None:
+def _only_store(maker: Kernel, run: Run, layouts: Layouts) -> Store | None:
     """What a kernel stores, if it goes from element to element, and reads little."""
     lines = [i for p in maker.phases for _, i in p.lines]
     stores = [i for i in lines if isinstance(i, Store)]

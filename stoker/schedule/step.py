@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +62,15 @@ class Library:
     aliases: bool
     """May a result share memory with an argument?"""
 
+    @property
+    def given(self) -> list[str]:
+        """The buffers among its arguments."""
+        return [t.buffer for t in tensors_in((self.arguments, [v for _, v in self.keywords]))]
+
+    @property
+    def made(self) -> list[str]:
+        return [r for r in self.results if r is not None]
+
 
 @dataclass(frozen=True, slots=True)
 class Free:
@@ -70,6 +80,7 @@ class Free:
 
 
 Step = Allocate | Run | Batch | Library | Free
+Steps = Sequence[Step]
 
 
 def uses(step: Step) -> list[str]:
@@ -78,8 +89,7 @@ def uses(step: Step) -> list[str]:
         case Run():
             return list(step.buffers)
         case Library():
-            read = [t.buffer for t in tensors_in((step.arguments, [v for _, v in step.keywords]))]
-            return read + [r for r in step.results if r is not None]
+            return step.given + step.made
         case Batch():
             return [name for row in step.rows for name in row.buffers]
     return []

@@ -21,12 +21,12 @@ from dataclasses import replace
 from stoker.loop.index import Dimension
 from stoker.loop.instruction import Indirect, Load, LoopInstruction, Store, index_expressions, with_expressions
 from stoker.schedule.kernel import Kernel, Line, Phase
-from stoker.schedule.step import Library, Run, Step
+from stoker.schedule.step import Library, Run, Step, Steps
 from stoker.shape.expr import Atom, Symbol, symbol
 from stoker.shape.walk import free_symbols, substitute
 
 
-def vet(steps: Sequence[Step], kernels: list[Kernel], homes: Mapping[str, str]) -> list[Step]:
+def vet(steps: Steps, kernels: list[Kernel], homes: Mapping[str, str]) -> list[Step]:
     """The steps with their checks. Kernels of checks are appended to `kernels`."""
     checks: dict[int, list[Run]] = {}
     vetted: list[Step] = []
@@ -104,7 +104,7 @@ def _renamed(lines: Sequence[Line], used: Sequence[int]) -> list[Line]:
     return [(numbers[number], renamed(i)) for number, i in lines]
 
 
-def _ready(check: Run, before: Sequence[Step], kernels: Sequence[Kernel]) -> int:
+def _ready(check: Run, before: Steps, kernels: Sequence[Kernel]) -> int:
     """The first position at which all that it reads has been made."""
     made = [position for position, step in enumerate(before) if not _makes(step, kernels).isdisjoint(check.buffers)]
     return max(made, default=-1) + 1
@@ -115,5 +115,5 @@ def _makes(step: Step, kernels: Sequence[Kernel]) -> set[str]:
         case Run():
             return {step.buffers[a] for a in kernels[step.kernel].written}
         case Library():
-            return {r for r in step.results if r is not None}
+            return set(step.made)
     return set()

@@ -55,35 +55,35 @@ class Expr:
         return None if self.terms else self.offset
 
     def __add__(self, other: Number) -> Expr:
-        return add(self, _as_expr(other))
+        return add(self, as_expr(other))
 
     __radd__ = __add__
 
     def __sub__(self, other: Number) -> Expr:
-        return add(self, _scaled(_as_expr(other), -1))
+        return add(self, _scaled(as_expr(other), -1))
 
     def __rsub__(self, other: Number) -> Expr:
-        return add(_as_expr(other), _scaled(self, -1))
+        return add(as_expr(other), _scaled(self, -1))
 
     def __neg__(self) -> Expr:
         return _scaled(self, -1)
 
     def __mul__(self, other: Number) -> Expr:
-        return multiply(self, _as_expr(other))
+        return multiply(self, as_expr(other))
 
     __rmul__ = __mul__
 
     def __floordiv__(self, other: Number) -> Expr:
-        return floor_divide(self, _as_expr(other))
+        return floor_divide(self, as_expr(other))
 
     def __rfloordiv__(self, other: Number) -> Expr:
-        return floor_divide(_as_expr(other), self)
+        return floor_divide(as_expr(other), self)
 
     def __mod__(self, other: Number) -> Expr:
-        return modulo(self, _as_expr(other))
+        return modulo(self, as_expr(other))
 
     def __rmod__(self, other: Number) -> Expr:
-        return modulo(_as_expr(other), self)
+        return modulo(as_expr(other), self)
 
     def __repr__(self) -> str:
         return text(self)
@@ -159,11 +159,8 @@ def _polynomial(terms: Terms, offset: int) -> Expr:
     return made
 
 
-def _as_expr(value: Number) -> Expr:
+def as_expr(value: Number) -> Expr:
     return value if isinstance(value, Expr) else constant(int(value))
-
-
-as_expr = _as_expr
 
 
 def symbol(name: str, owner: int = 0) -> Symbol:
@@ -460,7 +457,7 @@ def maximum(*arguments: Number) -> Expr:
 
 def _extreme(kind: type[Extreme], arguments: Iterable[Number]) -> Expr:
     best: dict[Terms, int] = {}
-    pending = [_as_expr(a) for a in arguments]
+    pending = [as_expr(a) for a in arguments]
     choose = min if kind is Min else max
     while pending:
         argument = pending.pop()

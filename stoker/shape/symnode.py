@@ -39,6 +39,7 @@ from stoker.shape.recipe import (
     Recipe,
     of_integers,
 )
+from stoker.shape.walk import free_symbols
 
 
 def symint(env: ShapeEnv, expr: Expr | int) -> Any:
@@ -68,29 +69,13 @@ class Node:
         """As torch's Python calls the hint."""
         return getattr(self, "hint", None)
 
-    def is_int(self) -> bool:
+    def is_constant(self) -> bool:
         return False
 
-    def is_float(self) -> bool:
-        return False
+    is_int = is_float = is_bool = is_nested_int = is_constant
 
-    def is_bool(self) -> bool:
-        return False
-
-    def is_nested_int(self) -> bool:
-        return False
-
-    def nested_int(self) -> None:
-        return None
-
-    def nested_int_coeff(self) -> None:
-        return None
-
-    def constant_int(self) -> int | None:
-        return self.maybe_as_int()
-
-    def constant_bool(self) -> bool | None:
-        return self.maybe_as_bool()
+    def is_symbolic(self) -> bool:
+        return not self.is_constant()
 
     def maybe_as_int(self) -> int | None:
         return None
@@ -101,11 +86,16 @@ class Node:
     def maybe_as_float(self) -> float | None:
         return None
 
-    def is_constant(self) -> bool:
-        return False
+    def nested_int(self) -> None:
+        return None
 
-    def is_symbolic(self) -> bool:
-        return True
+    nested_int_coeff = nested_int
+
+    def constant_int(self) -> int | None:
+        return self.maybe_as_int()
+
+    def constant_bool(self) -> bool | None:
+        return self.maybe_as_bool()
 
     def clone(self) -> Node:
         return self
@@ -155,9 +145,6 @@ class IntNode(Node):
     def is_constant(self) -> bool:
         return self.env.simplify(self.expr).is_constant
 
-    def is_symbolic(self) -> bool:
-        return not self.is_constant()
-
     def maybe_as_int(self) -> int | None:
         return self.env.simplify(self.expr).value
 
@@ -180,21 +167,12 @@ class IntNode(Node):
         return float(self.guard_int(file, line))
 
     def guard_bool(self, file: str, line: int) -> bool:
-        return self.ne(self.wrap_int(0)).guard_bool(file, line)
+        return self._truth(cond.Ne(self.expr, 0)).guard_bool(file, line)
 
     bool_ = guard_bool
 
     def expect_size(self, file: str, line: int) -> bool:
         return self.env.require(cond.Ge(self.expr, 0), "a size is not negative")
-
-    def add(self, other: IntNode) -> IntNode:
-        return self._same(self.expr + other.expr)
-
-    def sub(self, other: IntNode) -> IntNode:
-        return self._same(self.expr - other.expr)
-
-    def mul(self, other: IntNode) -> IntNode:
-        return self._same(self.expr * other.expr)
 
     def mod(self, other: IntNode) -> IntNode:
         self._not_zero(other)
@@ -211,12 +189,26 @@ class IntNode(Node):
             raise ZeroDivisionError("integer division or modulo by zero")
 
     def pow_by_natural(self, other: IntNode) -> IntNode:
+        if (varying := self._varying_power(other)) is not None:
+            return varying
         result = constant(1)
         for _ in range(self.env.specialize(other.expr, "it is an exponent")):
             result = result * self.expr
         return self._same(result)
 
     pow = pow_by_natural
+
+    def _varying_power(self, other: IntNode) -> IntNode | None:
+        """A number to an exponent that varies, as long as it is so small that a float has all its digits: the integer of that float."""
+        base, exponent = self.env.simplify(self.expr), self.env.simplify(other.expr)
+        if not base.is_constant or abs(base.offset) < 2 or exponent.is_constant or not other.has_hint():
+            return None
+        if not self.env.can_ask(frozenset(free_symbols(exponent))):
+            return None
+        largest = int(MANTISSA_BITS / math.log2(abs(base.offset)))
+        if not (self.env.decide(cond.Ge(exponent, 0)) and self.env.decide(cond.Le(exponent, largest))):
+            return None
+        return self.sym_float()._with(BINARY["float_pow"], other.sym_float()).trunc()
 
     def neg(self) -> IntNode:
         return self._same(-self.expr)
@@ -229,48 +221,20 @@ class IntNode(Node):
     def abs(self) -> IntNode:
         return self._same(maximum(self.expr, -self.expr))
 
-    def sym_min(self, other: IntNode) -> IntNode:
-        return self._same(minimum(self.expr, other.expr))
-
-    def sym_max(self, other: IntNode) -> IntNode:
-        return self._same(maximum(self.expr, other.expr))
-
-    def eq(self, other: IntNode) -> BoolNode:
-        return self._truth(cond.Eq(self.expr, other.expr))
-
-    def ne(self, other: IntNode) -> BoolNode:
-        return self._truth(cond.Ne(self.expr, other.expr))
-
-    def lt(self, other: IntNode) -> BoolNode:
-        return self._truth(cond.Lt(self.expr, other.expr))
-
-    def le(self, other: IntNode) -> BoolNode:
-        return self._truth(cond.Le(self.expr, other.expr))
-
-    def gt(self, other: IntNode) -> BoolNode:
-        return self._truth(cond.Gt(self.expr, other.expr))
-
-    def ge(self, other: IntNode) -> BoolNode:
-        return self._truth(cond.Ge(self.expr, other.expr))
-
     def _bitwise(self, other: IntNode, function: Callable[[int, int], int]) -> IntNode:
         left = self.env.specialize(self.expr, "its bits were used")
         return self.wrap_int(function(left, self.env.specialize(other.expr, "its bits were used")))
 
-    def bitwise_and(self, other: IntNode) -> IntNode:
-        return self._bitwise(other, operator.and_)
-
-    def bitwise_or(self, other: IntNode) -> IntNode:
-        return self._bitwise(other, operator.or_)
-
-    def bitwise_xor(self, other: IntNode) -> IntNode:
-        return self._bitwise(other, operator.xor)
-
     def lshift(self, other: IntNode) -> IntNode:
-        return self._same(self.expr * (1 << self.env.specialize(other.expr, "it is a shift")))
+        return self._same(self.expr * self._shift(other))
 
     def rshift(self, other: IntNode) -> IntNode:
-        return self._same(self.expr // (1 << self.env.specialize(other.expr, "it is a shift")))
+        return self._same(self.expr // self._shift(other))
+
+    def _shift(self, other: IntNode) -> Expr:
+        """The power of two that shifting multiplies or divides by."""
+        varying = self.wrap_int(2)._varying_power(other)
+        return constant(1 << self.env.specialize(other.expr, "it is a shift")) if varying is None else varying.expr
 
     def sym_float(self) -> FloatNode:
         return FloatNode(self.env, Recipe(OF_INTEGER, (self.expr,)))
@@ -280,24 +244,6 @@ class IntNode(Node):
         return FloatNode(self.env, Recipe(OF_QUOTIENT, (self.expr, other.expr)))
 
     truediv = int_truediv
-
-    def is_contiguous(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
-        return self._layout(contiguous, sizes, strides)
-
-    def is_channels_last_contiguous_2d(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
-        return self._layout(channels_last, sizes, strides, 4)
-
-    def is_channels_last_contiguous_3d(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
-        return self._layout(channels_last, sizes, strides, 5)
-
-    def is_channels_last_strides_2d(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
-        return self._layout(channels_innermost, sizes, strides, 4)
-
-    def is_channels_last_strides_3d(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
-        return self._layout(channels_innermost, sizes, strides, 5)
-
-    def is_non_overlapping_and_dense(self, sizes: Sequence[IntNode], strides: Sequence[IntNode]) -> BoolNode:
-        return self._layout(dense, sizes, strides)
 
     def _layout(
         self, question: Callable[..., Condition], sizes: Sequence[IntNode], strides: Sequence[IntNode], *rank: int
@@ -323,9 +269,6 @@ class BoolNode(Node):
 
     def is_constant(self) -> bool:
         return isinstance(self.expr, Known)
-
-    def is_symbolic(self) -> bool:
-        return not self.is_constant()
 
     def maybe_as_bool(self) -> bool | None:
         return self.expr.value if isinstance(self.expr, Known) else None
@@ -432,9 +375,6 @@ class FloatNode(Node):
 
     def is_float(self) -> bool:
         return True
-
-    def is_constant(self) -> bool:
-        return False
 
     def has_hint(self) -> bool:
         return all(self.env.knows(s) for s in self.recipe.symbols)
@@ -572,14 +512,36 @@ class FloatNode(Node):
         return self._with(MAGNITUDE)
 
 
-_FLOAT_COMPARE = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
+_COMPARED = {"eq": cond.Eq, "ne": cond.Ne, "lt": cond.Lt, "le": cond.Le, "gt": cond.Gt, "ge": cond.Ge}
+_COMPUTED: dict[str, Callable[[Expr, Expr], Expr]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "sym_min": minimum, "sym_max": maximum,
+}  # fmt: skip
+_OF_BITS = {"bitwise_and": operator.and_, "bitwise_or": operator.or_, "bitwise_xor": operator.xor}
+_LAYOUTS: dict[str, tuple[Any, ...]] = {
+    "is_contiguous": (contiguous,),
+    "is_channels_last_contiguous_2d": (channels_last, 4),
+    "is_channels_last_contiguous_3d": (channels_last, 5),
+    "is_channels_last_strides_2d": (channels_innermost, 4),
+    "is_channels_last_strides_3d": (channels_innermost, 5),
+    "is_non_overlapping_and_dense": (dense,),
+}
+"""Questions about the sizes and strides of a tensor, and its rank where that is one."""
 
 
 def _install() -> None:
-    """Give FloatNode the methods that differ only in a function."""
+    """Give nodes the methods that differ only in a function."""
+    for name, compare in _COMPARED.items():
+        setattr(IntNode, name, lambda self, other, c=compare: self._truth(c(self.expr, other.expr)))
+    for name, compute in _COMPUTED.items():
+        setattr(IntNode, name, lambda self, other, c=compute: self._same(c(self.expr, other.expr)))
+    for name, combine in _OF_BITS.items():
+        setattr(IntNode, name, lambda self, other, c=combine: self._bitwise(other, c))
+    for name, (question, *rank) in _LAYOUTS.items():
+        setattr(IntNode, name, lambda self, *lists, q=question, r=rank: self._layout(q, *lists, *r))
     for name, operation in BINARY.items():
         setattr(FloatNode, name, lambda self, other, o=operation: self._with(o, other))
-    for name, function in _FLOAT_COMPARE.items():
+    for name in _COMPARED:
+        function = getattr(operator, name)
         setattr(FloatNode, name, lambda self, other, f=function: self.asked(f, other))
     for name, operation in MATH.items():
         setattr(FloatNode, f"sym_{name}", lambda self, *others, o=operation: self._with(o, *others))

@@ -90,3 +90,22 @@ def test_every_functional_list_operator_is_known() -> None:
         ):
             continue
         assert getattr(getattr(torch.ops.aten, packet), overload or "default") in OURS, name
+
+
+@pytest.mark.parametrize(
+    "name", ["add", "clamp_max", "clamp_max_", "maximum", "minimum_", "lerp", "sqrt_", "norm", "pow"]
+)
+def test_sizes_that_change_are_compiled_twice(name: str) -> None:
+    """Also of operators that torch has no rule for which counts with symbols: their kernels are written with others."""
+    others = {"lerp": lambda a: (a, 0.5), "sqrt_": lambda a: (), "norm": lambda a: ()}.get(name, lambda a: (0.5,))
+
+    def program(tensors: list[torch.Tensor]) -> Any:
+        copies = [t.clone() for t in tensors]
+        return getattr(torch, f"_foreach_{name}")(copies, *others(tensors)), copies
+
+    stoker.reset()
+    compiled = stoker.compile(program, fullgraph=True)
+    for rows in (2, 3, 4, 5, 6):
+        given = [torch.rand(3), torch.rand(rows, 2)]
+        torch.testing.assert_close(compiled(given), program(given))
+    assert len([e for e in stoker.events("captured") if e.subject.endswith("program")]) == 2

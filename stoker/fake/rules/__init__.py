@@ -1,6 +1,6 @@
 """Metadata rules by family. Importing this package fills `stoker.fake.rule.RULES`."""
 
-from stoker.fake.rules import (
+from stoker.fake.rules import (  # noqa: F401  (they fill the table)
     attention,
     channels,
     check,
@@ -9,6 +9,7 @@ from stoker.fake.rules import (
     factory,
     fft,
     index,
+    like,
     linalg,
     loss,
     matmul,
@@ -21,25 +22,3 @@ from stoker.fake.rules import (
     rewrite,
     view,
 )
-
-__all__ = [
-    "attention",
-    "channels",
-    "check",
-    "convolution",
-    "data",
-    "factory",
-    "fft",
-    "index",
-    "linalg",
-    "loss",
-    "matmul",
-    "noise",
-    "norm",
-    "pointwise",
-    "pool",
-    "quantize",
-    "reduce",
-    "rewrite",
-    "view",
-]

@@ -25,17 +25,18 @@ for _schema in (
     _library.define(_schema, tags=(torch.Tag.pointwise,))
 
 
-def _channels(value: Tensor, rank: int) -> Tensor:
+def per_channel(value: Tensor, rank: int) -> Tensor:
+    """A vector of channels, shaped to broadcast over [batch, channel, ...]."""
     return value.view([1, -1] + [1] * (rank - 2))
 
 
 def _normalize(x: Tensor, mean: Tensor, scale: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     """x less its channel's mean, times its scale and weight, and its bias."""
     rank = x.dim()
-    out = (x - _channels(mean, rank)) * _channels(scale, rank)
+    out = (x - per_channel(mean, rank)) * per_channel(scale, rank)
     if weight is not None:
-        out = out * _channels(weight, rank)
-    return out if bias is None else out + _channels(bias, rank)
+        out = out * per_channel(weight, rank)
+    return out if bias is None else out + per_channel(bias, rank)
 
 
 def _normalize_backward(
@@ -47,8 +48,8 @@ def _normalize_backward(
     factor = scale.to(gradient.dtype) if weight is None else scale.to(gradient.dtype) * weight
     if total is not None and along is not None:
         count = gradient.numel() // gradient.shape[1]
-        gradient = gradient - (_channels(total, rank) + normal * _channels(along, rank)) / count
-    return gradient * _channels(factor, rank)
+        gradient = gradient - (per_channel(total, rank) + normal * per_channel(along, rank)) / count
+    return gradient * per_channel(factor, rank)
 
 
 def _running(old: Tensor, new: Tensor, momentum: Any) -> Tensor:

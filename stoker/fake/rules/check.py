@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from stoker.fake.meta import Meta, meta_of
+from stoker.fake.meta import Meta, dense
 from stoker.fake.rule import IMPURE, rule
 from stoker.fake.tensor import FakeTensor
 
@@ -52,4 +52,4 @@ def assert_async(condition: FakeTensor, *words: Any) -> None:
 @rule("_is_all_true", "_is_any_true")
 def is_true(x: FakeTensor) -> Meta:
     """One truth value."""
-    return meta_of(torch.bool, (), None, x.meta.device)
+    return dense(x.meta, (), torch.bool)

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from stoker.fake.meta import Size, is_dense, meta_of, product, surely_empty
-from stoker.fake.rule import IMPURE, overloads, rule
+from stoker.fake.meta import Size, is_dense, is_untold, meta_of, product, surely_empty
+from stoker.fake.rule import IMPURE, rule
 from stoker.fake.rules.index import replaced
 from stoker.fake.rules.view import wrap
 from stoker.fake.tensor import FakeStorage, FakeTensor, data_dependent, make_fake
@@ -94,11 +94,7 @@ def unique(mode: Any, func: Any, x: FakeTensor, *given: Any, **named: Any) -> An
     count = size_told_by(mode, func, "different in a row" if first else _DIFFERENT, x, *order)
     inverse = x.meta.sizes if asked.get("return_inverse") else (0,)
     counts = (count,) if asked.get("return_counts") else (0,)
-    return (
-        _fresh(mode, x, (count,)),
-        _fresh(mode, x, inverse, torch.int64),
-        _fresh(mode, x, counts, torch.int64),
-    )
+    return (_fresh(mode, x, (count,)), _fresh(mode, x, inverse, torch.int64), _fresh(mode, x, counts, torch.int64))
 
 
 @rule("_unique", table=IMPURE)
@@ -143,7 +139,7 @@ def unique_dim(mode: Any, func: Any, x: FakeTensor, dim: int, *given: Any, **nam
 def unique_rows(mode: Any, func: Any, x: FakeTensor, dim: int, asked: dict[str, Any]) -> Any:
     """The same, for the parts along one dimension."""
     sizes = x.meta.sizes
-    if not sizes or any(isinstance(size, torch.SymInt) and not size.node.has_hint() or size == 0 for size in sizes):
+    if not sizes or any(is_untold(size) or size == 0 for size in sizes):
         raise data_dependent(str(func))
     dim = wrap(dim, len(sizes))
     most = sizes[dim] if isinstance(sizes[dim], int) else LARGEST_SIZE
@@ -194,9 +190,7 @@ def slice_scatter_by_data(
 
 
 def _is_of_unknown_sign(bound: Any) -> bool:
-    if not isinstance(bound, torch.SymInt) or bound.node.has_hint():
-        return False
-    return (bound < 0).node.is_unknown()  # type: ignore[attr-defined]  # a symbolic condition
+    return is_untold(bound) and (bound < 0).node.is_unknown()  # type: ignore[attr-defined]  # a symbolic condition
 
 
 @rule("bincount", table=IMPURE)
@@ -243,16 +237,6 @@ def index_by_mask(mode: Any, func: Any, x: FakeTensor, indices: Sequence[FakeTen
     return mode.propagate(func, (x, places), {})
 
 
-_REFUSED = "equal allclose"
-
-
-def _register_data_dependent() -> None:
-    def refuse(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
-        raise data_dependent(str(func))
-
-    for name in _REFUSED.split():
-        for op in overloads(name):
-            IMPURE[op] = refuse
-
-
-_register_data_dependent()
+@rule("equal", "allclose", table=IMPURE)
+def refuse(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+    raise data_dependent(str(func))

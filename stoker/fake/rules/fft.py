@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from stoker.fake.meta import Meta, meta_of
-from stoker.fake.rule import Decline, rule
+from stoker.fake.rule import decline_if, rule
 from stoker.fake.tensor import FakeTensor
 
 _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
@@ -20,10 +20,8 @@ _REAL = {wide: narrow for narrow, wide in _COMPLEX.items()}
 
 def _ours(x: FakeTensor, dims: Sequence[int]) -> list[int]:
     """The dimensions from the front, if MKL will do it and the order of memory is known."""
-    if x.meta.device.type != "cpu" or not dims or not torch.backends.mkl.is_available():
-        raise Decline
-    if any(s == 0 for s in x.meta.sizes):
-        raise Decline
+    decline_if(x.meta.device.type != "cpu" or not dims or not torch.backends.mkl.is_available())
+    decline_if(any(s == 0 for s in x.meta.sizes))
     return [d % len(x.meta.sizes) for d in dims]
 
 
@@ -56,8 +54,7 @@ def _order(strides: Sequence[Any], dims: list[int], last: list[int]) -> list[int
 def complex_to_complex(x: FakeTensor, dim: Sequence[int], normalization: int, forward: bool) -> Meta:
     """Of the same sizes."""
     dims, m = _ours(x, dim), x.meta
-    if m.dtype not in _REAL or len(dims) > _TOGETHER:
-        raise Decline
+    decline_if(m.dtype not in _REAL or len(dims) > _TOGETHER)
     return meta_of(m.dtype, m.sizes, _strides(m.sizes, _order(m.strides, dims, [])), m.device)
 
 
@@ -65,8 +62,7 @@ def complex_to_complex(x: FakeTensor, dim: Sequence[int], normalization: int, fo
 def real_to_complex(x: FakeTensor, dim: Sequence[int], normalization: int, onesided: bool) -> Meta:
     """Half of the last dimension, or all of it."""
     dims, m = _ours(x, dim), x.meta
-    if m.dtype not in _COMPLEX:
-        raise Decline
+    decline_if(m.dtype not in _COMPLEX)
     sizes = tuple(s // 2 + 1 if onesided and d == dims[-1] else s for d, s in enumerate(m.sizes))
     order = _order(m.strides, dims[:-1], dims[-1:])
     return meta_of(_COMPLEX[m.dtype], sizes, _strides(sizes, order), m.device)
@@ -76,8 +72,7 @@ def real_to_complex(x: FakeTensor, dim: Sequence[int], normalization: int, onesi
 def complex_to_real(x: FakeTensor, dim: Sequence[int], normalization: int, last: Any) -> Meta:
     """All dimensions but the last as complex numbers, then the last."""
     dims, m = _ours(x, dim), x.meta
-    if m.dtype not in _REAL:
-        raise Decline
+    decline_if(m.dtype not in _REAL)
     strides = _strides(m.sizes, _order(m.strides, dims[:-1], [])) if len(dims) > 1 else m.strides
     sizes = tuple(last if d == dims[-1] else s for d, s in enumerate(m.sizes))
     return meta_of(_REAL[m.dtype], sizes, _strides(sizes, _order(strides, [], dims[-1:])), m.device)

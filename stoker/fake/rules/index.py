@@ -12,10 +12,14 @@ from stoker.fake.meta import (
     Meta,
     Operand,
     Size,
+    alike,
     channels_last_strides,
     contiguous_strides,
+    dense,
     formatted_strides,
+    in_format,
     is_contiguous,
+    is_untold,
     iterator_strides,
     like_strides,
     meta_of,
@@ -24,7 +28,7 @@ from stoker.fake.meta import (
     surely_empty,
 )
 from stoker.fake.promote import broadcast, common_device, result_dtype
-from stoker.fake.rule import RULES, Decline, rule
+from stoker.fake.rule import RULES, Decline, decline_if, rule
 from stoker.fake.rules.view import wrap
 from stoker.fake.tensor import FakeTensor, data_dependent
 from stoker.shape.env import DataDependent
@@ -35,7 +39,7 @@ _MASKS = (torch.bool, torch.uint8)
 
 def _like(x: FakeTensor) -> Meta:
     m = x.meta
-    return meta_of(m.dtype, m.sizes, like_strides(m.sizes, m.strides), m.device)
+    return alike(m)
 
 
 def _is_empty_vector(m: Meta, mixed: bool) -> bool:
@@ -43,15 +47,13 @@ def _is_empty_vector(m: Meta, mixed: bool) -> bool:
     if len(m.sizes) != 1:
         return False
     (size,) = m.sizes
-    told = not isinstance(size, torch.SymInt) or size.node.has_hint()
-    return (told or mixed) and bool(size == 0)
+    return (mixed or not is_untold(size)) and bool(size == 0)
 
 
 @rule("cat")
 def cat(tensors: Sequence[FakeTensor], dim: int = 0) -> Meta:
     """Joined along a dimension; empty vectors are skipped."""
-    if not tensors or any(not t.meta.sizes for t in tensors):
-        raise Decline
+    decline_if(not tensors or any(not t.meta.sizes for t in tensors))
     dtype = result_dtype(tensors)
     mixed = any(len(t.meta.sizes) != 1 for t in tensors)
     kept = [t for t in tensors if not _is_empty_vector(t.meta, mixed)]
@@ -63,10 +65,8 @@ def cat(tensors: Sequence[FakeTensor], dim: int = 0) -> Meta:
     total: Size = 0
     for t in kept:
         sizes = t.meta.sizes
-        if len(sizes) != len(first.sizes) or any(
-            a != b for i, (a, b) in enumerate(zip(sizes, first.sizes)) if i != dim
-        ):
-            raise Decline
+        decline_if(len(sizes) != len(first.sizes))
+        decline_if(any(a != b for i, (a, b) in enumerate(zip(sizes, first.sizes)) if i != dim))
         total = total + sizes[dim]
     sizes = (*first.sizes[:dim], total, *first.sizes[dim + 1 :])
     return meta_of(dtype, sizes, _joined_strides(sizes, [(t.meta.sizes, t.meta.strides) for t in tensors]), device)
@@ -80,8 +80,7 @@ def _joined_strides(sizes: tuple[Size, ...], pieces: Sequence[Operand]) -> tuple
 @rule("stack")
 def stack(tensors: Sequence[FakeTensor], dim: int = 0) -> Meta:
     """Joined along a dimension, which is then cut in two; a new last dimension is joined as such."""
-    if not tensors or any(not same(t.meta.sizes, tensors[0].meta.sizes) for t in tensors):
-        raise Decline
+    decline_if(not tensors or any(not same(t.meta.sizes, tensors[0].meta.sizes) for t in tensors))
     first = tensors[0].meta
     rank, count = len(first.sizes), len(tensors)
     dim = wrap(dim, rank + 1)
@@ -100,42 +99,32 @@ def stack(tensors: Sequence[FakeTensor], dim: int = 0) -> Meta:
 
 @rule("embedding")
 def embedding(weight: FakeTensor, indices: FakeTensor, *rest: Any, **others: Any) -> Meta:
-    """A row for each index."""
-    if len(weight.meta.sizes) != 2 or indices.meta.dtype not in _INTEGER:
-        raise Decline
-    if weight.meta.device != indices.meta.device:
-        raise Decline
-    return meta_of(weight.meta.dtype, (*indices.meta.sizes, weight.meta.sizes[1]), None, weight.meta.device)
+    decline_if(len(weight.meta.sizes) != 2 or indices.meta.dtype not in _INTEGER)
+    decline_if(weight.meta.device != indices.meta.device)
+    return dense(weight.meta, (*indices.meta.sizes, weight.meta.sizes[1]))
 
 
 @rule("embedding_dense_backward")
 def embedding_backward(grad: FakeTensor, indices: FakeTensor, num_weights: Size, *rest: Any) -> Meta:
-    """A gradient for each row."""
-    return meta_of(grad.meta.dtype, (num_weights, grad.meta.sizes[-1]), None, grad.meta.device)
+    return dense(grad.meta, (num_weights, grad.meta.sizes[-1]))
 
 
 @rule("index_select")
 def index_select(x: FakeTensor, dim: int, index: FakeTensor) -> Meta:
-    """Some elements of one dimension."""
-    if len(index.meta.sizes) > 1 or index.meta.dtype not in _INTEGER:
-        raise Decline
+    decline_if(len(index.meta.sizes) > 1 or index.meta.dtype not in _INTEGER)
     m = x.meta
     dim = wrap(dim, len(m.sizes))
-    if not m.sizes:
-        raise Decline
+    decline_if(not m.sizes)
     count = index.meta.sizes[0] if index.meta.sizes else 1
-    return meta_of(m.dtype, (*m.sizes[:dim], count, *m.sizes[dim + 1 :]), None, m.device)
+    return dense(m, (*m.sizes[:dim], count, *m.sizes[dim + 1 :]))
 
 
 @rule("gather")
 def gather(x: FakeTensor, dim: int, index: FakeTensor, *, sparse_grad: bool = False) -> Meta:
-    """One element for each index."""
     wrap(dim, len(x.meta.sizes))
-    if index.meta.dtype not in _INTEGER or len(x.meta.sizes or (1,)) != len(index.meta.sizes or (1,)):
-        raise Decline
-    if not _within(index, x, dim):
-        raise Decline
-    return meta_of(x.meta.dtype, index.meta.sizes, None, x.meta.device)
+    decline_if(index.meta.dtype not in _INTEGER or len(x.meta.sizes or (1,)) != len(index.meta.sizes or (1,)))
+    decline_if(not _within(index, x, dim))
+    return dense(x.meta, index.meta.sizes)
 
 
 def _within(index: FakeTensor, other: FakeTensor, dim: int | None = None) -> bool:
@@ -155,26 +144,20 @@ def _as_told(fits: Callable[[], bool]) -> bool:
 
 @rule("scatter", "scatter_add", "scatter_reduce.two")
 def scatter(x: FakeTensor, dim: int, index: FakeTensor, src: Any, *rest: Any, **others: Any) -> Meta:
-    """x with elements replaced or added."""
     wrap(dim, len(x.meta.sizes))
-    if index.meta.dtype not in _INTEGER or (isinstance(src, FakeTensor) and src.meta.dtype is not x.meta.dtype):
-        raise Decline
-    if len(x.meta.sizes or (1,)) != len(index.meta.sizes or (1,)) or not _within(index, x, dim):
-        raise Decline
+    decline_if(index.meta.dtype not in _INTEGER or (isinstance(src, FakeTensor) and src.meta.dtype is not x.meta.dtype))
+    decline_if(len(x.meta.sizes or (1,)) != len(index.meta.sizes or (1,)) or not _within(index, x, dim))
     if isinstance(src, FakeTensor):
-        if len(src.meta.sizes or (1,)) != len(index.meta.sizes or (1,)) or not _within(index, src):
-            raise Decline
+        decline_if(len(src.meta.sizes or (1,)) != len(index.meta.sizes or (1,)) or not _within(index, src))
     m = x.meta
-    return meta_of(m.dtype, m.sizes, None, m.device)
+    return dense(m)
 
 
 @rule("index_fill")
 def filled(x: FakeTensor, dim: int, index: FakeTensor, value: Any) -> Meta:
-    """A copy of x with slices set to one number."""
     _require_vector(x, dim, index, (torch.int64,))
     if isinstance(value, FakeTensor):
-        if value.meta.sizes or (value.meta.dtype.is_complex and not x.meta.dtype.is_complex):
-            raise Decline
+        decline_if(value.meta.sizes or (value.meta.dtype.is_complex and not x.meta.dtype.is_complex))
     elif isinstance(value, complex) and not x.meta.dtype.is_complex:
         raise Decline
     return _like(x)
@@ -185,21 +168,20 @@ def placed(x: FakeTensor, dim: int, index: FakeTensor, source: FakeTensor, *rest
     """A copy of x with slices added to; contiguous on the CPU."""
     _require_slices(x, dim, index, source, _INTEGER)
     made = _like(x)
-    return meta_of(made.dtype, made.sizes, None, made.device) if made.device.type == "cpu" else made
+    return dense(made) if made.device.type == "cpu" else made
 
 
 @rule("index_copy")
 def placed_densely(x: FakeTensor, dim: int, index: FakeTensor, source: FakeTensor) -> Meta:
     """A contiguous copy of x with slices replaced."""
     _require_slices(x, dim, index, source, (torch.int64,))
-    return meta_of(x.meta.dtype, x.meta.sizes, None, x.meta.device)
+    return dense(x.meta)
 
 
 def _require_vector(x: FakeTensor, dim: int, index: FakeTensor, dtypes: Sequence[torch.dtype]) -> int:
     """That an index chooses slices along a dimension, which is told."""
     elsewhere = index.meta.device != x.meta.device and index.meta.sizes
-    if len(index.meta.sizes) > 1 or index.meta.dtype not in dtypes or elsewhere:
-        raise Decline
+    decline_if(len(index.meta.sizes) > 1 or index.meta.dtype not in dtypes or elsewhere)
     return wrap(dim, len(x.meta.sizes))
 
 
@@ -209,36 +191,28 @@ def _require_slices(
     """That there is a slice of x for each index."""
     dim = _require_vector(x, dim, index, dtypes)
     wanted = list(x.meta.sizes)
-    if not wanted or source.meta.dtype is not x.meta.dtype or source.meta.device != x.meta.device:
-        raise Decline
+    decline_if(not wanted or source.meta.dtype is not x.meta.dtype or source.meta.device != x.meta.device)
     wanted[dim] = index.meta.sizes[0] if index.meta.sizes else 1
-    if not _as_told(lambda: same(source.meta.sizes, wanted)):
-        raise Decline
+    decline_if(not _as_told(lambda: same(source.meta.sizes, wanted)))
 
 
 @rule("masked_scatter")
 def scattered_by_mask(x: FakeTensor, mask: FakeTensor, source: FakeTensor) -> Meta:
     """A contiguous copy of x, which a mask may stretch, with elements replaced."""
-    if mask.meta.dtype is not torch.bool or source.meta.dtype is not x.meta.dtype:
-        raise Decline
-    return meta_of(x.meta.dtype, broadcast([x.meta.sizes, mask.meta.sizes]), None, x.meta.device)
+    decline_if(mask.meta.dtype is not torch.bool or source.meta.dtype is not x.meta.dtype)
+    return dense(x.meta, broadcast([x.meta.sizes, mask.meta.sizes]))
 
 
 @rule("index_put", "_unsafe_index_put")
 def index_put(x: FakeTensor, indices: Sequence[Any], values: FakeTensor, accumulate: bool = False) -> Meta:
-    """A copy of x with the indexed elements changed."""
-    if values.meta.dtype is not x.meta.dtype or len(indices) > len(x.meta.sizes):
-        raise Decline
+    decline_if(values.meta.dtype is not x.meta.dtype or len(indices) > len(x.meta.sizes))
     given = [i for i in indices if i is not None]
     if any(i.meta.dtype in _MASKS for i in given):
-        if not _masks_fit(x, indices):
-            raise Decline
+        decline_if(not _masks_fit(x, indices))
         return _like(x)  # how many elements they choose, data tells
-    if not given or any(i.meta.dtype not in _INTEGER for i in given):
-        raise Decline
+    decline_if(not given or any(i.meta.dtype not in _INTEGER for i in given))
     sizes = _Chosen.of(x.meta, indices).sizes
-    if not _as_told(lambda: _stretches(values.meta.sizes, sizes)):
-        raise Decline
+    decline_if(not _as_told(lambda: _stretches(values.meta.sizes, sizes)))
     return _like(x)
 
 
@@ -299,20 +273,18 @@ def index(x: FakeTensor, indices: Sequence[FakeTensor | None]) -> Meta:
     given = [i for i in indices if i is not None]
     if any(i.meta.dtype in _MASKS for i in given):
         raise data_dependent("indexing with a mask")
-    if not given or len(indices) > len(m.sizes) or any(i.meta.dtype not in _INTEGER for i in given):
-        raise Decline
-    if any(i.meta.device != m.device and i.meta.device.type != "cpu" for i in given):
-        raise Decline
+    decline_if(not given or len(indices) > len(m.sizes) or any(i.meta.dtype not in _INTEGER for i in given))
+    decline_if(any(i.meta.device != m.device and i.meta.device.type != "cpu" for i in given))
     chosen = _Chosen.of(m, indices)
     shape, lead, tail = chosen.shape, chosen.lead, chosen.tail
-    if any(surely_empty(m.sizes[d]) for d in chosen.taken) and not _is_needed(lambda: any(s == 0 for s in shape)):
-        raise Decline
+    if any(surely_empty(m.sizes[d]) for d in chosen.taken):
+        decline_if(not _is_needed(lambda: any(s == 0 for s in shape)))
     base = (*(m.strides[d] for d in lead), *([0] * len(shape)), *(m.strides[d] for d in tail))
     operands = [(chosen.sizes, base)]
     for i in given:
-        stretched = (*([1] * len(lead)), *_lead_ones(i.meta.sizes, shape), *([1] * len(tail)))
-        strides = (*([0] * len(lead)), *_lead_zeros(i.meta.strides, shape), *([0] * len(tail)))
-        operands.append((stretched, strides))
+        before, after = len(lead) + len(shape) - len(i.meta.sizes), len(tail)
+        stretched = (*([1] * before), *i.meta.sizes, *([1] * after))
+        operands.append((stretched, (*([0] * before), *i.meta.strides, *([0] * after))))
     return meta_of(m.dtype, chosen.sizes, iterator_strides(chosen.sizes, operands), m.device)
 
 
@@ -325,31 +297,16 @@ def _is_needed(holds: Callable[[], bool]) -> bool:
         raise
 
 
-def _lead_ones(sizes: tuple[Size, ...], shape: tuple[Size, ...]) -> tuple[Size, ...]:
-    return (*([1] * (len(shape) - len(sizes))), *sizes)
-
-
-def _lead_zeros(strides: tuple[Size, ...], shape: tuple[Size, ...]) -> tuple[Size, ...]:
-    return (*([0] * (len(shape) - len(strides))), *strides)
-
-
-@rule("slice_backward")
-def slice_backward(grad: FakeTensor, input_sizes: Sequence[Size], *rest: Any) -> Meta:
-    """Zeros around the gradient of a slice."""
-    return meta_of(grad.meta.dtype, input_sizes, None, grad.meta.device)
-
-
-@rule("select_backward", "diagonal_backward", "unfold_backward")
+@rule("slice_backward", "select_backward", "diagonal_backward", "unfold_backward")
 def view_backward(grad: FakeTensor, input_sizes: Sequence[Size], *rest: Any) -> Meta:
     """Zeros around the gradient of a view."""
-    return meta_of(grad.meta.dtype, input_sizes, None, grad.meta.device)
+    return dense(grad.meta, input_sizes)
 
 
 def _register_scatter(name: str, view: Any) -> None:
     def function(x: FakeTensor, src: FakeTensor, *rest: Any, **others: Any) -> Meta:
         seen = RULES[view](x, *rest, **others)
-        if not _as_told(lambda: same(src.meta.sizes, seen.meta.sizes)):
-            raise Decline
+        decline_if(not _as_told(lambda: same(src.meta.sizes, seen.meta.sizes)))
         return replaced(x)
 
     rule(name)(function)
@@ -369,13 +326,11 @@ def replaced(x: FakeTensor) -> Meta:
 
 @rule("repeat")
 def repeat(x: FakeTensor, repeats: Sequence[Size]) -> Meta:
-    """Copies side by side."""
     m = x.meta
     lead = len(repeats) - len(m.sizes)
-    if lead < 0 or any(type(r) is int and r < 0 for r in repeats):
-        raise Decline
+    decline_if(lead < 0 or any(type(r) is int and r < 0 for r in repeats))
     sizes = [r * (m.sizes[i - lead] if i >= lead else 1) for i, r in enumerate(repeats)]
-    return meta_of(m.dtype, sizes, None, m.device)
+    return dense(m, sizes)
 
 
 @rule("roll")
@@ -383,8 +338,7 @@ def roll(x: FakeTensor, shifts: Any, dims: Any = ()) -> Meta:
     """Elements moved around a dimension. Where there are none, eager copies the tensor as it lies."""
     dims = dims if isinstance(dims, (list, tuple)) else [dims]
     shifts = shifts if isinstance(shifts, (list, tuple)) else [shifts]
-    if len(shifts) != (len(dims) or 1) or dims and not x.meta.sizes:
-        raise Decline
+    decline_if(len(shifts) != (len(dims) or 1) or dims and not x.meta.sizes)
     for dim in dims:
         wrap(dim, len(x.meta.sizes))
     as_it_lies = dims and any(type(size) is int and size == 0 for size in x.meta.sizes)
@@ -395,68 +349,54 @@ def roll(x: FakeTensor, shifts: Any, dims: Any = ()) -> Meta:
 
 @rule("flip")
 def flip(x: FakeTensor, dims: Sequence[int]) -> Meta:
-    """Dimensions reversed."""
-    if len({wrap(d, len(x.meta.sizes)) for d in dims}) != len(dims):
-        raise Decline
+    decline_if(len({wrap(d, len(x.meta.sizes)) for d in dims}) != len(dims))
     return _like(x)
 
 
 @rule("tril", "triu")
 def triangle(x: FakeTensor, diagonal: Any = 0) -> Meta:
-    """One side of the diagonal."""
-    if len(x.meta.sizes) < 2:
-        raise Decline
-    return meta_of(x.meta.dtype, x.meta.sizes, None, x.meta.device)
+    decline_if(len(x.meta.sizes) < 2)
+    return dense(x.meta)
 
 
 @rule("take")
 def take(x: FakeTensor, index: FakeTensor) -> Meta:
-    """Elements of the flattened tensor."""
-    if index.meta.dtype is not torch.int64:
-        raise Decline
+    decline_if(index.meta.dtype is not torch.int64)
     m = index.meta
     return meta_of(x.meta.dtype, m.sizes, iterator_strides(m.sizes, [(m.sizes, m.strides)]), x.meta.device)
 
 
 @rule("bucketize.Tensor")
 def bucketize(x: FakeTensor, boundaries: FakeTensor, *, out_int32: bool = False, right: bool = False) -> Meta:
-    """Which interval each element is in."""
-    if len(boundaries.meta.sizes) != 1:
-        raise Decline
-    return meta_of(torch.int32 if out_int32 else torch.int64, x.meta.sizes, None, x.meta.device)
+    decline_if(len(boundaries.meta.sizes) != 1)
+    return dense(x.meta, dtype=torch.int32 if out_int32 else torch.int64)
 
 
 @rule("searchsorted.Tensor")
 def searchsorted(sorted_sequence: FakeTensor, x: FakeTensor, *, out_int32: bool = False, **others: Any) -> Meta:
-    """Where each element would be inserted."""
-    return meta_of(torch.int32 if out_int32 else torch.int64, x.meta.sizes, None, x.meta.device)
+    return dense(x.meta, dtype=torch.int32 if out_int32 else torch.int64)
 
 
 @rule("channel_shuffle")
 def channel_shuffle(x: FakeTensor, groups: Size) -> Meta:
     """On the processor in the memory format that it comes in."""
     m = x.meta
-    if m.device.type != "cpu" or len(m.sizes) < 3 or groups <= 0 or m.sizes[1] % groups != 0:
-        raise Decline
-    return meta_of(m.dtype, m.sizes, formatted_strides(m.sizes, suggests_channels_last(m.sizes, m.strides)), m.device)
+    decline_if(m.device.type != "cpu" or len(m.sizes) < 3 or groups <= 0 or m.sizes[1] % groups != 0)
+    return in_format(m)
 
 
 @rule("pixel_shuffle")
 def pixel_shuffle(x: FakeTensor, factor: int) -> Meta:
-    """Channels spread over space."""
     *lead, channels, height, width = x.meta.sizes
-    if factor <= 0 or channels % (factor * factor) != 0:
-        raise Decline
+    decline_if(factor <= 0 or channels % (factor * factor) != 0)
     sizes = (*lead, channels // (factor * factor), height * factor, width * factor)
     return _shuffled(x, sizes)
 
 
 @rule("pixel_unshuffle")
 def pixel_unshuffle(x: FakeTensor, factor: int) -> Meta:
-    """Space gathered into channels."""
     *lead, channels, height, width = x.meta.sizes
-    if factor <= 0 or height % factor != 0 or width % factor != 0:
-        raise Decline
+    decline_if(factor <= 0 or height % factor != 0 or width % factor != 0)
     return _shuffled(x, (*lead, channels * factor * factor, height // factor, width // factor))
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from stoker.fake.meta import Meta, Size, iterator_strides, like_strides, meta_of, same
+from stoker.fake.meta import Meta, Size, dense, iterator_strides, meta_of, same
 from stoker.fake.promote import broadcast, common_device, result_dtype
-from stoker.fake.rule import Decline, rule
+from stoker.fake.rule import decline_if, rule
 from stoker.fake.rules.pointwise import elementwise
 from stoker.fake.tensor import FakeTensor
 
@@ -45,16 +45,8 @@ def difference_loss_backward(grad: FakeTensor, x: FakeTensor, target: FakeTensor
 
 @rule("binary_cross_entropy")
 def binary_cross_entropy(x: FakeTensor, target: FakeTensor, weight: Any = None, reduction: int = 1) -> Meta:
-    """Of probabilities."""
-    if not same(x.meta.sizes, target.meta.sizes):
-        raise Decline
+    decline_if(not same(x.meta.sizes, target.meta.sizes))
     return _reduced((x, target), reduction, x.meta.dtype)
-
-
-@rule("binary_cross_entropy_backward")
-def binary_cross_entropy_backward(grad: FakeTensor, x: FakeTensor, target: FakeTensor, *rest: Any) -> Meta:
-    """One for each probability."""
-    return meta_of(x.meta.dtype, x.meta.sizes, like_strides(x.meta.sizes, x.meta.strides), x.meta.device)
 
 
 @rule("binary_cross_entropy_with_logits")
@@ -65,7 +57,6 @@ def binary_cross_entropy_with_logits(
     pos: FakeTensor | None = None,
     reduction: int = 1,
 ) -> Meta:
-    """Of logits."""
     tensors = tuple(t for t in (x, target, weight, pos) if t is not None)
     return _reduced(tensors, reduction, result_dtype(tensors))
 
@@ -74,35 +65,22 @@ def binary_cross_entropy_with_logits(
 def nll_loss(x: FakeTensor, target: FakeTensor, weight: Any, reduction: int, ignore: Size) -> tuple[Meta, Meta]:
     """Minus the chosen log-probability, and the weight of all."""
     m = x.meta
-    if len(m.sizes) not in (1, 2) or len(target.meta.sizes) > 1 or target.meta.dtype not in (torch.int64, torch.uint8):
-        raise Decline
-    if not same(m.sizes[:1] if len(m.sizes) == 2 else (1,), target.meta.sizes or (1,)):
-        raise Decline
+    decline_if(len(m.sizes) not in (1, 2) or len(target.meta.sizes) > 1)
+    decline_if(target.meta.dtype not in (torch.int64, torch.uint8))
+    decline_if(not same(m.sizes[:1] if len(m.sizes) == 2 else (1,), target.meta.sizes or (1,)))
     _require_weights(weight, m, m.sizes[-1])
     sizes = m.sizes[:1] if reduction == _NONE and len(m.sizes) == 2 else ()
-    return meta_of(m.dtype, sizes, None, m.device), meta_of(m.dtype, (), None, m.device)
+    return dense(m, sizes), dense(m, ())
 
 
 def _require_weights(weight: Any, m: Meta, classes: Size) -> None:
     """That there is a weight for each class, of the input's type, or none at all."""
-    if weight is not None and (weight.meta.dtype is not m.dtype or not same(weight.meta.sizes, (classes,))):
-        raise Decline
+    decline_if(weight is not None and (weight.meta.dtype is not m.dtype or not same(weight.meta.sizes, (classes,))))
 
 
 @rule("nll_loss2d_forward")
 def nll_loss2d(x: FakeTensor, target: FakeTensor, weight: Any, reduction: int, ignore: Size) -> tuple[Meta, Meta]:
-    """For each pixel."""
     m, t = x.meta, target.meta
-    if len(m.sizes) != 4 or len(t.sizes) != 3 or not same((m.sizes[0], *m.sizes[2:]), t.sizes):
-        raise Decline
+    decline_if(len(m.sizes) != 4 or len(t.sizes) != 3 or not same((m.sizes[0], *m.sizes[2:]), t.sizes))
     _require_weights(weight, m, m.sizes[1])
-    return meta_of(m.dtype, t.sizes if reduction == _NONE else (), None, m.device), meta_of(m.dtype, (), None, m.device)
-
-
-@rule(
-    "nll_loss_backward", "nll_loss2d_backward", "multi_margin_loss_backward", "multilabel_margin_loss_backward",
-    "_ctc_loss_backward", "fractional_max_pool3d_backward", "huber_loss_backward",
-)  # fmt: skip
-def dense_backward(grad: FakeTensor, x: FakeTensor, *rest: Any, **others: Any) -> Meta:
-    """One for each element of the input, contiguous."""
-    return meta_of(x.meta.dtype, x.meta.sizes, None, x.meta.device)
+    return dense(m, t.sizes if reduction == _NONE else ()), dense(m, ())

@@ -1,4 +1,4 @@
-"""Random numbers: `stoker::bernoulli`, which draws as `Tensor.bernoulli_` does, with a probability that may be symbolic; points of a simplex."""
+"""Random numbers: `stoker::bernoulli`, which draws as `Tensor.bernoulli_` does, with a probability that may be symbolic."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from typing import Any
 
 import torch
 
-from stoker.fake.meta import Meta, meta_of
-from stoker.fake.rule import RULES, rule
-from stoker.fake.tensor import FakeTensor
+from stoker.fake.meta import alike
+from stoker.fake.rule import RULES
 
 _library = torch.library.Library("stoker", "FRAGMENT")
 _library.define("bernoulli(Tensor like, Scalar p) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
@@ -21,16 +20,4 @@ def _draw(like: torch.Tensor, p: Any) -> torch.Tensor:
 _library.impl("bernoulli", _draw, "CompositeExplicitAutograd")
 
 
-def _meta(like: FakeTensor, p: Any) -> Any:
-    made = RULES[torch.ops.aten.empty_like.default](like)
-    assert isinstance(made, Meta)
-    return made
-
-
-RULES[torch.ops.stoker.bernoulli.default] = _meta
-
-
-@rule("_sample_dirichlet", "_dirichlet_grad")
-def dirichlet(x: FakeTensor, *rest: Any) -> Meta:
-    """As many as there are concentrations, in order."""
-    return meta_of(x.meta.dtype, x.meta.sizes, None, x.meta.device)
+RULES[torch.ops.stoker.bernoulli.default] = lambda like, p: alike(like.meta)

@@ -9,8 +9,8 @@ import torch
 
 from stoker.fake.meta import (
     Meta,
-    channels_last_strides,
-    contiguous_strides,
+    alike,
+    dense,
     formatted_strides,
     iterator_strides,
     like_strides,
@@ -18,7 +18,7 @@ from stoker.fake.meta import (
     suggests_channels_last,
 )
 from stoker.fake.promote import REAL_OF, broadcast, common_device, complex_of, float_dtype, number_dtype, result_dtype
-from stoker.fake.rule import Decline, rule
+from stoker.fake.rule import decline_if, rule
 from stoker.fake.tensor import FakeTensor
 
 _SAME = """
@@ -70,8 +70,7 @@ def elementwise(operands: tuple[Any, ...], dtype: torch.dtype, common: torch.dty
     """A fresh result of the element-wise iterator over tensors and numbers, which it computes with in a common type."""
     tensors = [o for o in operands if isinstance(o, FakeTensor)]
     numbers = [_NUMBER] * (len(operands) - len(tensors))
-    if not tensors:
-        raise Decline
+    decline_if(not tensors)
     metas = [t.meta for t in tensors]
     first = metas[0]
     if len(metas) == 1:
@@ -90,8 +89,7 @@ def _register(names: str, count: int, convert: Type, refuses: Callable[[torch.dt
     def function(*args: Any, **kwargs: Any) -> Meta:
         operands = args[:count]
         dtype = result_dtype(operands)
-        if refuses is not None and refuses(dtype):
-            raise Decline
+        decline_if(refuses is not None and refuses(dtype))
         made = convert(dtype)
         return elementwise(operands, made, dtype if made is torch.bool else made)
 
@@ -120,8 +118,7 @@ _register("maximum minimum fmax fmin", 2, _unchanged, lambda dtype: dtype.is_com
 @rule("add")
 def add(x: Any, y: Any, alpha: Any = 1) -> Meta:
     dtype = result_dtype((x, y))
-    if not _may_scale(alpha, dtype):
-        raise Decline
+    decline_if(not _may_scale(alpha, dtype))
     return elementwise((x, y), dtype, dtype)
 
 
@@ -144,16 +141,14 @@ def subtract_from(x: Any, y: Any, alpha: Any = 1) -> Meta:
 @rule("sub")
 def subtract(x: Any, y: Any, alpha: Any = 1) -> Meta:
     """Of anything but truth values, even if the other is a number."""
-    if any((o.meta.dtype if isinstance(o, FakeTensor) else number_dtype(o)) is torch.bool for o in (x, y)):
-        raise Decline
+    decline_if(any((o.meta.dtype if isinstance(o, FakeTensor) else number_dtype(o)) is torch.bool for o in (x, y)))
     return add(x, y, alpha)
 
 
 @rule("heaviside")
 def heaviside(x: FakeTensor, values: FakeTensor) -> Meta:
     """Of one real type."""
-    if x.meta.dtype is not values.meta.dtype or x.meta.dtype.is_complex:
-        raise Decline
+    decline_if(x.meta.dtype is not values.meta.dtype or x.meta.dtype.is_complex)
     return elementwise((x, values), x.meta.dtype)
 
 
@@ -162,23 +157,21 @@ def power(x: FakeTensor, exponent: Any) -> Meta:
     """The exponent takes part in promotion, but not in the iterator."""
     dtype = result_dtype((x, exponent))
     negative = isinstance(exponent, int) and exponent < 0
-    if negative and not (dtype.is_floating_point or dtype.is_complex):
-        raise Decline
+    decline_if(negative and not (dtype.is_floating_point or dtype.is_complex))
     return elementwise((x,), dtype)
 
 
 @rule("pow.Scalar")
 def power_of_number(base: Any, x: FakeTensor) -> Meta:
     """Contiguous, whatever the exponents are: no iterator is asked."""
-    return meta_of(result_dtype((base, x)), x.meta.sizes, None, x.meta.device)
+    return dense(x.meta, dtype=result_dtype((base, x)))
 
 
 @rule("rrelu_with_noise.default")
 def leaky_by_chance(x: FakeTensor, noise: FakeTensor, *rest: Any, **others: Any) -> Meta:
     """Contiguous, too."""
-    if x.meta.dtype is not noise.meta.dtype or not x.meta.dtype.is_floating_point:
-        raise Decline
-    return meta_of(x.meta.dtype, x.meta.sizes, None, x.meta.device)
+    decline_if(x.meta.dtype is not noise.meta.dtype or not x.meta.dtype.is_floating_point)
+    return dense(x.meta)
 
 
 @rule(*_BACKWARD.split())
@@ -203,7 +196,6 @@ def magnitude(x: FakeTensor) -> Meta:
 
 @rule("angle")
 def angle(x: FakeTensor) -> Meta:
-    """The phase of a number."""
     return elementwise((x,), REAL_OF.get(x.meta.dtype, float_dtype(x.meta.dtype)))
 
 
@@ -218,8 +210,7 @@ def div(x: Any, y: Any, *, rounding_mode: str | None = None) -> Meta:
 @rule("clamp")
 def clamp(x: FakeTensor, min: Any = None, max: Any = None) -> Meta:
     """Bounds take part in promotion; tensor bounds in broadcasting."""
-    if min is None and max is None:
-        raise Decline
+    decline_if(min is None and max is None)
     bounds = tuple(b for b in (min, max) if isinstance(b, FakeTensor))
     dtype = _ordered(result_dtype((x, min, max)))
     return elementwise((x, *bounds), dtype, dtype)
@@ -227,14 +218,12 @@ def clamp(x: FakeTensor, min: Any = None, max: Any = None) -> Meta:
 
 def _ordered(dtype: torch.dtype) -> torch.dtype:
     """Complex numbers have no order."""
-    if dtype.is_complex:
-        raise Decline
+    decline_if(dtype.is_complex)
     return dtype
 
 
 @rule("clamp_min", "clamp_max")
 def clamp_one(x: FakeTensor, bound: Any) -> Meta:
-    """One bound."""
     operands = (x, bound) if isinstance(bound, FakeTensor) else (x,)
     dtype = _ordered(result_dtype((x, bound)))
     return elementwise(operands, dtype, dtype)
@@ -243,14 +232,12 @@ def clamp_one(x: FakeTensor, bound: Any) -> Meta:
 @rule("where.self")
 def where(condition: FakeTensor, x: Any, y: Any) -> Meta:
     """The condition counts for the layout, not for the type."""
-    if condition.meta.dtype not in (torch.bool, torch.uint8):
-        raise Decline
+    decline_if(condition.meta.dtype not in (torch.bool, torch.uint8))
     return elementwise((condition, x, y), result_dtype((x, y)))
 
 
 @rule("addcmul", "addcdiv")
 def addc(x: FakeTensor, a: FakeTensor, b: FakeTensor, *, value: Any = 1) -> Meta:
-    """x + value * a * b, or a / b."""
     dtype = result_dtype((x, a, b))
     return elementwise((x, a, b), dtype, dtype)
 
@@ -259,62 +246,14 @@ def addc(x: FakeTensor, a: FakeTensor, b: FakeTensor, *, value: Any = 1) -> Meta
 def lerp(start: FakeTensor, end: FakeTensor, weight: Any) -> Meta:
     """All of one type; a tensor weight broadcasts."""
     weights = (weight,) if isinstance(weight, FakeTensor) else ()
-    if any(t.meta.dtype is not start.meta.dtype for t in (end, *weights)):
-        raise Decline
+    decline_if(any(t.meta.dtype is not start.meta.dtype for t in (end, *weights)))
     return elementwise((start, end, *weights), start.meta.dtype)
-
-
-@rule("_to_copy")
-def to_copy(
-    x: FakeTensor,
-    *,
-    dtype: torch.dtype | None = None,
-    layout: Any = None,
-    device: torch.device | None = None,
-    pin_memory: Any = None,
-    non_blocking: bool = False,
-    memory_format: Any = None,
-) -> Meta:
-    """A copy with another type, device or memory format."""
-    if layout not in (None, torch.strided):
-        raise Decline
-    m = x.meta
-    strides = copied_strides(x, memory_format)
-    return meta_of(dtype or m.dtype, m.sizes, strides, resolve_device(device) if device is not None else m.device)
-
-
-def resolve_device(device: Any) -> torch.device:
-    """A device as tensors report it: an accelerator has an index."""
-    device = torch.device("cpu") if device is None else torch.device(device)
-    if device.type in ("cuda", "xpu", "mps") and device.index is None:
-        return torch.device(device.type, 0 if device.type == "mps" else torch.accelerator.current_device_index())
-    return device
-
-
-def copied_strides(x: FakeTensor, memory_format: Any) -> tuple[Any, ...]:
-    """The strides of a clone or an empty_like in a memory format; None preserves."""
-    m = x.meta
-    if memory_format in (None, torch.preserve_format):
-        return like_strides(m.sizes, m.strides)
-    if memory_format is torch.contiguous_format:
-        return contiguous_strides(m.sizes)
-    rank = 4 if memory_format is torch.channels_last else 5
-    if len(m.sizes) != rank:
-        raise Decline
-    return channels_last_strides(m.sizes)
-
-
-@rule("clone")
-def clone(x: FakeTensor, *, memory_format: Any = None) -> Meta:
-    """A copy; it keeps the layout when that is dense."""
-    return meta_of(x.meta.dtype, x.meta.sizes, copied_strides(x, memory_format), x.meta.device)
 
 
 @rule("masked_fill")
 def masked_fill(x: FakeTensor, mask: FakeTensor, value: Any) -> Meta:
     """Keeps x's type; x may broadcast to the mask. The fresh copy is contiguous."""
-    if mask.meta.dtype not in (torch.bool, torch.uint8) or (isinstance(value, FakeTensor) and value.meta.sizes):
-        raise Decline
+    decline_if(mask.meta.dtype not in (torch.bool, torch.uint8) or (isinstance(value, FakeTensor) and value.meta.sizes))
     return meta_of(x.meta.dtype, broadcast([x.meta.sizes, mask.meta.sizes]), None, common_device([x, mask]))
 
 
@@ -322,7 +261,7 @@ def masked_fill(x: FakeTensor, mask: FakeTensor, value: Any) -> Meta:
 def native_dropout(x: FakeTensor, p: float, train: Any) -> tuple[Meta, Meta]:
     """The result, and which elements stayed."""
     m = x.meta
-    return elementwise((x,), m.dtype), meta_of(torch.bool, m.sizes, like_strides(m.sizes, m.strides), m.device)
+    return elementwise((x,), m.dtype), alike(m, torch.bool)
 
 
 @rule("native_dropout_backward")
@@ -353,34 +292,22 @@ def log_sigmoid_backward(grad: FakeTensor, x: FakeTensor, buffer: FakeTensor) ->
 
 @rule("glu")
 def glu(x: FakeTensor, dim: int = -1) -> Meta:
-    """Half of one dimension gates the other half."""
     m = x.meta
-    if not m.sizes:
-        raise Decline
+    decline_if(not m.sizes)
     dim %= len(m.sizes)
-    if m.sizes[dim] % 2 != 0:
-        raise Decline
+    decline_if(m.sizes[dim] % 2 != 0)
     shape = (*m.sizes[:dim], m.sizes[dim] // 2, *m.sizes[dim + 1 :])
     return meta_of(m.dtype, shape, iterator_strides(shape, [(shape, m.strides)]), m.device)
 
 
-@rule("glu_backward")
-def glu_backward(grad: FakeTensor, x: FakeTensor, dim: int) -> Meta:
-    """Like the input."""
-    return meta_of(x.meta.dtype, x.meta.sizes, None, x.meta.device)
-
-
 @rule("complex", "polar")
 def make_complex(real: FakeTensor, imaginary: FakeTensor) -> Meta:
-    """Two real tensors become one complex."""
-    if real.meta.dtype is not imaginary.meta.dtype or not real.meta.dtype.is_floating_point:
-        raise Decline
+    decline_if(real.meta.dtype is not imaginary.meta.dtype or not real.meta.dtype.is_floating_point)
     return elementwise((real, imaginary), complex_of(real.meta.dtype))
 
 
 @rule("_prelu_kernel")
 def prelu(x: FakeTensor, weight: FakeTensor) -> Meta:
-    """max(x, 0) + weight * min(x, 0)."""
     return elementwise((x, weight), x.meta.dtype)
 
 
@@ -390,16 +317,10 @@ def prelu_backward(grad: FakeTensor, x: FakeTensor, weight: FakeTensor) -> tuple
     return elementwise((grad, x, weight), x.meta.dtype), elementwise((grad, x, weight), x.meta.dtype)
 
 
-@rule("fill")
-def fill(x: FakeTensor, value: Any) -> Meta:
-    """Like x."""
-    return meta_of(x.meta.dtype, x.meta.sizes, like_strides(x.meta.sizes, x.meta.strides), x.meta.device)
-
-
 @rule("copy")
 def copy(x: FakeTensor, source: FakeTensor, non_blocking: bool = False) -> Meta:
     """As x lies in its memory, gaps and all, unless several of its elements are one; the source broadcasts."""
     m = x.meta
     if any(type(t) is int and t == 0 and s != 1 for s, t in zip(m.sizes, m.strides)):
-        return fill(x, source)
+        return alike(m)
     return meta_of(m.dtype, m.sizes, m.strides, m.device, m.offset)

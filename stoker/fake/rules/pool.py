@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -10,14 +11,16 @@ import torch
 from stoker.fake.meta import (
     Meta,
     Size,
+    dense,
     formatted_strides,
+    in_format,
     like_strides,
     meta_of,
     same,
     suggests_channels_last,
     surely_same,
 )
-from stoker.fake.rule import Decline, rule
+from stoker.fake.rule import Decline, decline_if, rule
 from stoker.fake.tensor import FakeTensor
 
 
@@ -34,88 +37,76 @@ def _window_count(size: Size, kernel: Size, stride: Size, padding: Size, dilatio
     return count - 1 if (count - 1) * stride >= size + padding else count
 
 
+def _with_space(x: FakeTensor, rank: int) -> Meta:
+    """The metadata of an image of so many dimensions, in a batch or alone, which has pixels."""
+    decline_if(len(x.meta.sizes) not in (rank + 1, rank + 2) or any(s == 0 for s in x.meta.sizes[-rank - 1 :]))
+    return x.meta
+
+
 def _pooled(
     x: FakeTensor, rank: int, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> tuple[Size, ...]:
-    m = x.meta
-    if len(m.sizes) not in (rank + 1, rank + 2) or any(s == 0 for s in m.sizes[-rank - 1 :]):
-        raise Decline
+    m = _with_space(x, rank)
     kernels, paddings, dilations = _each(kernel, rank), _each(padding, rank), _each(dilation, rank)
     strides = _each(stride, rank) if stride else kernels
-    if any(p < 0 or p * 2 > k for p, k in zip(paddings, kernels)):
-        raise Decline
+    decline_if(any(p < 0 or p * 2 > k for p, k in zip(paddings, kernels)))
     space = tuple(
         _window_count(m.sizes[i - rank], kernels[i], strides[i], paddings[i], dilations[i], ceil_mode)
         for i in range(rank)
     )
-    if any(s < 1 for s in space):
-        raise Decline
+    decline_if(any(s < 1 for s in space))
     return (*m.sizes[:-rank], *space)
 
 
-def _image(x: FakeTensor, sizes: tuple[Size, ...], dtype: torch.dtype | None = None) -> Meta:
-    """A result in x's memory format."""
-    m = x.meta
-    return meta_of(
-        dtype or m.dtype, sizes, formatted_strides(sizes, suggests_channels_last(m.sizes, m.strides)), m.device
-    )
+def _windows(space: Sequence[Size], *numbers: Any) -> tuple[list[Size], list[Size], list[Size]]:
+    """Of kernel, dilation, padding and stride: the first and the last for each dimension, and how many windows there are."""
+    kernels, dilations, paddings, strides = (_each(given, 2) for given in numbers)
+    found = zip(space, kernels, strides, paddings, dilations)
+    return kernels, strides, [_window_count(*given, False) for given in found]
 
 
 @rule("im2col.default")
 def im2col(x: FakeTensor, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Meta:
-    """Each window as a column."""
-    *batch, channels, _, _ = sizes = x.meta.sizes if len(x.meta.sizes) in (3, 4) else _decline()
-    kernels, strides = _each(kernel_size, 2), _each(stride, 2)
-    counts = [
-        _window_count(size, k, s, p, d, False)
-        for size, k, s, p, d in zip(sizes[-2:], kernels, strides, _each(padding, 2), _each(dilation, 2))
-    ]
-    if any(s < 1 for s in (*counts, *kernels, *strides, channels, *batch)):
-        raise Decline
+    decline_if(len(x.meta.sizes) not in (3, 4))
+    *batch, channels, _, _ = sizes = x.meta.sizes
+    kernels, strides, counts = _windows(sizes[-2:], kernel_size, dilation, padding, stride)
+    decline_if(any(s < 1 for s in (*counts, *kernels, *strides, channels, *batch)))
     columns = (*batch, channels * kernels[0] * kernels[1], counts[0] * counts[1])
-    return meta_of(x.meta.dtype, columns, None, x.meta.device)
+    return dense(x.meta, columns)
 
 
 @rule("col2im.default")
 def col2im(x: FakeTensor, output_size: Any, kernel_size: Any, dilation: Any, padding: Any, stride: Any) -> Meta:
     """Columns, each added where its window is. The number of columns must be that of the windows."""
-    *batch, rows, columns = x.meta.sizes if len(x.meta.sizes) in (2, 3) else _decline()
-    kernels, strides, space = _each(kernel_size, 2), _each(stride, 2), _each(output_size, 2)
-    counts = [
-        _window_count(size, k, s, p, d, False)
-        for size, k, s, p, d in zip(space, kernels, strides, _each(padding, 2), _each(dilation, 2))
-    ]
-    if any(s < 1 for s in (*counts, *kernels, *strides, *batch)) or rows % (kernels[0] * kernels[1]) != 0:
-        raise Decline
-    if columns != counts[0] * counts[1]:
-        raise Decline
-    return meta_of(x.meta.dtype, (*batch, rows // (kernels[0] * kernels[1]), *space), None, x.meta.device)
+    decline_if(len(x.meta.sizes) not in (2, 3))
+    (*batch, rows, columns), space = x.meta.sizes, _each(output_size, 2)
+    kernels, strides, counts = _windows(space, kernel_size, dilation, padding, stride)
+    decline_if(any(s < 1 for s in (*counts, *kernels, *strides, *batch)) or rows % (kernels[0] * kernels[1]) != 0)
+    decline_if(columns != counts[0] * counts[1])
+    return dense(x.meta, (*batch, rows // (kernels[0] * kernels[1]), *space))
 
 
-def _decline() -> Any:
-    raise Decline
+def _adapted(x: FakeTensor, size: Sequence[Size], rank: int) -> tuple[Size, ...]:
+    """Windows are chosen so that the result has given sizes."""
+    decline_if(len(size) != rank)
+    return (*_with_space(x, rank).sizes[:-rank], *size)
 
 
-@rule("max_pool2d_with_indices")
-def max_pool2d(
-    x: FakeTensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+def _largest(
+    rank: int,
+    x: FakeTensor,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
 ) -> tuple[Meta, Meta]:
-    """The largest of each window, and where it is."""
-    sizes = _pooled(x, 2, kernel, stride, padding, dilation, ceil_mode)
-    return _image(x, sizes), _image(x, sizes, torch.int64)
+    sizes = _pooled(x, rank, kernel, stride, padding, dilation, ceil_mode)
+    return in_format(x.meta, sizes), in_format(x.meta, sizes, torch.int64)
 
 
-@rule("max_pool3d_with_indices")
-def max_pool3d(
-    x: FakeTensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
-) -> tuple[Meta, Meta]:
-    """The largest of each window, and where it is."""
-    sizes = _pooled(x, 3, kernel, stride, padding, dilation, ceil_mode)
-    return _image(x, sizes), _image(x, sizes, torch.int64)
-
-
-@rule("avg_pool2d")
-def avg_pool2d(
+def _mean(
+    rank: int,
     x: FakeTensor,
     kernel: Any,
     stride: Any = (),
@@ -124,70 +115,26 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Meta:
-    """The mean of each window."""
-    if divisor_override == 0:
-        raise Decline
-    return _image(x, _pooled(x, 2, kernel, stride, padding, 1, ceil_mode))
+    decline_if(divisor_override == 0)
+    return _LAID[rank](x.meta, _pooled(x, rank, kernel, stride, padding, 1, ceil_mode))
 
 
-@rule("avg_pool3d")
-def avg_pool3d(
-    x: FakeTensor,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Meta:
-    """The mean of each window."""
-    if divisor_override == 0:
-        raise Decline
-    sizes = _pooled(x, 3, kernel, stride, padding, 1, ceil_mode)
-    return meta_of(x.meta.dtype, sizes, formatted_strides(sizes, False), x.meta.device)
+def _adaptive_mean(rank: int, x: FakeTensor, output_size: Sequence[Size]) -> Meta:
+    return _LAID[rank](x.meta, _adapted(x, output_size, rank))
 
 
-@rule("_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
-def adaptive_avg_pool(x: FakeTensor, output_size: Sequence[Size]) -> Meta:
-    """Windows chosen so that the result has given sizes."""
-    rank = len(output_size)
-    if len(x.meta.sizes) not in (rank + 1, rank + 2) or any(s == 0 for s in x.meta.sizes[-rank - 1 :]):
-        raise Decline
-    sizes = (*x.meta.sizes[:-rank], *output_size)
-    return _image(x, sizes) if rank == 2 else meta_of(x.meta.dtype, sizes, None, x.meta.device)
+def _adaptive_largest(rank: int, x: FakeTensor, output_size: Sequence[Size]) -> tuple[Meta, Meta]:
+    sizes = _adapted(x, output_size, rank)
+    return _LAID[rank](x.meta, sizes), _LAID[rank](x.meta, sizes, torch.int64)
 
 
-@rule("adaptive_max_pool2d", "adaptive_max_pool3d")
-def adaptive_max_pool(x: FakeTensor, output_size: Sequence[Size]) -> tuple[Meta, Meta]:
-    """Largest elements and where they are."""
-    rank = len(output_size)
-    if len(x.meta.sizes) not in (rank + 1, rank + 2) or any(s == 0 for s in x.meta.sizes[-rank - 1 :]):
-        raise Decline
-    sizes = (*x.meta.sizes[:-rank], *output_size)
-    if rank == 2:
-        return _image(x, sizes), _image(x, sizes, torch.int64)
-    return meta_of(x.meta.dtype, sizes, None, x.meta.device), meta_of(torch.int64, sizes, None, x.meta.device)
-
-
-@rule(
-    "max_pool2d_with_indices_backward", "avg_pool2d_backward", "_adaptive_avg_pool2d_backward",
-    "adaptive_max_pool2d_backward",
-)  # fmt: skip
-def pool_backward_2d(grad: FakeTensor, x: FakeTensor, *rest: Any, **others: Any) -> Meta:
-    """Like the input, in its memory format."""
-    return _image(x, x.meta.sizes)
-
-
-@rule("avg_pool3d_backward", "_adaptive_avg_pool3d_backward", "adaptive_max_pool3d_backward")
-def pool_backward_3d(grad: FakeTensor, x: FakeTensor, *rest: Any, **others: Any) -> Meta:
-    """Like the input."""
-    return meta_of(x.meta.dtype, x.meta.sizes, None, x.meta.device)
-
-
-@rule("max_pool3d_with_indices_backward")
-def max_pool_backward_3d(grad: FakeTensor, x: FakeTensor, *rest: Any, **others: Any) -> Meta:
-    """Like the input, in its memory format."""
-    return _image(x, x.meta.sizes)
+_LAID: dict[int, Callable[..., Meta]] = {2: in_format, 3: dense}
+"""Of volumes, most kernels know one order alone."""
+for _rank in _LAID:
+    rule(f"max_pool{_rank}d_with_indices")(functools.partial(_largest, _rank))
+    rule(f"avg_pool{_rank}d")(functools.partial(_mean, _rank))
+    rule(f"_adaptive_avg_pool{_rank}d")(functools.partial(_adaptive_mean, _rank))
+    rule(f"adaptive_max_pool{_rank}d")(functools.partial(_adaptive_largest, _rank))
 
 
 @rule("max_unpool2d")
@@ -195,9 +142,8 @@ def max_unpool2d(x: FakeTensor, indices: FakeTensor, output_size: Sequence[Size]
     """Zeros, and each element where its index says, in x's memory format."""
     m = x.meta
     fits = indices.meta.dtype is torch.int64 and len(output_size) == 2 and len(m.sizes) in (3, 4)
-    if not fits or not same(m.sizes, indices.meta.sizes) or any(s == 0 for s in m.sizes[-3:]):
-        raise Decline
-    return _image(x, (*m.sizes[:-2], *output_size))
+    decline_if(not fits or not same(m.sizes, indices.meta.sizes) or any(s == 0 for s in m.sizes[-3:]))
+    return in_format(x.meta, (*m.sizes[:-2], *output_size))
 
 
 @rule("affine_grid_generator.default")
@@ -205,9 +151,8 @@ def affine_grid(theta: FakeTensor, size: Sequence[Size], align_corners: bool) ->
     """For each pixel of an image of this size, or voxel, the place it is taken from."""
     m = theta.meta
     rank = len(size) - 2
-    if rank not in (2, 3) or not m.dtype.is_floating_point or not same(m.sizes, (size[0], rank, rank + 1)):
-        raise Decline
-    return meta_of(m.dtype, (size[0], *size[2:], rank), None, m.device)
+    decline_if(rank not in (2, 3) or not m.dtype.is_floating_point or not same(m.sizes, (size[0], rank, rank + 1)))
+    return dense(m, (size[0], *size[2:], rank))
 
 
 @rule("constant_pad_nd")
@@ -215,8 +160,7 @@ def constant_pad(x: FakeTensor, pad: Sequence[Size], value: Any = 0) -> Meta:
     """Borders added, or removed where negative, from the last dimension on."""
     m = x.meta
     count = len(pad) // 2
-    if len(pad) % 2 or count > len(m.sizes):
-        raise Decline
+    decline_if(len(pad) % 2 or count > len(m.sizes))
     sizes = list(m.sizes)
     for i in range(count):
         at = len(sizes) - 1 - i
@@ -234,61 +178,57 @@ def constant_pad(x: FakeTensor, pad: Sequence[Size], value: Any = 0) -> Meta:
 
 
 def _padded(x: FakeTensor, pad: Sequence[Size], rank: int, reflects: bool) -> tuple[Size, ...]:
-    sizes = list(x.meta.sizes)
-    if len(sizes) not in (rank + 1, rank + 2) or len(pad) != 2 * rank or any(s == 0 for s in sizes[-rank - 1 :]):
-        raise Decline
+    sizes = list(_with_space(x, rank).sizes)
+    decline_if(len(pad) != 2 * rank)
     for i in range(rank):
         at = len(sizes) - 1 - i
-        if reflects and (pad[2 * i] >= sizes[at] or pad[2 * i + 1] >= sizes[at]):
-            raise Decline
+        decline_if(reflects and (pad[2 * i] >= sizes[at] or pad[2 * i + 1] >= sizes[at]))
         sizes[at] = sizes[at] + pad[2 * i] + pad[2 * i + 1]
-        if sizes[at] < 1:
-            raise Decline
+        decline_if(sizes[at] < 1)
     return tuple(sizes)
 
 
-def _register_pads() -> None:
-    for rank in (1, 2, 3):
-        for name in ("reflection", "replication"):
-
-            def forward(x: FakeTensor, padding: Any, rank: int = rank, reflects: bool = name == "reflection") -> Meta:
-                sizes = _padded(x, padding, rank, reflects)
-                m = x.meta
-                image = suggests_channels_last(m.sizes, m.strides) and rank == 2 and m.device.type == "cpu"
-                return meta_of(m.dtype, sizes, formatted_strides(sizes, image), m.device)
-
-            def backward(grad: FakeTensor, x: FakeTensor, padding: Any, rank: int = rank) -> Meta:
-                m = x.meta
-                image = suggests_channels_last(m.sizes, m.strides) and rank == 2 and m.device.type == "cpu"
-                return meta_of(m.dtype, m.sizes, formatted_strides(m.sizes, image), m.device)
-
-            rule(f"{name}_pad{rank}d")(forward)
-            rule(f"{name}_pad{rank}d_backward")(backward)
+def _bordered(x: FakeTensor, rank: int, sizes: tuple[Size, ...]) -> Meta:
+    """Images keep their memory format on the processor."""
+    return (in_format if rank == 2 and x.meta.device.type == "cpu" else dense)(x.meta, sizes)
 
 
-_register_pads()
+def _register_pads(rank: int, name: str) -> None:
+    def forward(x: FakeTensor, padding: Any) -> Meta:
+        return _bordered(x, rank, _padded(x, padding, rank, name == "reflection"))
+
+    def backward(grad: FakeTensor, x: FakeTensor, padding: Any) -> Meta:
+        return _bordered(x, rank, x.meta.sizes)
+
+    rule(f"{name}_pad{rank}d")(forward)
+    rule(f"{name}_pad{rank}d_backward")(backward)
+
+
+for _rank in (1, 2, 3):
+    for _name in ("reflection", "replication"):
+        _register_pads(_rank, _name)
 
 _RESIZERS = {
-    "upsample_nearest1d": 1, "_upsample_nearest_exact1d": 1, "upsample_linear1d": 1,
-    "upsample_nearest2d": 2, "_upsample_nearest_exact2d": 2, "upsample_bilinear2d": 2, "upsample_bicubic2d": 2,
-    "_upsample_bilinear2d_aa": 2, "_upsample_bicubic2d_aa": 2,
-    "upsample_nearest3d": 3, "_upsample_nearest_exact3d": 3, "upsample_trilinear3d": 3,
-}  # fmt: skip
+    1: "upsample_nearest1d _upsample_nearest_exact1d upsample_linear1d",
+    2: """
+    upsample_nearest2d _upsample_nearest_exact2d upsample_bilinear2d upsample_bicubic2d _upsample_bilinear2d_aa _upsample_bicubic2d_aa
+    """,
+    3: "upsample_nearest3d _upsample_nearest_exact3d upsample_trilinear3d",
+}
 
 
-def _register_resizers() -> None:
-    for name, rank in _RESIZERS.items():
-
-        def forward(x: FakeTensor, output_size: Sequence[Size], *rest: Any, rank: int = rank, **others: Any) -> Meta:
-            if len(x.meta.sizes) != rank + 2 or any(s == 0 for s in (*x.meta.sizes[1:], *output_size)):
-                raise Decline
-            return _image(x, (*x.meta.sizes[:2], *output_size))
-
-        def backward(grad: FakeTensor, output_size: Any, input_size: Sequence[Size], *rest: Any, **others: Any) -> Meta:
-            return _image(grad, tuple(input_size))
-
-        rule(f"{name}.default")(forward)
-        rule(f"{name}_backward.default")(backward)
+def _resized(rank: int, x: FakeTensor, output_size: Sequence[Size], *rest: Any, **others: Any) -> Meta:
+    decline_if(len(x.meta.sizes) != rank + 2 or any(s == 0 for s in (*x.meta.sizes[1:], *output_size)))
+    return in_format(x.meta, (*x.meta.sizes[:2], *output_size))
 
 
-_register_resizers()
+def _resized_backward(
+    grad: FakeTensor, output_size: Any, input_size: Sequence[Size], *rest: Any, **others: Any
+) -> Meta:
+    return in_format(grad.meta, tuple(input_size))
+
+
+for _rank, _names in _RESIZERS.items():
+    for _name in _names.split():
+        rule(f"{_name}.default")(functools.partial(_resized, _rank))
+        rule(f"{_name}_backward.default")(_resized_backward)

@@ -1,4 +1,5 @@
-"""Rounding to few values as quantization would, in floating point; beside the result, where the gradient passes."""
+"""Rounding to few values as quantization would, in floating point; beside the result, where the gradient passes. And quantization
+itself, of which no graph knows."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ from typing import Any
 
 import torch
 
-from stoker.fake.meta import Meta, like_strides, meta_of
-from stoker.fake.rule import rule
+from stoker.fake.meta import Meta, alike
+from stoker.fake.rule import NoMetaRule, rule
 from stoker.fake.tensor import FakeTensor
 
 
@@ -17,6 +18,10 @@ from stoker.fake.tensor import FakeTensor
     "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams",
 )
 def fake_quantize(x: FakeTensor, *rest: Any, **more: Any) -> tuple[Meta, Meta]:
-    m = x.meta
-    strides = like_strides(m.sizes, m.strides)
-    return meta_of(m.dtype, m.sizes, strides, m.device), meta_of(torch.bool, m.sizes, strides, m.device)
+    return alike(x.meta), alike(x.meta, torch.bool)
+
+
+@rule("quantize_per_tensor")
+def quantize_per_tensor(x: FakeTensor, *rest: Any, **more: Any) -> Meta:
+    """Its elements are integers with a scale beside them, which metadata has no place for. Torch's meta kernel says they are floats."""
+    raise NoMetaRule(torch.ops.aten.quantize_per_tensor.default)

@@ -7,23 +7,26 @@ from typing import Any
 
 import torch
 
-from stoker.fake.meta import Meta, Size, is_dense, like_strides, meta_of
+from stoker.fake.meta import Meta, Size, dense, is_dense, like_strides, meta_of
 from stoker.fake.promote import REAL_OF, float_dtype
-from stoker.fake.rule import Decline, rule
+from stoker.fake.rule import decline_if, rule
 from stoker.fake.rules.view import wrap
 from stoker.fake.tensor import FakeTensor
 
 
-def reduced_sizes(sizes: tuple[Size, ...], dim: Any, keepdim: bool) -> tuple[Size, ...]:
-    """Sizes after reducing the dimensions named; None or an empty list names all."""
-    rank = len(sizes)
+def _named(dim: Any, rank: int) -> Sequence[int]:
+    """The dimensions named; None or an empty list names all."""
     if dim is None or (isinstance(dim, (list, tuple)) and not dim):
-        named = set(range(rank))
-    else:
-        dims = [wrap(d, rank) for d in (dim if isinstance(dim, (list, tuple)) else [dim])]
-        named = set(dims)
-        if len(named) != len(dims):
-            raise Decline
+        return range(rank)
+    return dim if isinstance(dim, (list, tuple)) else [dim]
+
+
+def reduced_sizes(sizes: tuple[Size, ...], dim: Any, keepdim: bool) -> tuple[Size, ...]:
+    """Sizes after reducing the dimensions named."""
+    rank = len(sizes)
+    dims = [wrap(d, rank) for d in _named(dim, rank)]
+    named = set(dims)
+    decline_if(len(named) != len(dims))
     if keepdim:
         return tuple(1 if i in named else s for i, s in enumerate(sizes))
     return tuple(s for i, s in enumerate(sizes) if i not in named)
@@ -34,7 +37,7 @@ def _integral_sum(dtype: torch.dtype) -> torch.dtype:
 
 
 def _reduce(x: FakeTensor, dim: Any, keepdim: bool, dtype: torch.dtype) -> Meta:
-    return meta_of(dtype, reduced_sizes(x.meta.sizes, dim, keepdim), None, x.meta.device)
+    return dense(x.meta, reduced_sizes(x.meta.sizes, dim, keepdim), dtype)
 
 
 @rule("sum", "nansum", "prod")
@@ -47,14 +50,12 @@ def total(x: FakeTensor, dim: Any = None, keepdim: bool = False, *, dtype: torch
 def mean(x: FakeTensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Meta:
     """Only of numbers that have fractions."""
     dtype = dtype or x.meta.dtype
-    if not (dtype.is_floating_point or dtype.is_complex):
-        raise Decline
+    decline_if(not (dtype.is_floating_point or dtype.is_complex))
     return _reduce(x, dim, keepdim, dtype)
 
 
-@rule("amax", "amin")
+@rule("amax", "amin", "max.default", "min.default", "median.default", "nanmedian.default")
 def extreme(x: FakeTensor, dim: Any = (), keepdim: bool = False) -> Meta:
-    """The largest or smallest, over several dimensions."""
     _not_empty(x, dim)
     return _reduce(x, dim, keepdim, x.meta.dtype)
 
@@ -62,36 +63,20 @@ def extreme(x: FakeTensor, dim: Any = (), keepdim: bool = False) -> Meta:
 @rule("any", "all")
 def truth(x: FakeTensor, dim: Any = None, keepdim: bool = False) -> Meta:
     """bool, except of bytes."""
-    if isinstance(dim, (list, tuple)) and not dim:
-        raise Decline
+    decline_if(isinstance(dim, (list, tuple)) and not dim)
     return _reduce(x, dim, keepdim, torch.uint8 if x.meta.dtype is torch.uint8 else torch.bool)
 
 
 def _not_empty(x: FakeTensor, dim: Any) -> None:
     sizes = x.meta.sizes
-    if dim is None or (isinstance(dim, (list, tuple)) and not dim):
-        reduced: Sequence[Size] = sizes
-    else:
-        dims = dim if isinstance(dim, (list, tuple)) else [dim]
-        reduced = [sizes[wrap(d, len(sizes))] for d in dims] if sizes else []
-    if any(s == 0 for s in reduced):
-        raise Decline
+    decline_if(any(sizes[wrap(d, len(sizes))] == 0 for d in _named(dim, len(sizes)) if sizes))
 
 
 @rule("argmax", "argmin")
 def arg_extreme(x: FakeTensor, dim: int | None = None, keepdim: bool = False) -> Meta:
-    """Where the largest or smallest is."""
-    if x.meta.dtype is torch.bool or x.meta.dtype.is_complex:
-        raise Decline
+    decline_if(x.meta.dtype is torch.bool or x.meta.dtype.is_complex)
     _not_empty(x, dim)
     return _reduce(x, dim, keepdim, torch.int64)
-
-
-@rule("max.default", "min.default", "median.default", "nanmedian.default")
-def whole(x: FakeTensor) -> Meta:
-    """The largest, smallest or middle of all."""
-    _not_empty(x, None)
-    return _reduce(x, None, False, x.meta.dtype)
 
 
 @rule("max.dim", "min.dim", "median.dim", "nanmedian.dim", "mode")
@@ -103,15 +88,12 @@ def with_index(x: FakeTensor, dim: int = -1, keepdim: bool = False) -> tuple[Met
 
 @rule("kthvalue")
 def kthvalue(x: FakeTensor, k: Any, dim: int = -1, keepdim: bool = False) -> tuple[Meta, Meta]:
-    """The k-th smallest of one dimension, and where it is."""
-    if not 1 <= k <= (x.meta.sizes[wrap(dim, len(x.meta.sizes))] if x.meta.sizes else 1):
-        raise Decline
+    decline_if(not 1 <= k <= (x.meta.sizes[wrap(dim, len(x.meta.sizes))] if x.meta.sizes else 1))
     return with_index(x, dim, keepdim)
 
 
 @rule("aminmax")
 def aminmax(x: FakeTensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Meta, Meta]:
-    """Smallest and largest."""
     _not_empty(x, dim)
     meta = _reduce(x, dim, keepdim, x.meta.dtype)
     return meta, meta
@@ -121,8 +103,7 @@ def aminmax(x: FakeTensor, *, dim: int | None = None, keepdim: bool = False) -> 
 def variance(x: FakeTensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Meta:
     """Real, even of complex numbers."""
     dtype = x.meta.dtype
-    if not (dtype.is_floating_point or dtype.is_complex):
-        raise Decline
+    decline_if(not (dtype.is_floating_point or dtype.is_complex))
     return _reduce(x, dim, keepdim, REAL_OF.get(dtype, dtype))
 
 
@@ -130,7 +111,6 @@ def variance(x: FakeTensor, dim: Any = None, *, correction: Any = None, keepdim:
 def variance_and_mean(
     x: FakeTensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False
 ) -> tuple[Meta, Meta]:
-    """Both at once."""
     spread = variance(x, dim, correction=correction, keepdim=keepdim)
     return spread, _reduce(x, dim, keepdim, x.meta.dtype)
 
@@ -141,8 +121,7 @@ def vector_norm(
 ) -> Meta:
     """Real, even of complex numbers."""
     kind = dtype or x.meta.dtype
-    if not (kind.is_floating_point or kind.is_complex):
-        raise Decline
+    decline_if(not (kind.is_floating_point or kind.is_complex))
     return _reduce(x, dim, keepdim, REAL_OF.get(kind, kind))
 
 
@@ -154,7 +133,6 @@ def logsumexp(x: FakeTensor, dim: Any, keepdim: bool = False) -> Meta:
 
 @rule("count_nonzero.dim_IntList")
 def count_nonzero(x: FakeTensor, dim: Any) -> Meta:
-    """How many elements are not zero."""
     return _reduce(x, dim, False, torch.int64)
 
 
@@ -162,49 +140,42 @@ def count_nonzero(x: FakeTensor, dim: Any) -> Meta:
 def scan(x: FakeTensor, dim: int, *, dtype: torch.dtype | None = None) -> Meta:
     """Running totals; integers run as int64."""
     wrap(dim, len(x.meta.sizes))
-    return meta_of(dtype or _integral_sum(x.meta.dtype), x.meta.sizes, None, x.meta.device)
+    return dense(x.meta, dtype=dtype or _integral_sum(x.meta.dtype))
 
 
 @rule("logcumsumexp")
 def logcumsumexp(x: FakeTensor, dim: int) -> Meta:
-    """A running logsumexp."""
     wrap(dim, len(x.meta.sizes))
-    return meta_of(x.meta.dtype, x.meta.sizes, None, x.meta.device)
+    return dense(x.meta)
 
 
 @rule("cummax", "cummin")
 def scan_with_index(x: FakeTensor, dim: int) -> tuple[Meta, Meta]:
-    """Running extremes and where they are."""
     wrap(dim, len(x.meta.sizes))
-    return (
-        meta_of(x.meta.dtype, x.meta.sizes, None, x.meta.device),
-        meta_of(torch.int64, x.meta.sizes, None, x.meta.device),
-    )
+    return (dense(x.meta), dense(x.meta, dtype=torch.int64))
 
 
 @rule("_softmax", "_log_softmax")
 def softmax(x: FakeTensor, dim: int, half_to_float: bool) -> Meta:
     """Contiguous, like no other element-wise operator."""
     wrap(dim, len(x.meta.sizes))
-    if half_to_float and x.meta.dtype is not torch.float16 and x.meta.device.type == "cuda":
-        raise Decline
+    decline_if(half_to_float and x.meta.dtype is not torch.float16 and x.meta.device.type == "cuda")
     dtype = torch.float32 if half_to_float else x.meta.dtype
-    if not dtype.is_floating_point:
-        raise Decline
-    return meta_of(dtype, x.meta.sizes, None, x.meta.device)
+    decline_if(not dtype.is_floating_point)
+    return dense(x.meta, dtype=dtype)
 
 
 @rule("_safe_softmax")
 def safe_softmax(x: FakeTensor, dim: int, dtype: torch.dtype | None = None) -> Meta:
     """Softmax that gives zeros for rows without any finite element."""
     wrap(dim, len(x.meta.sizes))
-    return meta_of(dtype or x.meta.dtype, x.meta.sizes, None, x.meta.device)
+    return dense(x.meta, dtype=dtype or x.meta.dtype)
 
 
 @rule("_softmax_backward_data", "_log_softmax_backward_data")
 def softmax_backward(grad: FakeTensor, output: FakeTensor, dim: int, input_dtype: torch.dtype) -> Meta:
     """Contiguous, of the input's type."""
-    return meta_of(input_dtype, grad.meta.sizes, None, grad.meta.device)
+    return dense(grad.meta, dtype=input_dtype)
 
 
 @rule("sort")
@@ -217,26 +188,20 @@ def sort(x: FakeTensor, *args: Any, **kwargs: Any) -> tuple[Meta, Meta]:
 
 @rule("topk")
 def topk(x: FakeTensor, k: Size, dim: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Meta, Meta]:
-    """The k largest of one dimension and where they are."""
     m = x.meta
     dim = wrap(dim, len(m.sizes))
-    if k < 0 or k > (m.sizes[dim] if m.sizes else 1):
-        raise Decline
+    decline_if(k < 0 or k > (m.sizes[dim] if m.sizes else 1))
     sizes = (*m.sizes[:dim], k, *m.sizes[dim + 1 :]) if m.sizes else ()
-    return meta_of(m.dtype, sizes, None, m.device), meta_of(torch.int64, sizes, None, m.device)
+    return dense(m, sizes), dense(m, sizes, torch.int64)
 
 
 @rule("trace")
 def trace(x: FakeTensor) -> Meta:
-    """The sum of a matrix's diagonal."""
-    if len(x.meta.sizes) != 2:
-        raise Decline
-    return meta_of(_integral_sum(x.meta.dtype), (), None, x.meta.device)
+    decline_if(len(x.meta.sizes) != 2)
+    return dense(x.meta, (), _integral_sum(x.meta.dtype))
 
 
 @rule("histc")
 def histc(x: FakeTensor, bins: Size = 100, min: Any = 0, max: Any = 0) -> Meta:
-    """Counts in equal bins."""
-    if not x.meta.dtype.is_floating_point:
-        raise Decline
-    return meta_of(x.meta.dtype, (bins,), None, x.meta.device)
+    decline_if(not x.meta.dtype.is_floating_point)
+    return dense(x.meta, (bins,))

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from stoker import torch_private
-from stoker.fake.meta import Size, contiguous_strides, formatted_strides, meta_of, same
+from stoker.fake.meta import Size, contiguous_strides, dense, formatted_strides, meta_of, same
 from stoker.fake.promote import broadcast
-from stoker.fake.rule import IMPURE, RULES, Decline, rule
+from stoker.fake.rule import IMPURE, RULES, decline_if, rule
 from stoker.fake.rules.view import wrap
 from stoker.fake.tensor import FakeStorage, FakeTensor, make_fake, restride
 
@@ -29,8 +29,7 @@ def overwrite(x: FakeTensor, *rest: Any, **others: Any) -> FakeTensor:
 @rule("abs_")
 def overwrite_real(x: FakeTensor) -> FakeTensor:
     """The absolute value of a complex number is of another type."""
-    if x.meta.dtype.is_complex:
-        raise Decline
+    decline_if(x.meta.dtype.is_complex)
     return x
 
 
@@ -38,18 +37,15 @@ def overwrite_real(x: FakeTensor) -> FakeTensor:
 def accumulate(x: FakeTensor, dim: int, *, dtype: torch.dtype | None = None) -> FakeTensor:
     """In the type that it is, which truth values do not have."""
     wrap(dim, len(x.meta.sizes))
-    if dtype not in (None, x.meta.dtype) or x.meta.dtype is torch.bool:
-        raise Decline
+    decline_if(dtype not in (None, x.meta.dtype) or x.meta.dtype is torch.bool)
     return x
 
 
 @rule("copy_", "masked_fill_")
 def overwrite_with(x: FakeTensor, source: FakeTensor, *rest: Any, **others: Any) -> FakeTensor:
     """New content from something that must broadcast to x."""
-    if not same(broadcast([x.meta.sizes, source.meta.sizes]), x.meta.sizes):
-        raise Decline
-    if any(isinstance(value, FakeTensor) and value.meta.sizes for value in rest):
-        raise Decline
+    decline_if(not same(broadcast([x.meta.sizes, source.meta.sizes]), x.meta.sizes))
+    decline_if(any(isinstance(value, FakeTensor) and value.meta.sizes for value in rest))
     return x
 
 
@@ -95,7 +91,6 @@ def addbmm_(mode: Any, func: Any, x: FakeTensor, *rest: Any, **scales: Any) -> F
 
 @rule("resize_as_", table=IMPURE)
 def resize_as_(mode: Any, func: Any, x: FakeTensor, other: FakeTensor, **options: Any) -> FakeTensor:
-    """The sizes of another tensor."""
     return resize_(mode, func, x, other.meta.sizes, **options)
 
 
@@ -108,8 +103,7 @@ def set_tensor(mode: Any, func: Any, x: FakeTensor, source: torch.Tensor) -> Fak
 
 @rule("set_.default", table=IMPURE)
 def set_nothing(mode: Any, func: Any, x: FakeTensor) -> FakeTensor:
-    """x becomes empty."""
-    return restride(x, meta_of(x.meta.dtype, (0,), None, x.meta.device), FakeStorage(mode))
+    return restride(x, dense(x.meta, (0,)), FakeStorage(mode))
 
 
 @rule("set_.source_Storage_storage_offset", table=IMPURE)

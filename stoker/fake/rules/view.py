@@ -13,8 +13,10 @@ from stoker.fake.meta import (
     Meta,
     Size,
     contiguous_strides,
+    dense,
     is_always_one,
     is_contiguous,
+    is_untold,
     meta_of,
     of_layout,
     product,
@@ -22,7 +24,7 @@ from stoker.fake.meta import (
     surely_empty,
 )
 from stoker.fake.promote import REAL_OF, complex_of
-from stoker.fake.rule import IMPURE, Decline, ViewOf, rule
+from stoker.fake.rule import IMPURE, Decline, ViewOf, decline_if, rule
 from stoker.fake.tensor import FakeTensor
 from stoker.shape.symnode import size_of
 
@@ -36,9 +38,14 @@ def view_of(x: FakeTensor, sizes: Sequence[Size], strides: Sequence[Size], offse
 def wrap(dim: int, rank: int) -> int:
     """A dimension counted from the start; a 0-d tensor has one to name."""
     rank = rank or 1
-    if not -rank <= dim < rank:
-        raise Decline
+    decline_if(not -rank <= dim < rank)
     return dim % rank
+
+
+def _dimension(x: FakeTensor, dim: int) -> int:
+    """The same, of a tensor that has dimensions."""
+    decline_if(not x.meta.sizes)
+    return wrap(dim, len(x.meta.sizes))
 
 
 def without(values: Sequence[Size], i: int) -> tuple[Size, ...]:
@@ -50,14 +57,11 @@ def inferred(sizes: Sequence[Size], count: Size) -> tuple[Size, ...]:
     """Sizes with the one -1 replaced by what makes `count` elements."""
     unknown = [i for i, s in enumerate(sizes) if type(s) is int and s == -1]
     if not unknown:
-        if product(sizes) != count or any(type(s) is int and s < 0 for s in sizes):
-            raise Decline
+        decline_if(product(sizes) != count or any(type(s) is int and s < 0 for s in sizes))
         return tuple(sizes)
-    if len(unknown) > 1:
-        raise Decline
+    decline_if(len(unknown) > 1)
     known = product([s for i, s in enumerate(sizes) if i != unknown[0]])
-    if known == 0 or count % known != 0:
-        raise Decline
+    decline_if(known == 0 or count % known != 0)
     return tuple(count // known if i == unknown[0] else s for i, s in enumerate(sizes))
 
 
@@ -99,7 +103,7 @@ def view(x: FakeTensor, size: Sequence[Size]) -> ViewOf:
     m = x.meta
     sizes = inferred(size, product(m.sizes))
     strides = viewed_strides(m.sizes, m.strides, sizes)
-    if strides is None and not any(map(_is_untold, (*m.sizes, *m.strides, *sizes))):
+    if strides is None and not any(map(is_untold, (*m.sizes, *m.strides, *sizes))):
         raise RuntimeError(NOT_IN_ONE_PIECE)
     if strides is None:
         raise Decline
@@ -113,10 +117,6 @@ NOT_IN_ONE_PIECE = (
 """What eager says of a view that the memory does not allow. torch's own rule for sizes that vary may take it to be one."""
 
 
-def _is_untold(size: Size) -> bool:
-    return isinstance(size, torch.SymInt) and not size.node.has_hint()
-
-
 @rule("_unsafe_view")
 def unsafe_view(x: FakeTensor, size: Sequence[Size]) -> Meta:
     """A view that autograd does not count as one: the caller made x for it alone."""
@@ -126,8 +126,7 @@ def unsafe_view(x: FakeTensor, size: Sequence[Size]) -> Meta:
 
 @rule("view_copy.default")
 def view_copy(x: FakeTensor, size: Sequence[Size]) -> Meta:
-    """Other sizes, copied."""
-    return meta_of(x.meta.dtype, inferred(size, product(x.meta.sizes)), None, x.meta.device)
+    return dense(x.meta, inferred(size, product(x.meta.sizes)))
 
 
 @rule("_reshape_alias")
@@ -141,14 +140,13 @@ def as_strided(
     x: FakeTensor, size: Sequence[Size], stride: Sequence[Size], storage_offset: Size | None = None
 ) -> ViewOf:
     """Any view of the memory."""
-    if len(size) != len(stride):
-        raise Decline
+    decline_if(len(size) != len(stride))
     return view_of(x, size, stride, storage_offset)
 
 
-@rule("alias", "detach", "lift_fresh", "_fw_primal")
+@rule("alias", "detach", "lift_fresh", "_fw_primal", "_conj", "_neg_view")
 def alias(x: FakeTensor, *rest: Any) -> ViewOf:
-    """The same view again."""
+    """The same view again. That elements are conjugated or negated when they are read is of no consequence to metadata."""
     return ViewOf(x.meta, x)
 
 
@@ -156,14 +154,12 @@ def alias(x: FakeTensor, *rest: Any) -> ViewOf:
 def t(x: FakeTensor) -> ViewOf:
     """A matrix transposed; vectors stay."""
     m = x.meta
-    if len(m.sizes) > 2:
-        raise Decline
+    decline_if(len(m.sizes) > 2)
     return view_of(x, m.sizes[::-1], m.strides[::-1])
 
 
 @rule("transpose.int")
 def transpose(x: FakeTensor, dim0: int, dim1: int) -> ViewOf:
-    """Two dimensions exchanged."""
     m = x.meta
     if not m.sizes:
         return alias(x)
@@ -175,32 +171,26 @@ def transpose(x: FakeTensor, dim0: int, dim1: int) -> ViewOf:
 
 @rule("permute")
 def permute(x: FakeTensor, dims: Sequence[int]) -> ViewOf:
-    """Dimensions in another order."""
     m = x.meta
     order = [wrap(d, len(m.sizes)) for d in dims]
-    if len(order) != len(m.sizes) or len(set(order)) != len(order):
-        raise Decline
+    decline_if(len(order) != len(m.sizes) or len(set(order)) != len(order))
     return view_of(x, [m.sizes[i] for i in order], [m.strides[i] for i in order])
 
 
 @rule("expand")
 def expand(x: FakeTensor, size: Sequence[Size], *, implicit: bool = False) -> ViewOf:
-    """Dimensions of one element repeated without copying."""
     m = x.meta
     lead = len(size) - len(m.sizes)
-    if lead < 0:
-        raise Decline
+    decline_if(lead < 0)
     sizes: list[Size] = list(size)
     strides: list[Size] = [0] * len(size)
     for i in range(len(size) - 1, -1, -1):
         old = m.sizes[i - lead] if i >= lead else 1
         if type(sizes[i]) is int and sizes[i] == -1 and i >= lead:
             sizes[i] = old
-        if type(sizes[i]) is int and sizes[i] < 0:
-            raise Decline
+        decline_if(type(sizes[i]) is int and sizes[i] < 0)
         if i >= lead and (_is_same(sizes[i], old) or old != 1 or _is_one(sizes[i])):
-            if not _is_same(sizes[i], old) and sizes[i] != old:
-                raise Decline
+            decline_if(not _is_same(sizes[i], old) and sizes[i] != old)
             strides[i] = m.strides[i - lead]
         elif i < lead:
             strides[i] = _stride_of_added(sizes, strides, i) if _is_one(sizes[i]) else 0
@@ -214,8 +204,7 @@ def _is_same(a: Size, b: Size) -> bool:
 
 def _is_one(size: Size) -> bool:
     """Of a size that only data tells: no, because strides of one element are free."""
-    untold = isinstance(size, torch.SymInt) and not size.node.has_hint()
-    return not untold and is_always_one(size)
+    return not is_untold(size) and is_always_one(size)
 
 
 def _stride_of_added(sizes: list[Size], strides: list[Size], i: int) -> Size:
@@ -227,12 +216,9 @@ def _stride_of_added(sizes: list[Size], strides: list[Size], i: int) -> Size:
 def slice_(x: FakeTensor, dim: int = 0, start: Size | None = None, end: Size | None = None, step: Size = 1) -> ViewOf:
     """A range of one dimension; bounds are clipped to it."""
     m = x.meta
-    if not m.sizes:
-        raise Decline
-    dim = wrap(dim, len(m.sizes))
+    dim = _dimension(x, dim)
     size = m.sizes[dim]
-    if step <= 0:
-        raise Decline
+    decline_if(step <= 0)
     low, high = slice_bounds(size, start, end)
     length = high - low if type(step) is int and step == 1 else (high - low + step - 1) // step
     sizes = (*m.sizes[:dim], length, *m.sizes[dim + 1 :])
@@ -243,7 +229,7 @@ def slice_(x: FakeTensor, dim: int = 0, start: Size | None = None, end: Size | N
 def slice_bounds(size: Size, start: Size | None, end: Size | None) -> tuple[Size, Size]:
     """Python's reading of a slice, as offsets with 0 <= low <= high <= size."""
     low: Size = 0 if start is None else start
-    if any(isinstance(n, torch.SymInt) and not n.node.has_hint() for n in (size, low, end)):
+    if any(map(is_untold, (size, low, end))):
         return _untold_bounds(size, low, end)
     if not (type(low) is int and low == 0):
         if low < 0:
@@ -276,14 +262,10 @@ def _untold_bounds(size: Size, low: Size, end: Size | None) -> tuple[Size, Size]
 
 @rule("select.int")
 def select(x: FakeTensor, dim: int, index: Size) -> ViewOf:
-    """One element of one dimension."""
     m = x.meta
-    if not m.sizes:
-        raise Decline
-    dim = wrap(dim, len(m.sizes))
+    dim = _dimension(x, dim)
     size = m.sizes[dim]
-    if index < -size or index >= size:
-        raise Decline
+    decline_if(index < -size or index >= size)
     if index < 0:
         index = index + size
     return view_of(x, without(m.sizes, dim), without(m.strides, dim), m.offset + index * m.strides[dim])
@@ -291,7 +273,6 @@ def select(x: FakeTensor, dim: int, index: Size) -> ViewOf:
 
 @rule("unsqueeze")
 def unsqueeze(x: FakeTensor, dim: int) -> ViewOf:
-    """A dimension of one element added."""
     m = x.meta
     dim = wrap(dim, len(m.sizes) + 1)
     stride = 1 if dim == len(m.sizes) else m.sizes[dim] * m.strides[dim]
@@ -300,7 +281,6 @@ def unsqueeze(x: FakeTensor, dim: int) -> ViewOf:
 
 @rule("squeeze")
 def squeeze(x: FakeTensor, dim: Any = None) -> ViewOf:
-    """Dimensions of one element removed."""
     m = x.meta
     rank = len(m.sizes)
     named = range(rank) if dim is None else {wrap(d, rank) for d in (dim if isinstance(dim, (list, tuple)) else [dim])}
@@ -310,11 +290,9 @@ def squeeze(x: FakeTensor, dim: Any = None) -> ViewOf:
 
 @rule("diagonal")
 def diagonal(x: FakeTensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> ViewOf:
-    """Two dimensions walked together, as a last dimension."""
     m = x.meta
     a, b = wrap(dim1, len(m.sizes)), wrap(dim2, len(m.sizes))
-    if a == b:
-        raise Decline
+    decline_if(a == b)
     rows, columns = m.sizes[a], m.sizes[b]
     length = torch.sym_min(rows, columns - offset) if offset >= 0 else torch.sym_min(rows + offset, columns)
     length = torch.sym_max(length, 0)
@@ -328,13 +306,9 @@ def diagonal(x: FakeTensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Vi
 
 @rule("unfold")
 def unfold(x: FakeTensor, dimension: int, size: Size, step: Size) -> ViewOf:
-    """Overlapping windows of one dimension, as a last dimension."""
     m = x.meta
-    if not m.sizes:
-        raise Decline
-    dim = wrap(dimension, len(m.sizes))
-    if size > m.sizes[dim] or step <= 0 or size < 0:
-        raise Decline
+    dim = _dimension(x, dimension)
+    decline_if(size > m.sizes[dim] or step <= 0 or size < 0)
     windows = (m.sizes[dim] - size) // step + 1
     sizes = (*m.sizes[:dim], windows, *m.sizes[dim + 1 :], size)
     return view_of(x, sizes, (*m.strides[:dim], m.strides[dim] * step, *m.strides[dim + 1 :], m.strides[dim]))
@@ -344,12 +318,9 @@ def unfold(x: FakeTensor, dimension: int, size: Size, step: Size) -> ViewOf:
 def split(x: FakeTensor, split_size: Size, dim: int = 0) -> list[ViewOf]:
     """Equal pieces of one dimension; the last may be smaller."""
     m = x.meta
-    if not m.sizes:
-        raise Decline
-    dim = wrap(dim, len(m.sizes))
+    dim = _dimension(x, dim)
     size = m.sizes[dim]
-    if split_size < 0 or (split_size == 0 and size != 0):
-        raise Decline
+    decline_if(split_size < 0 or (split_size == 0 and size != 0))
     if split_size == 0 or split_size >= size:
         return [slice_(x, dim, 0, size)]
     count = int((size + split_size - 1) // split_size)
@@ -364,13 +335,9 @@ def _with_size(m: Meta, dim: int, size: Size) -> tuple[Size, ...]:
 
 @rule("split_with_sizes", "unsafe_split_with_sizes")
 def split_with_sizes(x: FakeTensor, split_sizes: Sequence[Size], dim: int = 0) -> list[ViewOf]:
-    """Pieces of the sizes given."""
     m = x.meta
-    if not m.sizes:
-        raise Decline
-    dim = wrap(dim, len(m.sizes))
-    if any(s < 0 for s in split_sizes) or sum(split_sizes) != m.sizes[dim]:
-        raise Decline
+    dim = _dimension(x, dim)
+    decline_if(any(s < 0 for s in split_sizes) or sum(split_sizes) != m.sizes[dim])
     pieces, start = [], 0
     for length in split_sizes:
         sizes = (*m.sizes[:dim], length, *m.sizes[dim + 1 :])
@@ -381,10 +348,7 @@ def split_with_sizes(x: FakeTensor, split_sizes: Sequence[Size], dim: int = 0) -
 
 @rule("unbind.int")
 def unbind(x: FakeTensor, dim: int = 0) -> list[ViewOf]:
-    """One view for each element of a dimension."""
-    if not x.meta.sizes:
-        raise Decline
-    return [select(x, dim, i) for i in range(int(x.meta.sizes[wrap(dim, len(x.meta.sizes))]))]
+    return [select(x, dim, i) for i in range(int(x.meta.sizes[_dimension(x, dim)]))]
 
 
 @rule("view.dtype")
@@ -393,44 +357,32 @@ def view_dtype(x: FakeTensor, dtype: torch.dtype) -> ViewOf:
     m = x.meta
     if dtype.itemsize == m.dtype.itemsize:
         return ViewOf(meta_of(dtype, m.sizes, m.strides, m.device, m.offset), x)
-    if not m.sizes or m.strides[-1] != 1:
-        raise Decline
+    decline_if(not m.sizes or m.strides[-1] != 1)
     if dtype.itemsize < m.dtype.itemsize:
         ratio = m.dtype.itemsize // dtype.itemsize
         strides = (*(s * ratio for s in m.strides[:-1]), 1)
         return ViewOf(meta_of(dtype, (*m.sizes[:-1], m.sizes[-1] * ratio), strides, m.device, m.offset * ratio), x)
     ratio = dtype.itemsize // m.dtype.itemsize
-    if any(s % ratio != 0 for s in (m.sizes[-1], m.offset, *m.strides[:-1])):
-        raise Decline
+    decline_if(any(s % ratio != 0 for s in (m.sizes[-1], m.offset, *m.strides[:-1])))
     strides = (*(s // ratio for s in m.strides[:-1]), 1)
     return ViewOf(meta_of(dtype, (*m.sizes[:-1], m.sizes[-1] // ratio), strides, m.device, m.offset // ratio), x)
 
 
 @rule("view_as_real")
 def view_as_real(x: FakeTensor) -> ViewOf:
-    """A complex tensor as pairs."""
     m = x.meta
-    if not m.dtype.is_complex:
-        raise Decline
+    decline_if(not m.dtype.is_complex)
     strides = (*(s * 2 for s in m.strides), 1)
     return ViewOf(meta_of(REAL_OF[m.dtype], (*m.sizes, 2), strides, m.device, m.offset * 2), x)
 
 
 @rule("view_as_complex")
 def view_as_complex(x: FakeTensor) -> ViewOf:
-    """Pairs as a complex tensor."""
     m = x.meta
     bad = not m.sizes or m.sizes[-1] != 2 or m.strides[-1] != 1 or m.offset % 2 or any(s % 2 for s in m.strides[:-1])
-    if bad or m.dtype not in (torch.float16, torch.float32, torch.float64):
-        raise Decline
+    decline_if(bad or m.dtype not in (torch.float16, torch.float32, torch.float64))
     strides = tuple(s // 2 for s in m.strides[:-1])
     return ViewOf(meta_of(complex_of(m.dtype), m.sizes[:-1], strides, m.device, m.offset // 2), x)
-
-
-@rule("_conj", "_neg_view")
-def lazy(x: FakeTensor) -> ViewOf:
-    """Views whose elements are conjugated or negated when read: of no consequence to metadata."""
-    return ViewOf(x.meta, x)
 
 
 @rule("_conj", "_neg_view", table=IMPURE)

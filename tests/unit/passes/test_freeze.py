@@ -94,17 +94,17 @@ def test_freezing_folds_batch_norm(net: Net) -> None:
         from stoker import pipeline
 
         seen: list[Any] = []
-        original = pipeline.compile_graph
+        original = pipeline.begin_graph
 
         def watch(module: Any, *arguments: Any, **options: Any) -> Any:
             seen.append(module)
             return original(module, *arguments, **options)
 
-        pipeline.compile_graph = watch  # type: ignore[assignment]
+        pipeline.begin_graph = watch  # type: ignore[assignment]
         try:
             agree(stoker.compile(copy.deepcopy(net), options={"freezing": freezing}), net)
         finally:
-            pipeline.compile_graph = original
+            pipeline.begin_graph = original
         return [str(n.target) for n in seen[-1].graph.nodes if n.op == "call_function"]
 
     plain, frozen = run(False), run(True)
