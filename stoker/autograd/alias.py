@@ -96,6 +96,7 @@ class AliasTable:
         """A tensor that an operator made as a view of `parent`."""
         if view.absolute:
             parent = parent.storage.root
+            _refuse_surroundings(fake.meta, parent.meta)
             parent.storage.absolute = True
             parent.storage.anchored |= view.offset is not None
         self.place(fake, Alias(parent.storage, parent, view, fake.meta, node, parent.storage.version))
@@ -176,7 +177,7 @@ class AliasTable:
         meta = entry.meta
         if entry.parent is not None or is_dense(meta.sizes, meta.strides, is_always_one):
             return
-        reach = sum((size - 1) * stride for size, stride in zip(meta.sizes, meta.strides)) + 1
+        reach = _reach(meta)
         span = meta_of(meta.dtype, (reach,), (1,), meta.device, meta.offset)
         seen = self._emit(torch.ops.aten.as_strided.default, self.content(entry), (reach,), (1,))
         node = self._emit(torch.ops.aten.clone.default, seen)  # starts its memory, wherever the input lies in its own
@@ -209,6 +210,22 @@ def _seen(alias: Alias) -> Alias:
     while alias.view is not None and alias.view.operator in SAME_VALUE and alias.parent is not None:
         alias = alias.parent
     return alias
+
+
+def _refuse_surroundings(seen: Meta, root: Meta) -> None:
+    """A root stands for its own elements: what lies before and behind them in memory the graph neither has nor checks, and
+    another input may write it."""
+    if seen.dtype is not root.dtype:
+        raise CannotTrace("memory is looked at by place, as another type than that of the tensor that it came by")
+    if all(seen.sizes) and not (
+        root.offset <= seen.offset and seen.offset + _reach(seen) <= root.offset + _reach(root)
+    ):
+        raise CannotTrace("memory around a tensor is looked at by place")
+
+
+def _reach(meta: Meta) -> Any:
+    """How many elements of memory lie from its first to its last."""
+    return sum((size - 1) * stride for size, stride in zip(meta.sizes, meta.strides)) + 1
 
 
 def _names(alias: Alias) -> Iterator[Alias]:

@@ -150,6 +150,7 @@ def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, ask
     ]
     _refuse_leaves_in_use(inputs, outputs, [t for _, t in wanted])
     _refuse_new_leaves(inputs, [t for _, t in wanted])
+    _refuse_converted(inputs, [t for _, t in wanted])
     with inputs.mode:  # outside of it, torch's way to a tensor subclass's operators loads SymPy
         shared = histories([t for _, t in wanted])
         saved = saved_memories([t for _, t in wanted])
@@ -375,6 +376,16 @@ def _refuse_new_leaves(inputs: Inputs, wanted: Sequence[FakeTensor]) -> None:
     new = {id(v) for v, leaf in values if isinstance(v, FakeTensor) and v.requires_grad and v.is_leaf and leaf is None}
     if new and any(id(leaf) in new for result in wanted for leaf in leaves_behind(result)):
         raise CannotTrace("requires_grad of an input is changed, and a result needs its gradient")
+
+
+def _refuse_converted(inputs: Inputs, wanted: Sequence[FakeTensor]) -> None:
+    """A leaf that `.data = ...` gives another type has another end in autograd from then on: eager's gradient arrives there."""
+    pairs = [
+        (v, e.meta) for v, e in zip(inputs.values, inputs.entries) if isinstance(v, FakeTensor) and e.meta is not None
+    ]
+    other = {id(v) for v, meta in pairs if v.requires_grad and (v.dtype, v.device) != (meta.dtype, meta.device)}
+    if other and any(id(leaf) in other for result in wanted for leaf in leaves_behind(result)):
+        raise CannotTrace("an input is given another type by `.data = ...`, and a result needs its gradient")
 
 
 def _rebound(trace: Trace, inputs: Inputs, outputs: Sequence[Any], results: _Results) -> tuple[tuple[int, int], ...]:

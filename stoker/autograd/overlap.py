@@ -49,6 +49,8 @@ class Group:
     dtype: torch.dtype
     base_requires_grad: bool
     base_is_leaf: bool
+    storages: int
+    """How many storages they have: several can lie on one memory, which an array outside owns."""
 
 
 Pattern = tuple[Group, ...]
@@ -70,11 +72,11 @@ def refuse_written_overlap(inputs: Sequence[Any], written: frozenset[int], place
 
 def pattern(inputs: Sequence[Any], written: frozenset[int], placed: frozenset[int]) -> Pattern:
     """The groups of inputs that share memory with a written one; one of `placed` is a group by itself if need be."""
-    by_storage: dict[int, list[int]] = {}
+    by_device: dict[torch.device, list[int]] = {}
     for index, value in enumerate(inputs):
         if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor) and _has_elements(value):
-            by_storage.setdefault(torch_private.storage_identity(value), []).append(index)
-    groups = [g for members in by_storage.values() for g in _connected(inputs, members)]
+            by_device.setdefault(value.device, []).append(index)
+    groups = [g for members in by_device.values() for g in _connected(inputs, members)]
     groups = [g for g in groups if len(g) > 1 or not placed.isdisjoint(g)]
     return tuple(_group(inputs, g) for g in groups if not written.isdisjoint(g))
 
@@ -84,7 +86,7 @@ def _has_elements(tensor: torch.Tensor) -> bool:
 
 
 def _connected(inputs: Sequence[Any], members: list[int]) -> list[list[int]]:
-    """Members of one storage, in groups whose spans of bytes reach into each other."""
+    """Members on one device, in groups whose spans of bytes reach into each other."""
     spans = sorted((*_bytes(inputs[i]), i) for i in members)
     groups: list[list[int]] = []
     reach = -1
@@ -97,8 +99,8 @@ def _connected(inputs: Sequence[Any], members: list[int]) -> list[list[int]]:
 
 
 def _bytes(tensor: torch.Tensor) -> tuple[int, int]:
-    place = _place(0, tensor)
-    return place.offset * tensor.element_size(), place.end * tensor.element_size()
+    place, start = _place(0, tensor), tensor.data_ptr()
+    return start, start + (place.end - place.offset) * tensor.element_size()
 
 
 def _place(index: int, tensor: torch.Tensor) -> MemoryPlace:
@@ -109,7 +111,8 @@ def _group(inputs: Sequence[Any], members: list[int]) -> Group:
     places = tuple(_place(i, inputs[i]) for i in members)
     base = _base(inputs, places)
     start, end = min(p.offset for p in places), max(p.end for p in places)
-    return Group(places, start, end, inputs[members[0]].dtype, base.requires_grad, base.is_leaf)
+    storages = len({torch_private.storage_identity(inputs[i]) for i in members})
+    return Group(places, start, end, inputs[members[0]].dtype, base.requires_grad, base.is_leaf, storages)
 
 
 def _base(inputs: Sequence[Any], places: Sequence[MemoryPlace]) -> torch.Tensor:
@@ -130,6 +133,8 @@ def _span(inputs: Sequence[Any], group: Group) -> torch.Tensor:
 def _refuse(inputs: Sequence[Any], group: Group) -> None:
     """What a span cannot stand for."""
     members = [inputs[p.index] for p in group.places]
+    if group.storages > 1:
+        raise CannotTrace("an input is written, and another input has a storage of its own on the same memory")
     if len(members) == 1 and group.base_requires_grad:
         raise CannotTrace("an input that requires a gradient is written, and looked at by its place in memory")
     bases = {id(b): b for b in map(_own_base, members)}

@@ -18,6 +18,7 @@ from stoker import _C, defect
 from stoker.autograd.overlap import Pattern, merge, pattern
 from stoker.autograd.refusal import CannotTrace
 from stoker.fake import DataDependent, FakeTensor, NoMetaRule, Refused
+from stoker.graph.numpy_operator import ON_ARRAY
 from stoker.graph.undo import Undoable
 from stoker.log import Event, record
 from stoker.strict import strict
@@ -49,6 +50,7 @@ def by_overlap(
     """The call that picks, and makes, one of `calls`. That for `inputs` is made here if there is none."""
     watched = tuple(sorted(written))
     symbolic = _takes_sizes(graph_module)
+    arrays = any(n.meta.get(ON_ARRAY) for n in graph_module.graph.nodes if n.op == "placeholder")
 
     def make(inputs: Sequence[Any], groups: Pattern) -> Call:
         try:
@@ -76,7 +78,8 @@ def by_overlap(
         return calls[groups]
 
     def call(*inputs: Any) -> tuple[Any, ...]:
-        groups = pattern(inputs, written, placed) if placed or _C.shares_storage(inputs, watched) else ()
+        may_meet = placed or arrays or _C.shares_storage(inputs, watched)
+        groups = pattern(inputs, written, placed) if may_meet else ()
         chosen = calls.get(groups)
         return (add(inputs, groups) if chosen is None else chosen)(*inputs)
 

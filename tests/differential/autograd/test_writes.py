@@ -434,3 +434,27 @@ def test_an_operator_that_writes_a_list_and_a_tensor() -> None:
         return written
 
     torch.testing.assert_close(run(stoker.compile(unscale)), run(unscale))
+
+
+def _init_parameter(p: torch.nn.Parameter) -> None:
+    with torch.no_grad():
+        p.uniform_(-1, 1)
+
+
+def _make_module(p: torch.nn.Parameter) -> torch.nn.Module:
+    return torch.nn.Linear(3, 2)
+
+
+@pytest.mark.parametrize("function", [_init_parameter, _make_module])
+@pytest.mark.parametrize("backend", ["aot_eager", "stoker"])
+def test_leaves_written_without_grad(function: Any, backend: str) -> None:
+    """What a graph computes for a leaf is written to it without gradients, too, in inference mode or not."""
+    found = []
+    for call in (function, stoker.compile(function, backend=backend)):
+        torch.manual_seed(0)
+        parameter = torch.nn.Parameter(torch.zeros(3))
+        made = call(parameter)
+        with torch.inference_mode():
+            call(torch.zeros(3))
+        found.append([parameter.detach(), parameter._version, *(list(made.parameters()) if made is not None else [])])
+    torch.testing.assert_close(found[1], found[0])
