@@ -19,6 +19,6 @@ looks at outside is guarded; what it changes outside is an effect; what it canno
 Reading order: `values` (what stands for an object), `frame`, `machine` (what may be asked of the evaluator), `evaluator`,
 `opcodes`; its components `wrap` and `kinds`, `guards`, `record`, `operators`, `attributes`, `concrete`, `exceptions`,
 `text`, `calls` with `binding`, `handlers` and `single_dispatch`, `effects`, `modes`, `overrides`, `arrays`; `builtins` and
-`polyfill` (functions that are not entered); `sizes`, `policy`, `autograd_leaves`, `engine`, `subgraph`, `static`, `python_operators`, `raising`, `while_loops`, `warned`,
+`polyfill` (functions that are not entered); `sizes`, `policy`, `autograd_leaves`, `leaf`, `engine`, `subgraph`, `static`, `python_operators`, `raising`, `while_loops`, `warned`,
 `place`; then what writes the replacement code: `emit`, `epilogue`, `resume`, `suspend`, `tidy`. `capture` is the road through them.
 """

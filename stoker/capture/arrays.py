@@ -7,6 +7,7 @@ operator of the graph (`stoker/graph/numpy_operator.py`).
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Arguments, Keywords, NotConstant, Value
 from stoker.errors import Break
-from stoker.graph.numpy_operator import SIZED_BY_NUMBERS, GivenArray, as_text, dry_run, hosted
+from stoker.graph.numpy_operator import SIZED_BY_DATA, SIZED_BY_NUMBERS, GivenArray, as_text, at_most, dry_run, hosted
 from stoker.guard.guard import Holds
 from stoker.guard.source import Fixed
 from stoker.nest import leaves
@@ -87,7 +88,7 @@ class Arrays:
             loop = ufunc.resolve_dtypes((*kinds, None))
         except TypeError as error:
             raise Break(f"`numpy.{ufunc.__name__}`", f"numpy refuses it: {error}") from error
-        if any(dtype not in EXACT for dtype in loop):
+        if any(map(_is_laid_out_otherwise, operands)) or any(dtype not in EXACT for dtype in loop):
             return self.host(ufunc, operands, {})
         scalar = all(not isinstance(v, ArrayValue) or v.scalar for v in operands)
         given = [self.operand(value, dtype) for value, dtype in zip(operands, loop)]
@@ -100,8 +101,7 @@ class Arrays:
     def operand(self, value: Value, dtype: Any) -> Value:
         """An operand of a loop: cast to its type."""
         if isinstance(value, ArrayValue):
-            tensor = value.dense()
-            wanted = DTYPES[dtype]
+            tensor, wanted = value.tensor, DTYPES[dtype]
             return tensor if tensor.fake.dtype is wanted else self.m.record.method(tensor, "to", [Constant(wanted)], {})
         try:
             return Constant(dtype.type(value.constant()).item())
@@ -127,6 +127,8 @@ class Arrays:
 
     def host(self, function: Any, args: Arguments, kwargs: Keywords) -> Value:
         """A function that numpy itself runs, in the middle of the graph."""
+        if id(function) in SIZED_BY_DATA:
+            return self._sized_by_data(function, args, kwargs)
         name, words = hosted().get(id(function)), f"`numpy.{function.__name__}`"
         if name is None or "out" in kwargs:
             raise Break(words, "it is not known to make new arrays, whose sizes follow from those of its arguments")
@@ -160,6 +162,27 @@ class Arrays:
             return found[0]
         return ListValue(found) if result.cls is list else TupleValue(found, result.cls)
 
+    def _sized_by_data(self, function: Any, args: Arguments, kwargs: Keywords) -> Value:
+        """numpy makes lists of a known size, and says which elements are real; the graph takes those."""
+        filled = self.host(at_most, [Constant(SIZED_BY_DATA[id(function)]), *args], kwargs).items_list(self.m)
+        real, *parts = [part.tensor for part in filled if isinstance(part, ArrayValue)]
+        places = self.m.record.method(self.m.record.call(torch.nonzero, [real], {}), "squeeze", [Constant(1)], {})
+        found: list[ArrayValue] = []
+        for part in parts:
+            taken = self.m.record.call(operator.getitem, [part, places], {})
+            assert isinstance(taken, TensorValue)
+            found.append(ArrayValue(taken))
+        if function is numpy.nonzero:
+            return TupleValue(self._columns(found))
+        return TupleValue([*found]) if len(found) > 1 else found[0]
+
+    def _columns(self, arrays: list[ArrayValue]) -> list[Value]:
+        """The arrays as numpy.nonzero gives them: beside each other in one array."""
+        whole = self.m.record.call(torch.stack, [ListValue([array.tensor for array in arrays]), Constant(1)], {})
+        assert isinstance(whole, TensorValue)
+        every = Constant(slice(None))
+        return [ArrayValue(whole).item(self.m, TupleValue([every, Constant(i)])) for i in range(len(arrays))]
+
     def _given(self, value: Value, arrays: list[ArrayValue]) -> Any:
         """An argument as it is written down: arrays by number, the rest as it is."""
         match value:
@@ -177,7 +200,9 @@ class Arrays:
         return tuple([self.m.concrete.constant(self.m.wrap.number(number), "a size of an array") for number in numbers])
 
     def fold_scalar(self, cls: type, args: Arguments, kwargs: Keywords) -> Value:
-        """`numpy.float32(x)`, `numpy.dtype(x)` of plain data."""
+        """`numpy.float32(x)`, `numpy.dtype(x)` of plain data; a type of numbers casts an array."""
+        if len(args) == 1 and isinstance(args[0], ArrayValue) and args[0].tensor.fake.dim() and cls is not numpy.dtype:
+            return args[0].method_astype(self.m, Constant(cls))
         if kwargs or any(isinstance(a, ArrayValue | TensorValue) for a in args):
             raise Break(f"`numpy.{cls.__name__}`", "it is not given plain data")
         made = self.m.concrete.run(cls, *(self.m.concrete.plain(a, "an argument of numpy") for a in args))
@@ -220,6 +245,13 @@ PURE_FUNCTIONS = frozenset(
 
 def _errors_are_quiet(_: Any) -> bool:
     return all(how in ("warn", "ignore") for how in numpy.geterr().values())
+
+
+def _is_laid_out_otherwise(value: Value) -> bool:
+    """May what torch makes of it lie in memory in another order than what numpy makes?"""
+    if not isinstance(value, ArrayValue) or value.tensor.fake.dim() < 2:
+        return False
+    return not value.tensor.fake.is_contiguous()
 
 
 def _constant(m: Machine, value: Value) -> Any:

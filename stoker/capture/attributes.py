@@ -13,20 +13,22 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stoker.bytecode.versions import CLASS_METHODS_CHAIN
-from stoker.capture.static import CLASS_OF_OBJECT, HEAP_TYPE, MISSING, derives, static_lookup
+from stoker.capture.static import CLASS_OF_OBJECT, HEAP_TYPE, IMMUTABLE_TYPE, MISSING, derives, static_lookup
+from stoker.capture.values.classes import ClassField, ClassFields
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.function import BuiltinMethod, MethodValue
-from stoker.capture.values.instance import ExceptionValue, ObjectValue
+from stoker.capture.values.function import BuiltinMethod, FunctionValue, MethodValue
+from stoker.capture.values.instance import ExceptionValue, InstanceValue, ObjectValue
 from stoker.capture.values.mapping import DictValue
+from stoker.capture.values.proxy import mapping_behind, namespace
 from stoker.capture.values.sequence import SequenceValue
 from stoker.capture.values.value import Value
-from stoker.errors import Raised
-from stoker.guard.source import Fixed
+from stoker.errors import Break, Raised
+from stoker.guard.source import Attribute, Fixed
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
-FUNCTION_FIELDS = frozenset({"__defaults__", "__kwdefaults__", "__code__"})
+FUNCTION_FIELDS = frozenset({"__defaults__", "__kwdefaults__"})
 """What a call of a function reads, besides its arguments."""
 EXCEPTION_FIELDS = frozenset({"__cause__", "__context__", "__traceback__", "__suppress_context__", "args"})
 READ_ONLY = frozenset(
@@ -42,18 +44,88 @@ TUPLE_GETTER = type(inspect.getattr_static(__import__("collections").namedtuple(
 
 
 class Attributes:
-    """Attributes of objects, by the descriptor protocol. `class_attributes` holds what was looked up on classes."""
+    """Attributes of objects, by the descriptor protocol. `class_attributes` holds what was looked up on classes, `varying` numbers there
+    that have changed before, `assigned` what captured code has set."""
 
     def __init__(self, m: Machine) -> None:
         self.m = m
         self.class_attributes: dict[type, dict[str, Any]] = {}
+        self.varying: dict[tuple[type, str], ClassField] = {}
+        self.assigned: dict[type, ClassFields] = {}
+        self.viewed: list[Any] = []  # namespaces that captured code looks into: they show what is set later
 
     def class_lookup(self, cls: type, name: str) -> Any:
         """The raw attribute found along the method resolution order, MISSING if none; remembered for the guards."""
+        if not any(name in fields.held for fields in self.assigned.values()):
+            return self.at_entry(cls, name)
+        place = Fixed(cls, cls.__qualname__)
+        self.m.guards.ask(
+            place, cls, lambda now: [base for base in now.__mro__ if name in vars(base)], f"has {name} there"
+        )
+        return self.found_along(cls.__mro__, name)
+
+    def at_entry(self, cls: type, name: str) -> Any:
+        """What the class had when captured code began."""
         table = self.class_attributes.setdefault(cls, {})
-        if name not in table:
-            table[name] = static_lookup(cls, name)
-        return table[name]
+        if name in table:
+            return table[name]
+        if (cls, name) in self.varying:
+            return self.varying[cls, name]
+        raw = static_lookup(cls, name)
+        if type(raw) in (int, float) and self.varies(cls, name, raw):
+            value = self.m.wrap.force(self.m.wrap.at(raw, Attribute(Fixed(cls, cls.__qualname__), name)))
+            return self.varying.setdefault((cls, name), ClassField(value))
+        return table.setdefault(name, raw)
+
+    def varies(self, cls: type, name: str, raw: float) -> bool:
+        """Has a number been another before, and is it found by plain `getattr`?"""
+        if cls in self.m.made_classes or static_lookup(type(cls), name) is not MISSING:
+            return False
+        place, sizes = Attribute(Fixed(cls, cls.__qualname__), name), self.m.sizes
+        return sizes.int_is_dynamic(place, raw) if isinstance(raw, int) else sizes.float_varies(place, raw)
+
+    def found_along(self, order: tuple[type, ...], name: str) -> Any:
+        """What classes have by now, the first that has it."""
+        for base in order:
+            field = self.assigned[base].held.get(name) if base in self.assigned else None
+            if field is not None and field.value is not None:
+                return field
+            if field is None and name in base.__dict__:
+                return self.at_entry(base, name)
+        return MISSING
+
+    def view(self, mapping: Any) -> None:
+        """Captured code is about to look at a whole mapping, which may be the namespace of a class."""
+        for cls in self.assigned:
+            if mapping_behind(namespace(cls)) is mapping:
+                words = f"captured code has changed class `{cls.__qualname__}`"
+                raise Break("the namespace of a class", words, "ask for attributes by name")
+        self.viewed.append(mapping)
+
+    def set_on_class(self, cls: type, name: str, new: Value | None) -> None:
+        """`cls.name = new`, or without a value its deletion."""
+        what = f"{'assignment to' if new is not None else 'deletion of'} class attribute {name!r}"
+        self.refuse_on_class(cls, name, new, what)
+        fields = self.assigned.setdefault(cls, ClassFields(cls))
+        self.m.guards.ask(fields.place, cls, lambda now: name in vars(now), f"has {name} of its own as before")
+        if new is None and self.found_along((cls,), name) is MISSING:
+            self.m.exceptions.raise_(AttributeError, f"type object '{cls.__name__}' has no attribute '{name}'")
+        self.m.effects.will_mutate(fields)
+        fields.held[name] = ClassField(new)
+
+    def refuse_on_class(self, cls: type, name: str, new: Value | None, what: str) -> None:
+        """Special names are read by C code; descriptors would be asked when they are read."""
+        kind = new.python_type() if new is not None else object
+        reasons = {
+            "it is written in C": cls.__flags__ & IMMUTABLE_TYPE or not cls.__flags__ & HEAP_TYPE,
+            "C code or its metaclass reads it": name.startswith("__") or static_lookup(type(cls), name) is not MISSING,
+            "the class is made by captured code": cls in self.m.made_classes,
+            "a view of its namespace shows it": any(mapping_behind(namespace(cls)) is seen for seen in self.viewed),
+            "what is set answers when it is read": hasattr(kind, "__get__") and not isinstance(new, FunctionValue),
+        }
+        for reason in [reason for reason, holds in reasons.items() if holds]:
+            words = f"{what} of class `{cls.__qualname__}` is not captured: {reason}"
+            raise Break(what, words, "keep the state in an instance or a dict")
 
     def is_data_descriptor(self, raw: Any) -> bool:
         """Does it come before what an instance holds? The class of a descriptor may change, too."""
@@ -141,6 +213,11 @@ class Attributes:
         if (getter := self.overridden(raw, "__get__")) is not None:
             return getter.call(self.m, [self.m.wrap.object(raw), value, self.m.wrap.object(cls)], {})
         match raw:
+            case ClassField(value=FunctionValue() as function):
+                return MethodValue(value, function)
+            case ClassField(value=field):
+                assert field is not None
+                return field
             case types.FunctionType():
                 return MethodValue(value, self.m.wrap.object(raw))
             case property():
@@ -186,6 +263,9 @@ class Attributes:
         if (getter := self.overridden(raw, "__get__")) is not None:
             return getter.call(self.m, [self.m.wrap.object(raw), Constant(None), cls_value], {})
         match raw:
+            case ClassField(value=field):
+                assert field is not None
+                return field
             case classmethod():
                 return self.class_method(raw, cls_value, cls_value.real)
             case staticmethod():
@@ -261,9 +341,15 @@ class Attributes:
         self.set_generic(value, cls, name, new)
 
     def set_generic(self, value: Value, cls: type, name: str, new: Value) -> None:
-        if name in ("__class__", "__dict__") or (name in FUNCTION_FIELDS and cls is types.FunctionType):
+        if name == "__class__" or (name == "__code__" and cls is types.FunctionType):
             value.unsupported(f"assignment to {name}")
+        if isinstance(value, FunctionValue) and name in FUNCTION_FIELDS:
+            value.set_field(self.m, name, new)
+            return
         raw = self.class_lookup(cls, name)
+        if name == "__dict__" and isinstance(raw, types.GetSetDescriptorType):
+            self.set_dictionary(value, cls, new)
+            return
         if (setter := self.overridden(raw, "__set__")) is not None:
             setter.call(self.m, [self.m.wrap.object(raw), value, new], {})
             return
@@ -288,6 +374,16 @@ class Attributes:
         if attributes is None:
             self.m.exceptions.no_attribute(cls, name)
         attributes.store(self.m, Constant(name), new)
+
+    def set_dictionary(self, value: Value, cls: type, new: Value) -> None:
+        """`instance.__dict__ = new`: the very dictionary, which others may hold, too."""
+        new = self.m.wrap.force(new)
+        if not issubclass(new.python_type(), dict):
+            found = new.python_type().__name__
+            self.m.exceptions.raise_(TypeError, f"__dict__ must be set to a dictionary, not a '{found}'")
+        if type(value) is not InstanceValue or type(new) is not DictValue or new.cls is not dict:
+            value.unsupported("assignment to __dict__")
+        value.set_dictionary(self.m, new)
 
     def refuse_read_only(self, raw: Any) -> None:
         if isinstance(raw, types.MemberDescriptorType) and raw in READ_ONLY:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.fx import Node
 
-from stoker.errors import Break, StepBreak
+from stoker.errors import BeginAnew, Break, StepBreak
 from stoker.fake.history import is_spent, leaves_behind, nodes_behind
 from stoker.nest import leaves
 
@@ -43,15 +43,14 @@ def refuse_reachable_leaves(m: Machine, outputs: Iterable[Node]) -> None:
 
 
 def refuse_watched(m: Machine, outputs: Iterable[Node]) -> None:
-    """Break where a hook was put on a tensor that code behind the graph could differentiate by: it is called here alone."""
+    """Begin anew where a hook was put on a tensor that code behind the graph could differentiate by: as if it is called there alone."""
     nodes = {value.fake.grad_fn: step for value, step in m.record.watched.items()}
     for node in outputs:
         for tensor in _tensors(node):
             met = nodes.keys() & nodes_behind(tensor.grad_fn) if tensor.requires_grad and not is_spent(tensor) else ()
             for found in met:
-                reason = Break("register_hook()", "the hook does more than compute a gradient, and may be called later")
-                m.blame(reason)
-                raise StepBreak(nodes[found], reason)
+                m.sizes.history.hooks_called_later.add(nodes[found])
+                raise BeginAnew
 
 
 def _tensors(node: Node) -> list[torch.Tensor]:

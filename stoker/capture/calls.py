@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
+from torch.profiler import record_function
 
 from stoker import torch_private
 from stoker.capture import handlers
@@ -52,7 +53,10 @@ MAXIMUM_DEPTH = 200
 AFTER_YIELD_FROM = 2  # RESUME's argument
 LOGGING = tuple(getattr(logging.Logger, name) for name in ("debug", "info", "warning", "warn", "error", "critical"))
 KEEPS_TEXT = frozenset(
-    map(id, (print, str, repr, format, isinstance, type, warnings.warn, torch_private.assert_, *LOGGING))
+    map(
+        id,
+        (print, str, repr, format, isinstance, type, warnings.warn, torch_private.assert_, record_function, *LOGGING),
+    )
 )
 """Functions that are not entered, and do not look at the text that they are given."""
 

@@ -25,7 +25,8 @@ from stoker.capture.calls import MAXIMUM_DEPTH
 from stoker.capture.emit import Emitter
 from stoker.capture.epilogue import leave_by_break, leave_by_raise, leave_by_return
 from stoker.capture.evaluator import Evaluator, Request, Steps, Stop
-from stoker.capture.modes import calling_with_grad, keeping_modes, leave_modes, needs_grad, under_grad
+from stoker.capture.leaf import refuse_shared_leaves
+from stoker.capture.modes import calling_with_grad, keeping_modes, labelled, leave_modes, needs_grad, under_grad
 from stoker.capture.place import MODULE_CALLS
 from stoker.capture.policy import Policy
 from stoker.capture.sizes import History
@@ -173,6 +174,8 @@ def finish(m: Evaluator, stop: Stop, compile_graph: GraphCompiler, state: Any) -
         refuse_reachable_leaves(m, [node for _, node in e.outputs.values()])
     if m.record.watched:
         refuse_watched(m, [node for _, node in e.outputs.values()])
+    if m.record.filled:
+        refuse_shared_leaves(m, [node for _, node in e.outputs.values()])
     if m.record.kept:
         refuse_shared(m, [node for _, node in e.outputs.values()])
     graph_module = _call_graph(m, e, compile_graph, stop.instruction is not None)
@@ -212,12 +215,14 @@ def _call_graph(m: Evaluator, e: Emitter, compile_graph: GraphCompiler, hook_sta
     m.record.graph.output(tuple(outputs))
     inputs = _used_inputs(m)
     graph_module = torch_private.graph_module(torch.nn.Module(), m.record.graph)
-    graph_module.meta["location"] = m.request.place.text
+    graph_module.meta |= {"location": m.request.place.text, "began": m.request.began}
     examples = [_converted(m, node, real) for node, _, real in inputs]
     with torch.enable_grad() if grad else contextlib.nullcontext():
         compiled = compile_graph(graph_module, examples)
     if grad:
         compiled = calling_with_grad(compiled)
+    if m.record.labels:
+        compiled = labelled(compiled, tuple(m.record.labels))
     if hook_stays_on:
         compiled = _C.Disabled(compiled)
     e.code += build.call(build.load_const(compiled), *(_load_input(m, e, node, source) for node, source, _ in inputs))

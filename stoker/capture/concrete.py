@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stoker.capture.text import Shown
+from stoker.capture.text import Shown, is_shown_by_class
 from stoker.capture.values.constant import Constant, is_numpy_scalar
 from stoker.capture.values.deque import DequeValue
 from stoker.capture.values.instance import ExceptionValue, InstanceValue
@@ -23,6 +23,7 @@ from stoker.capture.values.proxy import ProxyValue
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.sets import SetValue
 from stoker.capture.values.size import SymbolicValue
+from stoker.capture.values.slices import SliceValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.text import TextValue
 from stoker.capture.values.value import NotConstant, Value
@@ -118,7 +119,11 @@ class Concrete:
             found = key.special(self.m, "__index__")
             return self.constant(found, "indexing") if found is not None else key.unsupported("indexing")
         if isinstance(key, TensorValue):
+            if (content := key.fake.memory.constant) is not None:  # type: ignore[attr-defined]  # a FakeTensor
+                return self.run(operator.index, content)
             raise Break("indexing by a tensor", f"{key.describe()} as an index of a Python sequence depends on data")
+        if isinstance(key, SliceValue):
+            return key.specialized(self.m)
         found = self.constant(key, "indexing")
         return operator.index(found) if is_numpy_scalar(found) and hasattr(found, "__index__") else found
 
@@ -180,7 +185,7 @@ class Concrete:
         try:
             return value.constant()
         except NotConstant:
-            value.unsupported(what)
+            return Shown(self.m, value) if is_shown_by_class(value) and DATA not in above else value.unsupported(what)
 
     def _held(self, value: InstanceValue, what: str) -> Any:
         """The number or text inside an instance, which functions of C look at, unless its class says how to convert it."""

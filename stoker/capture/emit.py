@@ -7,6 +7,7 @@ fetched; values made by the captured code are rebuilt, once each, shared as they
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +15,12 @@ from torch.fx import Node
 
 from stoker import torch_private
 from stoker.bytecode import Code, Instruction, build
+from stoker.capture.static import part_of
+from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.sequence import TupleValue
-from stoker.capture.values.value import Null, Value, asked_once
+from stoker.capture.values.value import Lazy, MadePart, Null, Value, asked_once
 from stoker.errors import Break, StepBreak
-from stoker.guard.source import Fixed, Local, Source
+from stoker.guard.source import Fixed, Local, Source, root_of
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -46,6 +49,8 @@ class Emitter:
         name = self.names.get(id(value))
         if name is not None:
             self.code += build.load_fast(name)
+        elif value.source is not None and self.made_part_above(value.source) is not None:
+            self._load_made(value, value.source)
         elif value.source is not None:
             self.load_source(value.source)
         elif value.root_name is not None:
@@ -54,6 +59,18 @@ class Emitter:
             self._build(value)
             if value.has_identity and id(value) not in self.names:
                 self.name_top(value)
+
+    def _load_made(self, value: Value, source: Source) -> None:
+        """Push what is reached from a class made while capturing: what the class itself holds, or plain data."""
+        match value:
+            case Lazy(real=real) | Constant(value=real):
+                pass
+            case _:
+                real = next((real for known, real in self.m.wrap.known.values() if known is value), value)
+        if is_plain(real) or id(real) in self.m.made_parts:
+            self.const(real)
+        else:
+            self.load_source(source)
 
     def _build(self, value: Value) -> None:
         """Push a value made anew. What cannot be named before its parts are there (a function, a tuple) is built twice where a part
@@ -84,12 +101,29 @@ class Emitter:
             case _:
                 self.code += build.load_fast(self.slot(source))
 
+    def made_part_above(self, source: Source) -> MadePart | None:
+        """What a class made while capturing holds, where a source starts from that."""
+        root = root_of(source)
+        return self.m.made_parts.get(id(root.value)) if isinstance(root, Fixed) else None
+
     def slot(self, source: Source) -> str:
         """The parameter that receives what the guard program fetches from a source."""
+        part = self.made_part_above(source)
+        if part is not None:
+            self.refuse_made_class(part.cls.constant())
         return self.slots.setdefault(source, f"__slot_{len(self.slots)}")
 
     def const(self, value: Any) -> None:
-        self.code += build.load_const(value)
+        """Push an object that is there already. Classes made while capturing, and what they hold, are made anew by each call."""
+        part = self.m.made_parts.get(id(value))
+        if part is None:
+            self.refuse_made_within(value)
+            self.code += build.load_const(value)
+        elif part.path:
+            cls = self.detached(part.cls)
+            self.code += build.call(build.load_const(part_of), cls, build.load_const(part.path))
+        else:
+            self.load(part.cls)
 
     def build(self, opcode: str, count: int) -> None:
         self.code.append(Instruction(opcode, count))
@@ -122,7 +156,7 @@ class Emitter:
     ) -> None:
         """Push `function(*args, **kwargs)`."""
         self.code += build.call(
-            build.load_const(function),
+            self.detached(Constant(function)),
             *(self.detached(a) for a in args),
             kwargs={name: self.detached(v) for name, v in (kwargs or {}).items()} or None,
         )
@@ -178,13 +212,24 @@ class Emitter:
         return found[0]
 
     def refuse_made_class(self, cls: type) -> None:
-        """A class made while capturing must not outlive the captured code: break before the instruction that made it."""
+        """What cannot be made anew by each call must not outlive the captured code: break before the instruction that made the class."""
         for base in cls.__mro__:
             if base in self.m.made_classes:
                 words = f"the class {base.__qualname__} outlives the captured code"
                 reason = Break("a class definition", words, "define the class at module level")
                 self.m.blame(reason)
-                raise StepBreak(self.m.made_classes[base], reason)
+                raise StepBreak(self.m.made_classes[base].step, reason)
+
+    def refuse_made_within(self, value: Any) -> None:
+        """An object that holds a class made while capturing is not made anew."""
+        match value:
+            case type():
+                self.refuse_made_class(value)
+            case tuple() | frozenset():
+                for part in value:
+                    self.refuse_made_within(part)
+            case types.UnionType() | types.GenericAlias():
+                self.refuse_made_within(value.__args__)
 
     def refuse_asking_again(self, stand_ins: Iterable[Any]) -> None:
         """Filling a dictionary or a set asks its keys for their hashes: where that would be noticed, CPython does it in the first place."""

@@ -151,6 +151,11 @@ def _accumulator(leaf: torch.Tensor) -> Any:
         return leaf.view_as(leaf).grad_fn.next_functions[0][0]  # type: ignore[union-attr]  # a view of a leaf that requires grad
 
 
+def fill(leaf: torch.Tensor, content: torch.Tensor) -> None:
+    with torch.no_grad():
+        leaf.copy_(content)
+
+
 def set_data(tensor: torch.Tensor, new: torch.Tensor) -> None:
     """`tensor.data = new`"""
     tensor.data = new
@@ -229,16 +234,14 @@ class _HookedCall:
     exit: Exit
     operands: tuple[Any, ...]
 
-    def before(self, _: None, gradients: Gradients) -> Sequence[torch.Tensor] | None:
+    def before(self, _: None, gradients: Gradients) -> Gradients | None:
         graph = self.exit.before
-        return None if graph is None else self._run(graph, [None] * len(self.exit.needed), gradients)
+        return None if graph is None else tuple(graph(*[None] * len(self.exit.needed), *gradients, *self.operands))
 
     def after(self, _: None, of_inputs: Gradients, of_output: Gradients) -> Gradients | None:
         graph = self.exit.after
         if graph is None:
             return None
-        made = iter(self._run(graph, [of_inputs[number] for number in self.exit.needed], of_output))
+        needed = [of_inputs[number] for number in self.exit.needed]
+        made = iter(graph(*needed, *of_output, *self.operands))
         return tuple(next(made) if n in self.exit.needed else g for n, g in enumerate(of_inputs))
-
-    def _run(self, graph: Graph, of_inputs: Gradients, of_output: Gradients) -> Sequence[torch.Tensor]:
-        return tuple(graph(*of_inputs, *of_output, *self.operands))

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import itertools
 import linecache
+import time
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from stoker.bytecode import Instruction
@@ -39,7 +40,7 @@ from stoker.capture.values.function import wrap_cell
 from stoker.capture.values.instance import ExceptionValue
 from stoker.capture.values.rounds import is_a_round
 from stoker.capture.values.traceback import Passage
-from stoker.capture.values.value import Lazy, Value
+from stoker.capture.values.value import Lazy, MadePart, Value
 from stoker.capture.wrap import Wrapper
 from stoker.errors import Break, Raised, StepBreak
 from stoker.guard.source import Closure, Local
@@ -53,6 +54,8 @@ class Request:
     code: types.CodeType
     function: types.FunctionType
     bound: list[Any]
+    began: float = field(default_factory=time.perf_counter)
+    """When its compilation began."""
 
     @property
     def place(self) -> Place:
@@ -96,7 +99,8 @@ class Evaluator:
         self.exceptions, self.text = Exceptions(self), Text(self)
         self.overrides, self.arrays = Overrides(self), Arrays(self)
         self.step = 0  # how many instructions of the root frame were executed before this one
-        self.made_classes: dict[type, int] = {}  # made by captured code, and by which instruction of the root frame
+        self.made_classes: dict[type, MadePart] = {}  # made by captured code
+        self.made_parts: dict[int, MadePart] = {}  # these classes and what they hold, by identity
         self.raised_at: dict[int, tuple[int, Value]] = {}
         self.inlined: set[types.CodeType] = set()
         self.counter = itertools.count()

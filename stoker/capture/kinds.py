@@ -37,7 +37,7 @@ from stoker.capture.values.function import (
 )
 from stoker.capture.values.getter import GetterValue
 from stoker.capture.values.group import GroupValue
-from stoker.capture.values.instance import ExceptionValue, InstanceValue
+from stoker.capture.values.instance import DisabledFunction, ExceptionValue, InstanceValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.module import ModuleValue, PythonModule
 from stoker.capture.values.opaque import OpaqueValue
@@ -54,6 +54,7 @@ from stoker.capture.values.text import VaryingText
 from stoker.capture.values.value import Lazy, Value
 from stoker.capture.values.varying import VaryingFloat, VaryingInteger, VaryingScalar
 from stoker.errors import Break
+from stoker.graph.numpy_operator import ON_ARRAY
 from stoker.guard.guard import (
     CodeIs,
     Equals,
@@ -235,8 +236,9 @@ def wrap_array(m: Machine, real: Any, source: Source) -> Value:
     node = m.record.input(source, real, fake)
     value = TensorValue(node, fake)
     m.record.conversions[node] = torch.from_numpy
+    node.meta[ON_ARRAY] = True
     m.record.hold(fake, value)
-    return ArrayValue(value, source, outside=True)
+    return ArrayValue(value, source)
 
 
 def wrap_opaque(m: Machine, real: Any, source: Source, construct: str, reason: str) -> Value:
@@ -279,6 +281,7 @@ def wrap_dictionary(m: Machine, real: dict, source: Source) -> Value:
 def wrap_proxy(m: Machine, real: types.MappingProxyType, source: Source) -> Value:
     """A read-only view of a dictionary, which may be met elsewhere too, and changed there."""
     mapping = mapping_behind(real)
+    m.attributes.view(mapping)
     if type(mapping) not in DICTS:
         return wrap_opaque(m, real, source, "a mapping proxy", f"is a view of a {type(mapping).__qualname__}")
     m.guards.add_unless_fixed(source, TypeIs(types.MappingProxyType))
@@ -388,6 +391,11 @@ def wrap_script_function(m: Machine, real: Any, source: Source) -> Value:
 def wrap_compiled(m: Machine, real: Any, source: Source) -> Value:
     m.guards.add_unless_fixed(source, Is(real))
     return m.wrap.object(real.__wrapped__)
+
+
+def wrap_disabled(m: Machine, real: Any, source: Source) -> Value:
+    m.guards.add_unless_fixed(source, TypeIs(type(real)))
+    return DisabledFunction(type(real), real, source)
 
 
 def wrap_cell_object(m: Machine, real: types.CellType, source: Source) -> Value:
@@ -509,6 +517,7 @@ KINDS: list[tuple[Any, Any]] = [
     (operator.attrgetter, wrap_getter),
     (operator.methodcaller, wrap_getter),
     (_C.Compiled, wrap_compiled),
+    (_C.Disabled, wrap_disabled),
     (torch_private.ScriptFunction, wrap_script_function),
     (type, wrap_class),
     (types.ModuleType, wrap_python_module),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stoker.capture.frame import Frame
     from stoker.capture.policy import Policy
     from stoker.capture.values.mapping import DictValue
-    from stoker.capture.values.value import Arguments, Keywords, Value
+    from stoker.capture.values.value import Arguments, Keywords, MadePart, Value
     from stoker.errors import Break, Raised
     from stoker.fake import FakeMode
     from stoker.guard.guard import Check
@@ -86,9 +86,12 @@ class Recording(Protocol):
     leaves: dict[Node, int]
     retained: list[Any]
     watched: dict[Any, int]
+    called_later: list[Any]
     kept: list[Any]
+    filled: list[Any]
     tensor_of_fake: dict[int, tuple[torch.Tensor, Value]]
     rehearsed: list[type]
+    labels: dict[str, None]
 
     def hold(self, fake: torch.Tensor, value: Value) -> None: ...
     def input(self, source: Source, real: Any, fake: Any) -> Node: ...
@@ -137,6 +140,9 @@ class AttributeAccess(Protocol):
 
     def class_lookup(self, cls: type, name: str) -> Any: ...
     def is_data_descriptor(self, raw: Any) -> bool: ...
+    def found_along(self, order: tuple[type, ...], name: str) -> Any: ...
+    def set_on_class(self, cls: type, name: str, new: Value | None) -> None: ...
+    def view(self, mapping: Any) -> None: ...
     def special_method(self, value: Value, name: str) -> Value | None: ...
     def read(self, value: Value, name: str) -> Value: ...
     def instance(self, value: Value, cls: type, name: str) -> Value: ...
@@ -248,6 +254,8 @@ class Effecting(Protocol):
 class Formatting(Protocol):
     """Text made of Values (`text.py`)."""
 
+    showing: list[Value]
+
     def format(self, value: Value, conversion: int, specification: Value) -> Value: ...
     def convert(self, value: Value, conversion: int) -> Value: ...
     def join(self, parts: list[Value]) -> Value: ...
@@ -260,6 +268,7 @@ class ModeTracking(Protocol):
     autocast_nesting: int
     switched: set[str]
     open_scopes: list[Any]
+    context: Any
 
 
 class Sizing(Protocol):
@@ -277,6 +286,8 @@ class Sizing(Protocol):
     def condition_node(self, m: Machine, symbol: Any) -> Any: ...
     def compute(self, m: Machine, symbol: torch.SymBool) -> Any: ...
 
+    history: Any
+
     def made(self, node: Node, result: Any) -> None: ...
     def tells(self, symbol: Any) -> bool: ...
 
@@ -291,7 +302,8 @@ class Machine(Protocol):
     current: Frame
     root: Frame
     step: int
-    made_classes: dict[type, int]
+    made_classes: dict[type, MadePart]
+    made_parts: dict[int, MadePart]
     counter: itertools.count[int]
 
     @property

@@ -7,7 +7,8 @@ graph, changes are nodes. A graph leaves the modes as it found them: what captur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +30,9 @@ class Modes:
         self.at_entry = self.at_end = read_modes()
         self.changes = 0
         self.autocast_nesting = 0  # how often captured code entered autocast and has not left it
-        self.switched: set[str] = set()  # switches of attention that captured code set
+        self.switched: set[str] = set()  # switches that captured code set
         self.open_scopes: list[Any] = []
+        self.context: Any = None  # of contextvars: the one that captured code made and runs in
 
 
 @contextmanager
@@ -75,6 +77,20 @@ def under_grad(m: Machine) -> None:
 def calling_with_grad(compiled: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any) -> Any:
         with torch.enable_grad():
+            return compiled(*args)
+
+    return call
+
+
+def labelled(compiled: Callable[..., Any], labels: Sequence[str]) -> Callable[..., Any]:
+    """A graph that shows the program's labels to a profiler that is on, each once."""
+
+    def call(*args: Any) -> Any:
+        if not torch_private.profiler_enabled():
+            return compiled(*args)
+        with contextlib.ExitStack() as around:
+            for label in labels:
+                around.enter_context(torch.profiler.record_function(label))
             return compiled(*args)
 
     return call

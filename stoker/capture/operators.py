@@ -85,6 +85,7 @@ class Operators:
             held = right.stored() if isinstance(right, InstanceValue) else right
             is_text = isinstance(held, Constant) and isinstance(held.value, bytes) and isinstance(left.value, bytes)
             right = held if isinstance(held, TupleValue) or is_text else right
+            right = TupleValue(right.elements(self.m)) if isinstance(right, TupleValue) else right
             parts = right.elements(self.m) if isinstance(right, TupleValue) else [right]
             deferred = shown(self.m, percent, left, *parts)
             if deferred is not None:

@@ -17,7 +17,7 @@ import numpy
 import torch
 
 from stoker import torch_private
-from stoker.marks import ALLOWED_IN_GRAPH
+from stoker.marks import ALLOWED_IN_GRAPH, why_disabled
 
 TORCH = str(Path(torch.__file__).parent)
 STOKER = str(Path(__file__).parent.parent)
@@ -154,7 +154,7 @@ class Policy:
     def refuse_inline(self, real: types.FunctionType) -> str | None:
         """Why a Python function is not entered from captured code; None if it may be."""
         if getattr(real, "_stoker_disabled", False) or getattr(real, "_torchdynamo_disable", False):
-            return "it is marked as not to be compiled"
+            return why_disabled(real)
         return self.refuse_file(real.__code__.co_filename)
 
     def enters_withheld(self, real: types.FunctionType) -> bool:
@@ -208,6 +208,7 @@ class Policy:
 ENTERED_FILES = (
     POLYFILL,
     f"{TORCH}/__init__.py",
+    f"{TORCH}/__future__.py",
     f"{TORCH}/fx/graph_module.py",
     *CONTROL_FLOW,
     f"{TORCH}/_jit_internal.py",

@@ -53,17 +53,16 @@ class GraphRecorder:
         self.fake_mode: FakeMode = TellingMode(env)
         self.inputs: list[tuple[Node, Source, Any]] = []
         self.names: collections.Counter[str] = collections.Counter()
-        self.conversions: dict[
-            Node, Callable[[Any], Any]
-        ] = {}  # what an object goes through before it enters the graph
+        self.conversions: dict[Node, Callable[[Any], Any]] = {}  # what objects go through before they enter the graph
         self.leaves: dict[Node, int] = {}  # tensors that became leaves of autograd inside, and by which instruction
-        self.watched: dict[
-            TensorValue, int
-        ] = {}  # tensors in the middle with hooks that do more, and by which instruction
+        self.watched: dict[TensorValue, int] = {}  # in the middle, with hooks that do more, and by which instruction
+        self.called_later: list[TensorValue] = []  # with hooks that only code behind the graph calls
+        self.filled: list[Any] = []  # leaves that the graph fills, and what they are made of
         self.kept: list[Kept] = []  # tensors that the program's caches keep, made anew
         self.retained: list[TensorValue] = []  # tensors in the middle of the program whose gradient is kept
         self.tensor_of_fake: dict[int, tuple[torch.Tensor, Value]] = {}
         self.object_nodes: dict[int, Node] = {}
+        self.labels: dict[str, None] = {}  # for a profiler, in the order in which the program enters them
         self.rehearsed: list[type] = []  # autograd functions whose backward is evaluated on the side, outermost first
 
     def hold(self, fake: torch.Tensor, value: Value) -> None:
@@ -89,7 +88,8 @@ class GraphRecorder:
     def node(self, kind: str, target: Any, args: Arguments, kwargs: Keywords, keep: bool) -> Value:
         if self.m.overrides.active and self.m.overrides.intercepts(args, kwargs):
             raise Break(f"`{_name(target)}`", "it is reached by a way on which __torch_function__ is not captured")
-        if "requires_grad" in kwargs and kwargs["requires_grad"].truth(self.m):
+        needs = kwargs.get("requires_grad")
+        if needs is not None and needs.python_type() is bool and needs.truth(self.m):  # others eager refuses
             made = self.node(kind, target, args, {k: v for k, v in kwargs.items() if k != "requires_grad"}, keep)
             return made.method(self.m, "requires_grad_", [], {})
         if any(map(keyword.iskeyword, kwargs)):
@@ -236,6 +236,8 @@ class GraphRecorder:
         return known
 
     def binary(self, text: str, left: Value, right: Value) -> Value:
+        if isinstance(left, TensorValue):
+            right = self.number_of(right)
         self.refuse_foreign(left, right)
         operation = text if isinstance(left, TensorValue) else text.removesuffix("=")
         if operation == "**" and any(isinstance(value, (VaryingFloat, SymbolicValue)) for value in (left, right)):
@@ -243,6 +245,8 @@ class GraphRecorder:
         return self.call(BINARY[operation], [left, right], {})
 
     def compare(self, text: str, left: Value, right: Value) -> Value:
+        if isinstance(left, TensorValue):
+            right = self.number_of(right)
         self.refuse_foreign(*(v for v in (left, right) if isinstance(v, ArrayValue)))
         if text in ("==", "!=") and not all(_is_numeric(v) for v in (left, right)):
             return Constant(text == "!=")
@@ -253,6 +257,12 @@ class GraphRecorder:
             if known is not None:
                 result.fake.memory.bounds = (float(known), known + 1.0)  # type: ignore[attr-defined]  # a FakeTensor
         return result
+
+    def number_of(self, value: Value) -> Value:
+        """Beside a tensor, on its right, a number of numpy is one of Python."""
+        if isinstance(value, ArrayValue) and value.scalar and value.dtype.kind in "fi":
+            return value.method_item(self.m)
+        return value
 
     def refuse_foreign(self, *values: Value) -> None:
         for value in values:

@@ -12,7 +12,7 @@ from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from stoker import _C
-from stoker.bytecode import Code, Instruction, build, encode, reachable, stack_effect
+from stoker.bytecode import Code, Instruction, build, encode_entered, stack_effect
 from stoker.bytecode.versions import NULL_BEFORE_CALLABLE
 from stoker.capture.frame import DecodedCode, register_program
 from stoker.capture.values.instance import PreviousException
@@ -77,17 +77,7 @@ def _resume_code(continuation: Continuation) -> CodeType:
     positions = target.positions
     for instruction in (*prefix, body[len(prefix)]):
         instruction.positions = positions
-    code = encode(
-        _reachable(body),
-        original,
-        co_argcount=len(argnames),
-        co_posonlyargcount=0,
-        co_kwonlyargcount=0,
-        co_varnames=argnames,
-        co_cellvars=(),
-        co_freevars=freevars,
-        co_flags=original.co_flags & ~0x0C,
-    )
+    code = encode_entered(body, original, argnames, freevars)
     register_program(code, DecodedCode(code, body, program.origin))
     return code
 
@@ -95,10 +85,6 @@ def _resume_code(continuation: Continuation) -> CodeType:
 def enter_handler() -> Code:
     """With an exception on the stack: make it the one being handled, leave what was handled before."""
     return [Instruction("PUSH_EXC_INFO"), *build.pop_top()]
-
-
-def _reachable(body: Code) -> Code:
-    return [instruction for instruction, alive in zip(body, reachable(body)) if alive]
 
 
 # How many values each instruction that may break takes from the stack; what it leaves follows from its stack effect.

@@ -20,7 +20,8 @@ from torch.fx import Node
 from stoker.guard.guard import Check, Equals, Guard, Holds, HoldsTogether
 from stoker.guard.program import SizeRelations
 from stoker.guard.source import Size, Source, Stride
-from stoker.shape import Eq, Expr, Ge, ShapeEnv, Symbol, constant, free_symbols, program
+from stoker.marks import SIZE_RANGES
+from stoker.shape import Eq, Expr, Ge, Le, ShapeEnv, Symbol, constant, free_symbols, program
 from stoker.shape.condition import Comparison, condition_text, symbols_of, written
 from stoker.shape.env import FloatGuard
 from stoker.shape.expr import FloorDiv, Max, Min, Mod
@@ -49,6 +50,8 @@ class History:
     numbers: dict[str, Any] = field(default_factory=dict)
     texts: dict[str, Any] = field(default_factory=dict)
     positions: dict[str, set[int]] = field(default_factory=dict)
+    hooks_called_later: set[int] = field(default_factory=set)
+    """Instructions that put hooks on tensors, which only code behind the graph calls."""
     number: int = field(default_factory=itertools.count().__next__)
     """Which function it is of: what tools count by."""
 
@@ -225,6 +228,8 @@ class Sizes:
             self.env.new_symbol(size, Size(source, dim), minimum=self.least) if wanted[dim] else constant(size)
             for dim, size in enumerate(sizes)
         ]
+        for known in getattr(real, SIZE_RANGES, ()):
+            self.bound(symbols[known.dim], known.min, known.max)
         stride_exprs = [
             self.env.new_symbol(strides[dim], Stride(source, dim)) if e.is_constant and varying[dim] else e
             for dim, e in enumerate(_symbolic_strides(symbols, sizes, strides))
@@ -237,6 +242,12 @@ class Sizes:
             (source, dim, e) for dim, e in enumerate(stride_exprs) if not e.is_constant and not _is_own(self.env, e)
         ]
         return fake_sizes, fake_strides, size_spec, stride_spec
+
+    def bound(self, size: Expr, least: int | None, most: int | None) -> None:
+        """Take the user's word for what a size is, with a guard."""
+        for condition in (None if least is None else Ge(size, least), None if most is None else Le(size, most)):
+            if condition is not None:
+                self.env.decide(condition, "it was marked so")
 
     def varying_strides(self, real: torch.Tensor, source: Source, strides: tuple[int, ...]) -> list[bool]:
         """Which strides have changed from call to call, as those of a window into a buffer that grows. 0 and 1 stay numbers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from stoker import _C
@@ -30,3 +31,8 @@ def name_in_c(cls: type) -> str:
     in_c = not cls.__flags__ & HEAP_TYPE or cls.__flags__ & IMMUTABLE_TYPE
     outside = in_c and cls.__module__ != "builtins"
     return f"{cls.__module__}.{cls.__qualname__}" if outside else cls.__name__
+
+
+def part_of(cls: type, path: tuple[str, ...]) -> Any:
+    """What a class holds under a name, or what that holds in turn."""
+    return functools.reduce(getattr, path[1:], vars(cls)[path[0]])

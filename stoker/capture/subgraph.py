@@ -234,6 +234,12 @@ def _result(m: Machine, value: TensorValue, outside: set[int], found: list[Tenso
     return value
 
 
+def forget(m: Machine, known: set[Node]) -> None:
+    """Take away what was recorded since, for a graph that cannot be."""
+    for node in reversed(needing([n for n in m.record.graph.nodes if n not in known and n.op != "placeholder"])):
+        m.record.graph.erase_node(node)
+
+
 def needing(nodes: Sequence[Node]) -> tuple[Node, ...]:
     """The nodes that belong inside. Sizes that are computed from what is outside stay there: others may refer to them."""
     inside: dict[Node, None] = {}

@@ -13,7 +13,7 @@ import inspect
 import types
 from typing import TYPE_CHECKING, Any
 
-from stoker.bytecode import Code, Instruction, build, encode, reachable
+from stoker.bytecode import Code, Instruction, build, encode_entered
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import cell_of
 from stoker.capture.values.mapping import DictValue
@@ -115,15 +115,4 @@ def _suspended_code(frame: Frame, live: tuple[str, ...]) -> types.CodeType:
     for instruction in prefix:
         instruction.positions = waiting.positions
     body = [*prefix, *program.instructions]
-    argnames = (*names, *live)
-    return encode(
-        [instruction for instruction, alive in zip(body, reachable(body)) if alive],
-        original,
-        co_argcount=len(argnames),
-        co_posonlyargcount=0,
-        co_kwonlyargcount=0,
-        co_varnames=argnames,
-        co_cellvars=(),
-        co_freevars=freevars,
-        co_flags=original.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS),
-    )
+    return encode_entered(body, original, (*names, *live), freevars)

@@ -46,6 +46,8 @@ class TellingMode(FakeMode):
             raise Warns(
                 f"`{func.overloadpacket.__name__}`", "it warns: degrees of freedom is <= 0", "give it more elements"
             )
+        if func in INDEXES and any(isinstance(i, torch.Tensor) and i.dtype is torch.uint8 for i in args[1]):
+            raise Warns("an index of bytes", "it warns: indexing with uint8 is deprecated", "use a mask of bools")
         return super().__torch_dispatch__(func, types, args, kwargs)
 
     def written_late(self) -> None:
@@ -56,6 +58,7 @@ class TellingMode(FakeMode):
         )
 
 
+INDEXES = frozenset({torch.ops.aten.index.Tensor, torch.ops.aten.index_put.default, torch.ops.aten.index_put_.default})
 SPREADS = frozenset(getattr(torch.ops.aten, name).correction for name in ("var", "std", "var_mean", "std_mean"))
 
 

@@ -20,6 +20,7 @@ MODES: list[tuple[Callable[..., Any], Callable[..., Any], tuple[Any, ...]]] = [
     (torch.is_grad_enabled, torch_private.set_grad_enabled, ()),
     (torch.get_default_dtype, torch.set_default_dtype, ()),
     (torch.is_autocast_cache_enabled, torch.set_autocast_cache_enabled, ()),
+    (torch_private.saved_tensors_hooks_refusal, torch_private.refuse_saved_tensors_hooks, ()),
 ]
 for _device in ("cpu", "cuda"):
     MODES.append((torch.is_autocast_enabled, torch.set_autocast_enabled, (_device,)))

@@ -29,7 +29,7 @@ _FUNCTIONS = {
         hstack dstack column_stack isclose nan_to_num ptp take take_along_axis tril triu gradient interp searchsorted digitize convolve
         correlate corrcoef cov nansum nanmean nanmax nanmin nanstd nanvar nanprod nancumsum isin where full full_like eye identity tri
         linspace logspace geomspace arange array vander heaviside sinc select ediff1d insert delete append angle
-        i0 trapezoid matvec vecmat vecdot unwrap astype concat cumulative_sum cumulative_prod triu_indices
+        i0 trapezoid ndarray.__getitem__ matvec vecmat vecdot unwrap astype concat cumulative_sum cumulative_prod triu_indices
         tril_indices indices hamming hanning blackman bartlett kaiser isneginf isposinf fix lexsort partition argpartition
         polyval polyfit block meshgrid histogram unravel_index ravel_multi_index ndarray.astype
     """,
@@ -39,6 +39,39 @@ _FUNCTIONS = {
     """,
     "numpy.fft": "fft ifft rfft irfft hfft ihfft fft2 ifft2 rfft2 irfft2 fftn ifftn rfftn irfftn fftshift ifftshift fftfreq rfftfreq",
 }
+ON_ARRAY = "array"
+"""Of an input whose memory is that of an array outside: its storage is new in each call, whatever else lies there."""
+
+OWN = "stoker."
+"""Before the names of the functions beneath, in place of that of a module."""
+
+
+def assigned(array: Any, key: Any, value: Any) -> Any:
+    """A copy with `copy[key] = value` done."""
+    made = array.copy()
+    made[key] = value
+    return made
+
+
+def at_most(function: str, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    """What a function in SIZED_BY_DATA makes, filled up to the number of elements it was given; before it, which are its own."""
+    called, room = _function(function), sum(numpy.size(arg) for arg in args)
+    assert called is not None
+    made = called(*args, **kwargs)
+    parts = made if isinstance(made, tuple) else (made,)
+    if any(part.shape != (len(parts[0]),) for part in parts):
+        raise ValueError("arrays of several sizes")
+    filling = [numpy.zeros(room - len(part), part.dtype) for part in parts]
+    return numpy.arange(room) < len(parts[0]), *map(numpy.concatenate, zip(parts, filling))
+
+
+SIZED_BY_DATA = {
+    id(getattr(numpy, name)): f"numpy.{name}"
+    for name in ("unique", "nonzero", "flatnonzero", "intersect1d", "union1d", "setdiff1d", "setxor1d")
+}
+"""Functions that make lists of at most as many elements as they are given."""
+
+_OWN_FUNCTIONS: dict[str, Callable[..., Any]] = {OWN + "assigned": assigned, OWN + "at_most": at_most}
 SIZED_BY_NUMBERS = frozenset(
     ["tile", "repeat", "pad", "linspace", "logspace", "geomspace", "arange", "full", "eye", "delete", "insert"]
 )
@@ -48,7 +81,7 @@ SIZED_BY_NUMBERS = frozenset(
 @functools.cache
 def hosted() -> dict[int, str]:
     """Functions of numpy that the operator runs, by identity, with their names."""
-    found: dict[int, str] = {}
+    found = {id(function): name for name, function in _OWN_FUNCTIONS.items()}
     for module, names in _FUNCTIONS.items():
         for name in names.split():
             function = _function(f"{module}.{name}")
@@ -62,6 +95,8 @@ def hosted() -> dict[int, str]:
 
 def _function(name: str) -> Callable[..., Any] | None:
     """A function by its name, which may be that of a method or of a module inside numpy; None where this numpy has none."""
+    if name.startswith(OWN):
+        return _OWN_FUNCTIONS[name]
     found: Any = numpy
     for part in name.split(".")[1:]:
         found = getattr(found, part, None)
@@ -109,7 +144,7 @@ def dry_run(
     examples = [_example(*meta) for meta in metas]
     with warnings.catch_warnings(), numpy.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        made = _call(function, arguments, examples)
+        made = examples[0].copy() if function == OWN + "assigned" else _call(function, arguments, examples)
     parts = list(made) if isinstance(made, (list, tuple)) else [made]
     if not all(isinstance(part, (numpy.ndarray, numpy.generic)) for part in parts):
         return None

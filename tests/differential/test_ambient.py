@@ -157,7 +157,7 @@ def test_token(x):
     return found
 
 
-@program("contexts", BREAK)
+@program("contexts")
 def test_contexts(x):
     context = contextvars.copy_context()
 
@@ -166,6 +166,63 @@ def test_contexts(x):
         return x * SCALE.get()
 
     return context.run(scaled), SCALE.get(), context[SCALE]
+
+
+def _said(call):
+    try:
+        return call()
+    except TypeError as error:
+        return str(error)
+
+
+@program("a context in another, and what each has set")
+def test_contexts_inside(x):
+    def deep():
+        UNSET.set(x * 3)
+        return SCALE.get()
+
+    def inner():
+        SCALE.set(SCALE.get(1) + 1)
+        within = contextvars.copy_context()
+        return within.run(deep), SCALE.get(), within
+
+    context = contextvars.copy_context()
+    first, second = context.run(inner), context.run(inner)
+    token = SCALE.set(4)
+    found = first[:2], second[:2], context[SCALE], UNSET in context, first[2][UNSET], first[2].get(SCALE), SCALE.get()
+    SCALE.reset(token)
+    return found
+
+
+@program("a context that is left by an error")
+def test_context_error(x):
+    def fails():
+        SCALE.set(9)
+        raise ValueError("no")
+
+    context = contextvars.copy_context()
+    try:
+        context.run(fails)
+    except ValueError as error:
+        return x * 2, SCALE.get(), context[SCALE], str(error)
+
+
+@program("an empty context")
+def test_empty_context(x):
+    token = SCALE.set(7)
+    context = contextvars.Context()
+    inside = context.run(SCALE.get, "none"), SCALE in context, context.get(SCALE)
+    SCALE.reset(token)
+    return x * 2, inside, _said(lambda: context["SCALE"])
+
+
+@program("a context that is alive at a break", BREAK)
+def test_context_break(x):
+    context = contextvars.copy_context()
+    context.run(SCALE.set, 8)
+    if x.sum() > 0:
+        return x * context.run(SCALE.get), SCALE.get()
+    return x - context.run(SCALE.get), SCALE.get()
 
 
 def test_what_is_set_stays_set() -> None:

@@ -171,7 +171,7 @@ def test_break_in_loop(x):
     return x
 
 
-@program("break inside nested loops with live iterators", BREAK, steady=False)
+@program("break inside nested loops with live iterators", BREAK)
 def test_break_nested_loops(x):
     out = []
     for i, (a, b) in enumerate(zip([1, 2], (3, 4))):

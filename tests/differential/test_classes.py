@@ -422,7 +422,7 @@ def test_properties(x):
     return first, w._v
 
 
-@program("property without setter raises", BREAK)
+@program("property without setter raises")
 def test_property_error(x):
     d = Described(x)
     y = d.doubled
@@ -640,7 +640,7 @@ def test_mutable_class_attribute(x):
     return x * n
 
 
-@program("assignment to a class attribute", BREAK)
+@program("assignment to a class attribute")
 def test_class_assignment(x):
     Plain.shared = 5
     return x * Plain.shared
@@ -739,7 +739,7 @@ def test_class_inside_rich(x):
         return Point3(x).total, Point.double(x), Point3.kind, isinstance(Point3(x), Point), stop.args
 
 
-@program("class defined inside that is returned", BREAK, steady=False)
+@program("class defined inside that is returned", default=True)
 def test_class_escapes(x):
     y = x + 1
 
@@ -763,7 +763,7 @@ def test_class_at_break(x):
     return held.v + Holder(x).v
 
 
-@program("class defined inside with a closure", BREAK, steady=False)
+@program("class defined inside with a closure", default=True)
 def test_class_closure(x):
     y = x + 1
 

@@ -619,7 +619,7 @@ def test_context_argument(context, x):
     return y
 
 
-@program("default dtype change", BREAK)
+@program("default dtype change")
 def test_default_dtype(x):
     torch.set_default_dtype(torch.float64)
     y = torch.ones(2)

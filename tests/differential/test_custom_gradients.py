@@ -59,6 +59,27 @@ def beside(x):
     return y * size * len(name) + total * pair[1], nothing is None
 
 
+class WithoutGrad(Function):
+    """Autograd calls both halves without grad: what needs a gradient, and `out=`, are as there."""
+
+    @staticmethod
+    def forward(ctx, x):
+        made = torch.exp(x, out=torch.empty_like(x))
+        ctx.factor = 3 if made.requires_grad or torch.is_grad_enabled() else 5
+        ctx.save_for_backward(made)
+        return made
+
+    @staticmethod
+    def backward(ctx, g):
+        (made,) = ctx.saved_tensors
+        return torch.mul(g * ctx.factor, made.detach(), out=torch.empty_like(g))
+
+
+@program
+def written_to_outputs(x):
+    return WithoutGrad.apply(x) * x
+
+
 class Separate(Function):
     """setup_context."""
 

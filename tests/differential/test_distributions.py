@@ -84,6 +84,8 @@ ERRORS: dict[str, Callable[[torch.Tensor], Any]] = {
     "simplex": lambda x: D.Categorical(probs=x).entropy(),
     "support": lambda x: D.Bernoulli(torch.full((3,), 0.5)).log_prob(x),
     "matrix": lambda x: D.MultivariateNormal(torch.zeros(3), torch.diag(x)).log_prob(x),
+    "a matrix that is not symmetric": lambda x: D.MultivariateNormal(torch.zeros(3), torch.eye(3) + x).log_prob(x),
+    "matrices": lambda x: D.MultivariateNormal(x, torch.stack([torch.eye(3), torch.diag(x)])).log_prob(x),
 }
 
 
@@ -103,6 +105,8 @@ def test_the_error_is_eagers(name: str, backend: str) -> None:
         assert got == want if isinstance(want, str) else torch.allclose(got, want, equal_nan=True)
 
 
-@pytest.mark.parametrize("name", ["normal", "categorical logits", "kl normal", "normal rsample", "beta"])
+@pytest.mark.parametrize(
+    "name", ["normal", "categorical logits", "kl normal", "normal rsample", "beta", "multivariate covariance"]
+)
 def test_one_graph(name: str) -> None:
     stoker.compile(PROGRAMS[name], fullgraph=True)(torch.randn(4, 4), torch.randn(4, 4))

@@ -88,7 +88,16 @@ def made_inside():
     return Inner().nowhere
 
 
+def kept_by_a_default():
+    class Inner:
+        def held(self, kept=[]):  # noqa: B006
+            return kept
+
+    return Inner().held().nowhere
+
+
 WAYS = {
+    "attribute of an object of a class made inside": made_inside,
     "key": lambda: {"a": 1}["missing"],
     "key of a subclass": lambda: Loud()[7],
     "index of a list": lambda: [1, 2][5],
@@ -224,10 +233,10 @@ def test_leaves(around, name):
 
 @pytest.mark.parametrize("around", [direct, behind_operations, handled_first])
 def test_what_cannot_be_rebuilt(around):
-    """The error holds an object of a class that the function made: CPython raises it, and calls that raise nothing are captured."""
+    """The error holds what a class that the function made keeps between calls: CPython raises it, and calls that raise nothing are captured."""
     log.clear()
     stoker.reset()
     x, compiled = torch.ones(3), stoker.compile(around, backend="eager")
-    assert repr(observed(compiled, x, made_inside)) == repr(observed(around, x, made_inside))
+    assert repr(observed(compiled, x, kept_by_a_default)) == repr(observed(around, x, kept_by_a_default))
     assert not log.events("skip") and log.events("break")
     assert repr(observed(compiled, x, int)) == repr(observed(around, x, int))

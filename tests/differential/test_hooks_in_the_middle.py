@@ -141,3 +141,36 @@ def test_a_hook_that_raises_runs_once(backend: str) -> None:
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda held: held), pytest.raises(ValueError, match="no room"):
         compiled(torch.ones(3, requires_grad=True))
     assert packed == [1]
+
+
+def _sum_kept(seen: list[Any], x: Tensor) -> Tensor:
+    y = x * 2
+    y.register_hook(lambda g: seen.append(g.sum().item()))
+    return y.sin().sum()
+
+
+def _count_kept(seen: list[Any], x: Tensor) -> Tensor:
+    y = x * 2
+    y.register_hook(lambda g: seen.append(int((g > 0).sum()) + g.shape[0]))
+    return y.sin().sum()
+
+
+def _chosen_kept(seen: list[Any], x: Tensor) -> Tensor:
+    y = x * 2
+    y.register_hook(lambda g: seen.append(g[g > 0].shape[0]))
+    return y.sin().sum()
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "stoker"])
+@pytest.mark.parametrize("program", [_sum_kept, _count_kept, _chosen_kept], ids=lambda p: p.__name__)
+def test_hooks_that_keep_numbers_of_their_gradient(program: Any, backend: str, dynamic: bool | None) -> None:
+    found = []
+    for call in (program, stoker.compile(program, backend=backend, dynamic=dynamic)):
+        seen: list[Any] = []
+        for length in (3, 3, 4):
+            x = torch.arange(float(length)).requires_grad_()
+            call(seen, x).backward()
+            found.append(x.grad)
+        found.append(torch.tensor(seen))
+    torch.testing.assert_close(found[4:], found[:4])

@@ -26,6 +26,13 @@ def _branch(x: Tensor) -> Tensor:
     return x * count
 
 
+def _places(x: Tensor) -> Any:
+    rows = [x, x * 2, x * 3]
+    for _ in range(torch.tensor(2)):
+        x = x + rows[torch.as_tensor(-1)]
+    return x, len("abcd"[torch.tensor([1]) : torch.tensor(3)])
+
+
 def _written(x: Tensor) -> Tensor:
     total = torch.zeros(())
     total += 1
@@ -63,6 +70,7 @@ def _returned(x: Tensor) -> Any:
 PROGRAMS: list[Callable[[Tensor], Any]] = [
     _chunks,
     _branch,
+    _places,
     _written,
     _written_by_data,
     _sliced,

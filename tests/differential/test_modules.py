@@ -325,7 +325,7 @@ def test_made_inside(x):
     return nn.ReLU()(x), nn.Identity()(x), nn.Flatten()(x)
 
 
-@program("nn.Parameter made inside", BREAK)
+@program("nn.Parameter made inside")
 def test_parameter_inside(x):
     p = nn.Parameter(torch.ones(4))
     return x * p

@@ -69,8 +69,8 @@ def test_functions(inputs, number) -> None:
 
 
 BY_DATA = [
-    lambda a: (a * 2, np.unique(a)),
-    lambda a: (a * 2, np.nonzero(a > 3)),
+    lambda a: (a * 2, np.unique(a, return_inverse=True)),
+    lambda a: (a * 2, np.unique(a, axis=0)),
     lambda a: (a * 2, a[a > 3].sum()),
     lambda a: (a * 2, np.flip(a, 0)),
     lambda a: (a * 2, np.allclose(a, a)),
@@ -147,3 +147,32 @@ def test_warnings_are_numpys(backend: str) -> None:
             wanted = logarithm(a)
         assert [(str(w.message), w.lineno) for w in told] == [(str(w.message), w.lineno) for w in said]
         assert np.array_equal(found, wanted, equal_nan=True)
+
+
+def repeated():
+    drawn = torch.randint(-3, 4, (3, 4))
+    return drawn.numpy(), drawn.double().numpy(), torch.ones(3)
+
+
+@program("numpy: elements without their repetitions", inputs=repeated, default=True)
+def test_unique(a, b, x):
+    values, first, counts = np.unique(b, return_index=True, return_counts=True)
+    once = np.unique(a)
+    return x * 2, once, values, first, counts, counts * 2 + first, once.shape, torch.from_numpy(values).sum()
+
+
+@program("numpy: places of what is not zero", inputs=repeated, default=True)
+def test_nonzero(a, b, x):
+    rows, columns = np.nonzero(a)
+    return x * 2, rows + columns, np.flatnonzero(b > 0), np.where(a < 0), (a == 2).nonzero(), b[rows]
+
+
+@program("numpy: arrays as sets", inputs=repeated, default=True)
+def test_sets_of_elements(a, b, x):
+    kept = np.setdiff1d(a, [0, 1])
+    return x * 2, kept, np.union1d(a, b), np.intersect1d(a[0], a[1]), np.setxor1d(b[0], b[1]), len(kept)
+
+
+@program("numpy: numbers that the graph computes, on the right of a tensor", inputs=repeated, default=True)
+def test_numbers_beside_tensors(a, b, x):
+    return x * b.sum(), x + a.max(), x / np.float32(b).max(), x > b.mean(), torch.arange(3) * a.sum(), x - b[0, 0]

@@ -380,7 +380,7 @@ def test_grad_is_none(m, x):
     return m(x) if m.weight.grad is None else x
 
 
-@program("module.to and half inside", BREAK, inputs=module_inputs(lambda: nn.Linear(4, 4)), steady=False)
+@program("module.to and half inside", inputs=module_inputs(lambda: nn.Linear(4, 4)), steady=False)
 def test_module_to(m, x):
     y = x + 1
     m.to(torch.float64)

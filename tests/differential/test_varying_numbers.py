@@ -50,6 +50,40 @@ def test_a_float_that_is_used(program: Callable[..., Any]) -> None:
         assert equal(compiled(X, k), program(X, k)), k
 
 
+POWERS: list[Callable[..., Any]] = [
+    lambda x, k: x * 2**k,
+    lambda x, k: (x, 2**k - 1, (-3) ** k, 10**k // 7, 2 ** (k + 1)),
+    lambda x, k: torch.round(x * (2**k - 1)) / (2**k - 1),
+    lambda x, k: x.clamp(-(2 ** (k - 1)), 2 ** (k - 1) - 1),
+    lambda x, k: (x * (1 << k), k << k, 1000 >> k),
+    lambda x, k: torch.zeros(2**k) + x.sum(),
+    lambda x, k: torch.ones(1000)[: 1 << k] * 10**-k,
+]
+
+
+@pytest.mark.parametrize("backend", ["eager", "stoker"])
+@pytest.mark.parametrize("program", POWERS)
+def test_an_exponent_that_varies(program: Callable[..., Any], backend: str) -> None:
+    stoker.reset()
+    compiled = stoker.compile(program, backend=backend, fullgraph=True)
+    for k in (1, 2, 3, 5, 4, 9, 8):
+        assert equal(compiled(X, k), program(X, k)), k
+    assert len(stoker.events("captured")) == 2
+
+
+def test_exponents_that_no_float_has_room_for() -> None:
+    """Or that make a float: these are versions of their own."""
+
+    def program(x: torch.Tensor, k: int) -> Any:
+        return x + 1, 3**k, 2**k, 7 >> abs(k)
+
+    compiled = stoker.compile(program, backend="eager", options={"version_limit": 30})
+    for k in (2, 3, 33, 34, 53, 54, 70, 0, -1, -2):
+        assert equal(compiled(X, k), program(X, k)), k
+    with pytest.raises(ValueError, match="negative shift count"):
+        stoker.compile(lambda x, k: x * (1 << k), backend="eager", dynamic=True)(X, -1)
+
+
 def test_the_number_read_at_a_break() -> None:
     graphs: list[Any] = []
 

@@ -249,7 +249,7 @@ class Numbered:
     __match_args__ = (1,)
 
 
-@program("attributes and items in formats", BREAK)
+@program("attributes and items in formats")
 def test_formats(x):
     y = x + 1
     return y, "{0.name} {0[key]}".format(Dotted()), said("{:d}".format, Dotted())
@@ -354,7 +354,7 @@ def test_first_asked(x):
     return x + 1, Left() // Inherits(), Left() // Overrides(), 1 // Left(), "%r" % Modulus("a"), "%s" % "b"
 
 
-@program("defaults of a function that are set", BREAK)
+@program("defaults of a function that are set")
 def test_set_defaults(x):
     def function(a=1, *, b=2):
         return a, b
@@ -365,7 +365,7 @@ def test_set_defaults(x):
     return x + 1, before, function()
 
 
-@program("an instance dictionary that is set", BREAK)
+@program("an instance dictionary that is set")
 def test_set_dictionary(x):
     held = Empty()
     held.__dict__ = {"b": 1}

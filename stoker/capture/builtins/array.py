@@ -218,11 +218,13 @@ def _nested_shape(m: Machine, data: Value, leaves: list[Value]) -> list[int] | N
 
 @handles(numpy.asarray)
 def asarray(m: Machine, data: Value, dtype: Value = NONE) -> Value:
-    if isinstance(data, ArrayValue) and not data.scalar and _is_none(dtype):
-        return data
-    if isinstance(data, TensorValue) and _is_none(dtype):
-        return to_array(m, data)
-    raise Break("`numpy.asarray`", "it makes an array from plain numbers, or casts one")
+    array = to_array(m, data) if isinstance(data, TensorValue) else data
+    if not isinstance(array, ArrayValue):
+        return m.arrays.call(numpy.array, [data, dtype], {})
+    if array.scalar:
+        array = ArrayValue(array.tensor).method_copy(m)
+    same = _is_none(dtype) or _dtype(m, dtype).value is array.tensor.fake.dtype
+    return array if same else array.method_astype(m, dtype)
 
 
 def _made(value: Value) -> ArrayValue:
@@ -256,10 +258,11 @@ _factory(numpy.ones, torch.ones)
 
 
 def _factory_like(numpy_function: Any, torch_function: Any) -> None:
-    def handler(m: Machine, array: Value) -> Value:
+    def handler(m: Machine, array: Value, dtype: Value = NONE) -> Value:
         if not isinstance(array, ArrayValue) or array.scalar:
             raise Break(f"`numpy.{numpy_function.__name__}`", "it is not given an array that is captured")
-        return _made(m.record.call(torch_function, [array.dense()], {}))
+        options: dict[str, Value] = {} if _is_none(dtype) else {"dtype": _dtype(m, dtype)}
+        return _made(m.record.call(torch_function, [array.dense()], options))
 
     handler.__name__ = numpy_function.__name__
     handles(numpy_function)(handler)
@@ -356,7 +359,10 @@ _joins(numpy.stack, torch.stack)
 
 
 @handles(numpy.where)
-def where(m: Machine, condition: Value, left: Value, right: Value) -> Value:
+def where(m: Machine, condition: Value, *both: Value) -> Value:
+    if len(both) != 2:
+        return m.arrays.call(numpy.nonzero if not both else numpy.where, [condition, *both], {})
+    left, right = both
     match condition, left, right:
         case ArrayValue(), ArrayValue(), ArrayValue() if condition.dtype == bool and left.dtype == right.dtype:
             parts: list[Value] = [condition.dense(), left.dense(), right.dense()]

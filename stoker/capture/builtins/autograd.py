@@ -60,14 +60,16 @@ def rehearse(m: Machine, cls: ClassValue, args: list[Value]) -> None:
     )
     forward = cls.attribute(m, "forward")
     clones = [m.record.method(a, "clone", [], {}) if isinstance(a, TensorValue) else a for a in args]
-    if separate:
-        outputs = forward.call(m, clones, {})
-        cls.attribute(m, "setup_context").call(m, [ctx, TupleValue(list(clones)), outputs], {})
-    else:
-        outputs = forward.call(m, [ctx, *clones], {})
-    if any(_needs_grad(a) for a in args) and torch.is_grad_enabled():
-        results = outputs.items_list(m) if isinstance(outputs, TupleValue) else [outputs]
-        _rehearse_backward(m, cls, ctx, [m.wrap.force(r) for r in results])
+    differentiated = torch.is_grad_enabled() and any(_needs_grad(a) for a in args)
+    with torch.no_grad():  # as autograd calls both
+        if separate:
+            outputs = forward.call(m, clones, {})
+            cls.attribute(m, "setup_context").call(m, [ctx, TupleValue(list(clones)), outputs], {})
+        else:
+            outputs = forward.call(m, [ctx, *clones], {})
+        if differentiated:
+            results = outputs.items_list(m) if isinstance(outputs, TupleValue) else [outputs]
+            _rehearse_backward(m, cls, ctx, [m.wrap.force(r) for r in results])
     met = [value for _, value in m.record.tensor_of_fake.values() if isinstance(value, TensorValue)]
     tagged = any(v.extra for v in met if v.node not in known)  # these stand for the caller's tensors, and for results
     if tagged or (set(m.effects.mutated), len(m.effects.deferred)) != effects:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,7 +22,7 @@ from stoker.capture.values.value import Value
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
-NONE, ZERO, ONE = Constant(None), Constant(0), Constant(1)
+NONE, ZERO, ONE, LAST = Constant(None), Constant(0), Constant(1), Constant(-1)
 UNSELECTABLE = (torch.uint16, torch.uint32, torch.uint64)
 """Types of which eager selects nothing by a mask."""
 
@@ -155,6 +156,61 @@ def narrow(m: Machine, input: Value, dim: Value, start: Value, length: Value) ->
     if not any(is_untold(value) for value in (start, length)) or not isinstance(dim, Constant):
         return m.record.call(torch.narrow, arguments, {})
     return m.wrap.object(indexing.narrow).call(m, [input, dim, number(m, start), number(m, length)], {})
+
+
+@handles(torch.topk)
+@tensor_special("topk")
+def topk(m: Machine, input: Value, k: Value, dim: Value = LAST, *rest: Value, **options: Value) -> Value:
+    k = _within(m, input, k, dim, 0, "selected index k out of range")
+    return m.record.call(torch.topk, [input, k, dim, *rest], options)
+
+
+@handles(torch.kthvalue)
+@tensor_special("kthvalue")
+def kthvalue(m: Machine, input: Value, k: Value, dim: Value = LAST, *rest: Value, **options: Value) -> Value:
+    k = _within(m, input, k, dim, 1, "kthvalue(): selected number k out of range for dimension {}")
+    return m.record.call(torch.kthvalue, [input, k, dim, *rest], options)
+
+
+def _within(m: Machine, input: Value, k: Value, dim: Value, lowest: int, words: str) -> Value:
+    """A number of elements along a dimension. Where only data tells it, the graph checks that there are as many."""
+    if not is_untold(k) or not isinstance(input, TensorValue) or not isinstance(dim, Constant):
+        return k
+    k, shape = number(m, k), input.fake.shape
+    if type(dim.value) is int and -len(shape) <= dim.value < max(1, len(shape)):
+        highest = m.wrap.number(shape[dim.value]) if shape else ONE
+        place = dim.value % max(1, len(shape))
+        m.wrap.object(indexing.within).call(m, [k, Constant(lowest), highest, Constant(words.format(place))], {})
+    return k
+
+
+@tensor_special("view")
+def view(m: Machine, receiver: Value, *args: Value, **kwargs: Value) -> Value:
+    _check_sizes(m, receiver, args)
+    return m.record.method(receiver, "view", list(args), kwargs)
+
+
+@tensor_special("reshape")
+def reshape_method(m: Machine, receiver: Value, *args: Value, **kwargs: Value) -> Value:
+    _check_sizes(m, receiver, args)
+    return m.record.method(receiver, "reshape", list(args), kwargs)
+
+
+@handles(torch.reshape)
+def reshape(m: Machine, input: Value, shape: Value) -> Value:
+    _check_sizes(m, input, (shape,))
+    return m.record.call(torch.reshape, [input, shape], {})
+
+
+def _check_sizes(m: Machine, input: Value, given: Sequence[Value]) -> None:
+    """Of sizes that only data tells, beside one that is to follow from them, the graph checks that there is such a one."""
+    sizes = given[0].items_list(m) if len(given) == 1 and isinstance(given[0], SequenceValue) else list(given)
+    places = [i for i, size in enumerate(sizes) if isinstance(size, Constant) and size.value == -1]
+    if len(places) != 1 or not any(is_untold(size) for size in sizes) or not isinstance(input, TensorValue):
+        return
+    count = m.wrap.number(input.fake.numel())
+    if not is_untold(count) and _is_positive(m, count) and not any(isinstance(size, TensorValue) for size in sizes):
+        m.wrap.object(indexing.sizes_fit).call(m, [count, ListValue(sizes), Constant(places[0])], {})
 
 
 @handles(torch.split)

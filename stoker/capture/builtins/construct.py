@@ -366,20 +366,15 @@ def defaultdict_init(m: Machine, value: Value, factory: Value = NONE, *args: Val
     return NONE
 
 
-@on_object(list.__init__)
-def list_init(m: Machine, value: Value, items: Value | None = None) -> Value:
+@on_object(list.__init__, set.__init__)
+def init_of_elements(m: Machine, value: Value, items: Value | None = None) -> Value:
     storage = value.stored()
-    assert isinstance(storage, ListValue)
-    _empty(m, storage)
-    if items is not None:
-        storage.method_extend(m, items)
-    return NONE
-
-
-def _empty(m: Machine, storage: Value) -> None:
-    """What `__init__` of a container finds in it goes."""
+    assert isinstance(storage, (ListValue, SetValue))
     if storage.truth(m):
         storage.attribute(m, "clear").call(m, [], {})
+    if items is not None:
+        storage.method_extend(m, items) if isinstance(storage, ListValue) else storage.method_update(m, items)
+    return NONE
 
 
 @on_object(property.__init__)
@@ -389,16 +384,6 @@ def property_init(
     storage = value.stored()
     assert isinstance(storage, PropertyFields)
     storage.fields = dict(zip(FIELDS, (fget, fset, fdel, doc)))
-    return NONE
-
-
-@on_object(set.__init__)
-def set_init(m: Machine, value: Value, items: Value | None = None) -> Value:
-    storage = value.stored()
-    assert isinstance(storage, SetValue)
-    _empty(m, storage)
-    if items is not None:
-        storage.method_update(m, items)
     return NONE
 
 

@@ -11,6 +11,7 @@ import torch
 
 from stoker import torch_private
 from stoker.capture.handlers import handles
+from stoker.capture.leaf import fresh_leaf
 from stoker.capture.static import HEAP_TYPE
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
@@ -95,11 +96,25 @@ def _copied(m: Machine, value: Value, special: str, part, known: Memo) -> Value:
     return made
 
 
+def _cloned(m: Machine, value: TensorValue) -> TensorValue:
+    made = m.record.method(m.record.method(value, "detach", [], {}), "clone", [], {})
+    assert isinstance(made, TensorValue)
+    return made
+
+
 def _copied_tensor(m: Machine, value: TensorValue, special: str) -> Value:
     """A tensor object of its own, on memory of its own if deep: for tensors with neither history nor attributes."""
     real = value.real
     deep = special == "__deepcopy__"
     odd = type(value) is not TensorValue or value.cls is not torch.Tensor or bool(value.extra)
+    is_leaf = type(value) is TensorValue and value.fake.requires_grad and value.fake.is_leaf and not value.extra
+    if deep and is_leaf and not (real is not None and (real.__dict__ or torch_private.is_view(real))):
+        made = fresh_leaf(m, _cloned(m, value), value.cls)
+        if value.cls is torch.Tensor and isinstance(
+            held := value.gradient(m), TensorValue
+        ):  # parameters leave it behind
+            made.set_gradient(m, _cloned(m, held))
+        return made
     if (
         odd
         or value.fake.requires_grad
@@ -107,10 +122,7 @@ def _copied_tensor(m: Machine, value: TensorValue, special: str) -> Value:
         or (real is not None and (real.__dict__ or (deep and torch_private.is_view(real))))
     ):
         value.unsupported("copy.deepcopy()" if deep else "copy.copy()")
-    copied = m.record.method(value, "detach", [], {})
-    if deep:
-        copied = m.record.method(copied, "clone", [], {})
-    return copied
+    return _cloned(m, value) if deep else m.record.method(value, "detach", [], {})
 
 
 def _copied_instance(m: Machine, value: InstanceValue, special: str, part, register) -> Value:

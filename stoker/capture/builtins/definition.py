@@ -1,8 +1,8 @@
 """Class definitions inside captured code.
 
 A class whose body depends on nothing but constants, and whose making nobody can observe, is made for real while capturing.
-It belongs to that capture: where the class or an object of it would outlive the captured code, the definition is a break
-after all (each call of the program must make a class of its own). A class that cannot be made so, but is never used either,
+It belongs to that capture: where the class or an object of it outlives the captured code, each call makes a class of its own,
+behind the graph. A class that cannot be made so, but is never used either,
 is not made at all.
 """
 
@@ -13,16 +13,17 @@ import collections
 import dis
 import functools
 import types
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
 from stoker.capture.handlers import handles
-from stoker.capture.values.classes import ClassValue
+from stoker.capture.values.classes import ClassValue, MadeClass
 from stoker.capture.values.constant import Constant, is_plain
-from stoker.capture.values.function import FunctionValue
+from stoker.capture.values.function import CellValue, FunctionValue
 from stoker.capture.values.mapping import pairs_of
-from stoker.capture.values.value import NotConstant, Value
+from stoker.capture.values.value import Arguments, Keywords, NotConstant, Value
 from stoker.errors import Break
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ REFUSED = frozenset(
         "LOAD_ATTR",
         "LOAD_METHOD",
         "LOAD_CLASSDEREF",
+        "LOAD_DEREF",
         "LOAD_FROM_DICT_OR_DEREF",
         "LOAD_FROM_DICT_OR_GLOBALS",
         "RAISE_VARARGS",
@@ -48,17 +50,6 @@ INHERITED = ("__init_subclass__", "__class_getitem__")
 
 def definition_break() -> Break:
     return Break("a class definition", "classes are not made inside graphs", "define the class at module level")
-
-
-class MadeClass(ClassValue):
-    """A class that was made while capturing, for this capture."""
-
-    def __init__(self, real: type, step: int) -> None:
-        super().__init__(real)
-        self.step = step
-
-    def emit(self, e: Emitter) -> None:
-        e.refuse_made_class(self.real)
 
 
 class UnmadeClass(Value):
@@ -91,16 +82,24 @@ def build_class(m: Machine, body: Value, name: Value, *bases: Value, **kwargs: V
         if m.current is m.root or kwargs or not all(map(_is_made_unseen, bases)):
             raise definition_break()
         return UnmadeClass(str(name.constant()))
-    function = types.FunctionType(body.code, body.globals.real, body.name)  # type: ignore[arg-type]  # `_may_run` has seen that they exist
-    return _adopted(m, m.concrete.run(builtins.__build_class__, function, name.constant(), *real_bases))
+    closure = tuple(_real_cell(m, cell) for cell in body.closure(m))
+    function = types.FunctionType(body.code, body.globals.real, body.name, None, closure)  # type: ignore[arg-type]  # `_may_run` has seen that they exist
+    made = m.concrete.run(builtins.__build_class__, function, name.constant(), *real_bases)
+    return _adopted(m, made, builtins.__build_class__, [body, name, *bases])
 
 
-def _adopted(m: Machine, made: type) -> Value:
+def _real_cell(m: Machine, cell: CellValue) -> types.CellType:
+    """An empty cell for methods of a real class to hold: who looks into it finds the variable of the captured code."""
+    real = types.CellType()
+    m.wrap.known[id(real)] = (cell, real)
+    return real
+
+
+def _adopted(
+    m: Machine, made: type, maker: Callable[..., Any], args: Arguments, kwargs: Keywords | None = None
+) -> Value:
     """A class that was made just now, for this capture."""
-    value = MadeClass(made, m.step)
-    m.made_classes[made] = m.step
-    m.wrap.known[id(made)] = (value, made)
-    return value
+    return MadeClass(m, made, maker, args, kwargs or {})
 
 
 @handles(collections.namedtuple)
@@ -108,7 +107,9 @@ def namedtuple(m: Machine, *args: Value, **kwargs: Value) -> Value:
     given = [m.concrete.plain(value, "namedtuple()") for value in args]
     named = {name: m.concrete.plain(value, "namedtuple()") for name, value in kwargs.items()}
     named.setdefault("module", m.concrete.constant(_module_name(m), "namedtuple()"))
-    return _adopted(m, m.concrete.run(functools.partial(collections.namedtuple, **named), *given))
+    made = m.concrete.run(functools.partial(collections.namedtuple, **named), *given)
+    again = {name: m.wrap.constant(value) for name, value in named.items()}
+    return _adopted(m, made, collections.namedtuple, [m.wrap.constant(value) for value in given], again)
 
 
 def _module_name(m: Machine) -> Value:
@@ -125,7 +126,8 @@ def made_by_type(m: Machine, name: Value, bases: Value, namespace: Value) -> Val
         if not isinstance(value, Constant) or not is_plain(value.value):
             raise definition_break()
         contents[key.constant()] = value.value
-    return _adopted(m, m.concrete.run(type, name.constant(), tuple(real_bases), contents))
+    made = m.concrete.run(type, name.constant(), tuple(real_bases), dict(contents))
+    return _adopted(m, made, type, [name, bases, m.wrap.constant(contents)])
 
 
 def _real_base(m: Machine, base: Value) -> type | None:
@@ -142,8 +144,8 @@ def _is_made_unseen(base: Value) -> bool:
 
 
 def _may_run(m: Machine, body: FunctionValue) -> bool:
-    """Does the body depend on constants only, and call nothing but the usual decorators?"""
-    if body.code.co_freevars or body.globals.real is None:
+    """Does the body depend on constants only, and call nothing but the usual decorators? It may hand variables around it to its methods."""
+    if body.globals.real is None or any(cell.source is not None for cell in body.closure(m)):
         return False
     stored = {"__name__", "__qualname__", "__module__"}
     for instruction in dis.get_instructions(body.code):

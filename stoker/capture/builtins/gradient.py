@@ -77,6 +77,8 @@ def backward(
 
 def _call_watchers(m: Machine, results: list[Value], gradients: list[Value]) -> None:
     """Call the hooks in the middle that do more than compute, the last tensor's first. They may look at gradients, not replace them."""
+    if _behind(m.record.called_later, results):
+        raise Break("a hook", "one on the way does more than compute, and is called by code behind the graph")
     order = {node: number for number, node in enumerate(m.record.graph.nodes)}
     for tensor in sorted(_behind(m.record.watched, results), key=lambda t: -order[t.node]):
         flags = [Constant(True), FALSE, FALSE, FALSE]
@@ -149,7 +151,7 @@ def grad(
         raise Break("torch.autograd.grad", "is_grads_batched maps the backward over a dimension")
     results, asked = _tensors(m, outputs), _tensors(m, inputs)
     create, materialize = create_graph.truth(m), materialize_grads.truth(m)
-    if _behind(m.record.watched, results):
+    if _behind([*m.record.watched, *m.record.called_later], results):
         raise Break("torch.autograd.grad", "a hook on its way does more than compute a gradient")
     if _behind(m.record.retained, results):
         raise Break("torch.autograd.grad", "a tensor on its way keeps its gradient: retain_grad()", "use backward()")

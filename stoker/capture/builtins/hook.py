@@ -15,11 +15,12 @@ from stoker.capture import engine, subgraph
 from stoker.capture.handlers import handles
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod, BuiltinValue
-from stoker.capture.values.size import SYMBOLIC
 from stoker.capture.values.subclass import SubclassValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
-from stoker.errors import Break
+from stoker.errors import BeginAnew, Break
+from stoker.graph import program_hook
+from stoker.guard.source import Fixed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +56,20 @@ def _on_leaf(m: Machine, tensor: TensorValue, table: str, hook: Value) -> Value:
 REGISTER = {
     "_backward_hooks": torch.Tensor.register_hook,
     "_post_accumulate_grad_hooks": torch.Tensor.register_post_accumulate_grad_hook,
+    "attached": program_hook.attach,
 }
+
+
+class WatchedHandle(HandleValue):
+    """Of a hook that a backward inside captured code calls. One that outlives the captured code is of a hook that is called later."""
+
+    def __init__(self, hooks: list[Value], hook: Value, step: int) -> None:
+        super().__init__(lambda m: hooks.remove(hook))
+        self.step = step
+
+    def emit(self, e: Emitter) -> None:
+        e.m.sizes.history.hooks_called_later.add(self.step)
+        raise BeginAnew
 
 
 class OutsideHandle(HandleValue):
@@ -124,11 +138,36 @@ def _in_the_middle(m: Machine, tensor: TensorValue, hook: Value) -> Value:
     try:
         return _as_graph(m, tensor, hook)
     except Break:
-        for node in reversed([n for n in m.record.graph.nodes if n not in known and n.op != "placeholder"]):
-            if not isinstance(node.meta.get("example_value"), SYMBOLIC):
-                m.record.graph.erase_node(node)
+        subgraph.forget(m, known)
+        if m.step in m.sizes.history.hooks_called_later:
+            return call_later(m, tensor, hook)
         m.record.watched.setdefault(tensor, m.step)
-        return _on_leaf(m, tensor, "_backward_hooks", hook)
+        _on_leaf(m, tensor, "_backward_hooks", hook)
+        return WatchedHandle(tensor.hooks["_backward_hooks"], hook, m.step)
+
+
+def call_later(m: Machine, tensor: TensorValue, hook: Value) -> Value:
+    """A hook that only a backward behind the graph calls: an operator that has a key to it, which the hook is attached to behind the graph."""
+    called, key = program_hook.ProgramHook(), new_key(m)
+    m.record.call(called, [tensor, key], {}, keep=True)
+    m.record.called_later.append(tensor)
+    return OutsideHandle(m, key, "attached", hook)
+
+
+def new_key(m: Machine) -> KeyValue:
+    """Another one for each call."""
+    real = program_hook.new_key(None)
+    fake = m.record.fake_mode.from_real(real)
+    node = m.record.input(Fixed(real, "hook"), real, fake)
+    m.record.conversions[node] = program_hook.new_key
+    return KeyValue(node, fake)
+
+
+class KeyValue(TensorValue):
+    """The key to a hook that is attached behind the graph."""
+
+    def emit(self, e: Emitter) -> None:
+        e.load_output(self.node)
 
 
 def _as_graph(m: Machine, tensor: TensorValue, hook: Value) -> Value:

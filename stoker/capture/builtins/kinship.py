@@ -17,14 +17,12 @@ import torch
 from stoker.capture.handlers import handles, on_object
 from stoker.capture.static import CLASS_OF_OBJECT, derives
 from stoker.capture.values.classes import ClassValue
-from stoker.capture.values.constant import Constant
+from stoker.capture.values.constant import Constant, Varying
 from stoker.capture.values.instance import InstanceValue, ObjectValue
 from stoker.capture.values.opaque import OpaqueValue
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.tensor import TensorValue
-from stoker.capture.values.text import VaryingText
 from stoker.capture.values.value import Value
-from stoker.capture.values.varying import VaryingFloat
 from stoker.errors import Raised
 from stoker.guard.source import Fixed, Source
 
@@ -73,7 +71,7 @@ def _is_instance(m: Machine, value: Value, cls: Any) -> bool:
         return derives(value.python_type(), cls) or _claims(m, value, cls)
     if isinstance(value, ObjectValue) and value.real is not None:
         return m.concrete.run(isinstance, value.real, cls)
-    if isinstance(value, Constant) and not isinstance(value, (VaryingFloat, VaryingText)):
+    if isinstance(value, Constant) and not isinstance(value, Varying):
         return m.concrete.run(isinstance, value.value, cls)
     return m.concrete.run(issubclass, value.python_type(), cls)
 

@@ -12,15 +12,17 @@ import torch
 import torch.utils.hooks
 
 from stoker.capture import engine, subgraph
+from stoker.capture.builtins.hook import new_key
 from stoker.capture.handlers import handles
 from stoker.capture.polyfill import hooking
 from stoker.capture.values.constant import Constant
-from stoker.capture.values.function import BuiltinMethod
+from stoker.capture.values.function import BuiltinMethod, BuiltinValue, PartialValue
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.subclass import SubclassValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
-from stoker.errors import Break, EffectInside
+from stoker.errors import Break
+from stoker.graph import program_hook
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -82,6 +84,7 @@ class ModuleHooks(Value):
 
     def leave(self, m: Machine, output: TensorValue) -> Value:
         """The output, behind the operator that calls the hooks in the backward."""
+        known = set(m.record.graph.nodes)
         stands = [_stand_in(m, v) if isinstance(v, TensorValue) and _needs_grad(v) else None for v in self.inputs]
         gradient = _stand_in(m, output)
         given = [*(stand for stand in stands if stand is not None), gradient]
@@ -92,14 +95,33 @@ class ModuleHooks(Value):
         }
         try:
             branches = [subgraph.capture_branch(m, WHAT, m.wrap.object(f), given) for f, given in arguments.items()]
-        except EffectInside as found:
-            _refuse(f"it does more than compute, which waits until autograd calls it: {found.reason}")
+        except Break:
+            subgraph.forget(m, known)
+            return self.leave_to_program(m, output)
         _refuse_other_results(branches[0], 1)
         _refuse_other_results(branches[1], len(given) - 1)
         closed = subgraph.close(m, branches, given)
         before, after = (inside if branch.tensors else None for inside, branch in zip(closed.inside, branches))
         needed = [number for number, value in enumerate(self.tensors) if _needs_grad(value)]
         return subgraph.call(m, engine.Exit(self.hooked, before, after, needed), [output.node], closed)[0]
+
+    def leave_to_program(self, m: Machine, output: TensorValue) -> Value:
+        """The same, where hooks do more than compute."""
+        key, places = new_key(m), [_needs_grad(value) for value in self.inputs]
+        before, after = (
+            program_hook.module_graph(number, places) if hooks.items_list(m) else None
+            for number, hooks in ((program_hook.BEFORE, self.before), (program_hook.AFTER, self.after))
+        )
+        needed = [number for number, value in enumerate(self.tensors) if _needs_grad(value)]
+        given = [output, TupleValue([key]), TupleValue([])]
+        (made,) = m.record.call(engine.Exit(self.hooked, before, after, needed), given, {}, keep=True).items_list(m)
+        m.record.called_later.append(made)
+        attached = [
+            PartialValue(m.wrap.object(function), [self.module, hooks], {})
+            for function, hooks in ((hooking.before_module, self.before), (hooking.after_module, self.after))
+        ]
+        m.effects.defer(BuiltinValue(program_hook.attach_to_module), [key, *attached], {})
+        return made
 
     @property
     def tensors(self) -> list[Value]:

@@ -11,6 +11,7 @@ import torch
 from stoker import torch_private
 from stoker.capture.autograd_leaves import leaf_break
 from stoker.capture.handlers import handles, tensor_special
+from stoker.capture.leaf import fresh_leaf
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.context import ScopeValue
@@ -118,6 +119,8 @@ def as_subclass(m: Machine, value: TensorValue, cls: Value) -> Value:
 @handles(torch_private.make_subclass)
 def make_subclass(m: Machine, cls: Value, data: Value, require_grad: Value = Constant(False)) -> Value:  # noqa: B008
     kind = m.concrete.constant(cls, "_make_subclass()")
+    if kind is torch.nn.Parameter and type(data) is TensorValue and require_grad.truth(m):
+        return fresh_leaf(m, data, kind)
     if not isinstance(data, TensorValue) or require_grad.truth(m) or not is_captured_class(kind):
         raise Break("torch.Tensor._make_subclass", "it makes a leaf that needs a gradient, or is not given a tensor")
     m.overrides.subclasses_off += 1
@@ -215,6 +218,8 @@ for _name in RESHAPES:
 @tensor_special("requires_grad_")
 def requires_grad_(m: Machine, value: TensorValue, requires_grad: Value = Constant(True)) -> Value:  # noqa: B008
     """A tensor may become a leaf of autograd, or be one no longer, as long as nobody behind the graph can tell when."""
+    if requires_grad.python_type() is not bool:
+        return m.record.method(value, "requires_grad_", [requires_grad], {})  # eager refuses it
     wanted = requires_grad.truth(m)
     if value.fake.requires_grad == wanted:
         return value

@@ -178,6 +178,33 @@ def object_repr(m: Machine, value: Value) -> Value:
     return Constant(m.guards.ask_the_same(value, value.real, object.__repr__, "repr()"))
 
 
+WITHIN: dict[type, str] = {list: "[...]", tuple: "(...)", dict: "{...}", set: "{name}(...)", frozenset: "{name}(...)"}
+"""How objects that hold what a built-in base holds show themselves inside of it."""
+
+
+def _shows_base(base: type) -> None:
+    def handler(m: Machine, value: Value) -> Value:
+        held, name = value.stored(), value.python_type().__name__
+        if held is value:
+            return m.text.convert(value, 2)
+        if value in m.text.showing:
+            return Constant(WITHIN[base].replace("{name}", name))
+        m.text.showing.append(value)
+        try:
+            text = m.concrete.constant(m.text.convert(held, 2), "repr()")
+        finally:
+            m.text.showing.pop()
+        if base in (set, frozenset):  # which say the name of their class, and that of a base is another
+            text = f"{name}({text[text.find('{') : text.rfind('}') + 1]})"
+        return Constant(text)
+
+    on_object(base.__repr__)(handler)
+
+
+for _base in (*WITHIN, int, float, complex, str, bytes):
+    _shows_base(_base)
+
+
 @on_object(object.__str__)
 def object_str(m: Machine, value: Value) -> Value:
     return m.wrap.object(repr).call(m, [value], {})

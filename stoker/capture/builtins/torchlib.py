@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.distributions import constraints
 
 from stoker import torch_private
 from stoker.capture.handlers import handles, pure, tensor_special
@@ -164,6 +165,7 @@ handles(torch.iinfo)(_info(torch.iinfo))
 
 SETTERS = (
     torch_private.set_grad_enabled,
+    torch.set_default_dtype,
     torch.set_autocast_enabled,
     torch.set_autocast_cpu_enabled,
     torch.set_autocast_dtype,
@@ -519,3 +521,13 @@ def _is_positive(m: Machine, input: Value, correction: Value) -> bool:
 def is_inference(m: Machine, value: TensorValue) -> Value:
     """The dispatch keys of an argument, which are guarded, tell."""
     return Constant(value.real.is_inference()) if value.real is not None else touches_runtime(m, value)
+
+
+@handles(type(constraints.positive_definite).check)
+def is_positive_definite(m: Machine, constraint: Value, value: Value) -> Value:
+    return m.wrap.object(statistics.is_positive_definite).call(m, [constraint, value], {})
+
+
+@handles(type(constraints.positive_semidefinite).check)
+def is_positive_semidefinite(m: Machine, constraint: Value, value: Value) -> Value:
+    return m.wrap.object(statistics.is_positive_semidefinite).call(m, [constraint, value], {})

@@ -99,7 +99,7 @@ def SET_FUNCTION_ATTRIBUTE(m: Machine, f: Frame, i: Instruction) -> None:
         case 4:
             function.annotations = value
         case 2:
-            function._keyword_defaults = {k.constant(): v for k, v in pairs_of(m, value)}
+            function.keyword_table = value
         case 1:
             function._defaults = value.items_list(m)
     f.push(function)

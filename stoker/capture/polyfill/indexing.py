@@ -99,6 +99,26 @@ def masked_select(input: Any, mask: Any) -> Any:
     return input[mask]
 
 
+def within(number, lowest, highest, words):
+    check(number >= lowest, "RuntimeError", words)
+    check(number <= highest, "RuntimeError", words)
+
+
+def sizes_fit(count, sizes, open_place):
+    """Is there a size for the open place, so that there are `count` elements? What eager says otherwise."""
+    shown = "[" + ", ".join(["{}"] * len(sizes)) + "]"
+    known = 1
+    for place, size in enumerate(sizes):
+        if place != open_place:
+            check(size != -1, "RuntimeError", "only one dimension can be inferred")
+            negative = "invalid shape dimension {} at index " + str(place) + " of shape " + shown
+            check(size >= 0, "RuntimeError", negative, size, *sizes)
+            known = known * size
+    invalid = "shape '" + shown + "' is invalid for input of size {}"
+    check(known > 0, "RuntimeError", invalid, *sizes, count)
+    check(count % known == 0, "RuntimeError", invalid, *sizes, count)
+
+
 def narrow(input, dim, start, length):
     size = input.shape[dim]
     first = start + size * (start < 0)

@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 import torch
+from torch.distributions import constraints
+
+
+def is_positive_definite(constraint, value):
+    """Of matrices that are not all symmetric, which are tells what is wrong."""
+    symmetric = constraints.symmetric.check(value)
+    return torch.where(symmetric.all(), torch.linalg.cholesky_ex(value).info.eq(0), symmetric)
+
+
+def is_positive_semidefinite(constraint, value):
+    symmetric = constraints.symmetric.check(value)
+    return torch.where(symmetric.all(), torch.linalg.eigvalsh(value).ge(0).all(-1), symmetric)
 
 
 def cov(input, correction):

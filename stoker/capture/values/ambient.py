@@ -1,7 +1,8 @@
-"""What belongs to the thread or the context that runs the program: `threading.local` and `contextvars.ContextVar`.
+"""What belongs to the thread or the context that runs the program: `threading.local`, and variables and contexts of `contextvars`.
 
-Both are asked anew before each run. What captured code leaves in a variable is set behind the graph; a token that outlives the
-captured code needs a variable that was really set: the break is before the instruction that set it.
+All are asked anew before each run. What captured code leaves in a variable is set behind the graph; a token that outlives the
+captured code needs a variable that was really set: the break is before the instruction that set it. A context that captured code makes
+differs from the one it runs in by variables that captured code has met.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from stoker.capture.values.constant import Constant
+from stoker.capture.values.function import BuiltinValue
 from stoker.capture.values.instance import InstanceValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.value import Arguments, Keywords, Value
@@ -95,13 +97,15 @@ class VariableValue(Value):
 
     def method_set(self, m: Machine, value: Value) -> Value:
         m.effects.will_mutate(self)
-        token = TokenValue(self, self.current, m.step)
+        token = TokenValue(self, self.current, m.step, m.modes.context)
         self.current = value
         return token
 
     def method_reset(self, m: Machine, token: Value) -> Value:
         if not isinstance(token, TokenValue) or token.variable is not self or token.used:
             raise Break("ContextVar.reset()", "its token was made before the call, or is used a second time")
+        if token.context is not m.modes.context:
+            raise Break("ContextVar.reset()", "its token was made in another context")
         token.used, self.current = True, token.before
         return Constant(None)
 
@@ -114,8 +118,8 @@ class VariableValue(Value):
 class TokenValue(Value):
     """What a variable was before captured code set it."""
 
-    def __init__(self, variable: VariableValue, before: Value | None, step: int) -> None:
-        self.variable, self.before, self.step = variable, before, step
+    def __init__(self, variable: VariableValue, before: Value | None, step: int, context: ContextValue | None) -> None:
+        self.variable, self.before, self.step, self.context = variable, before, step, context
         self.used = False
 
     def python_type(self) -> type:
@@ -136,3 +140,83 @@ class TokenValue(Value):
         reason = Break("ContextVar.set()", f"the token of {self.variable.describe()} outlives the captured code")
         e.m.blame(reason)
         raise StepBreak(self.step, reason)
+
+
+class ContextValue(Value):
+    """A context that captured code made: what variables are in it, where that is not what they were before the call. `is_empty`: there, no
+    variable is set but those."""
+
+    def __init__(self, held: dict[VariableValue, Value | None], is_empty: bool = False) -> None:
+        self.held, self.is_empty, self.is_entered = held, is_empty, False
+
+    def python_type(self) -> type:
+        return contextvars.Context
+
+    def truth(self, m: Machine) -> bool:
+        raise Break("the truth value of a context", "which variables are set outside is not known")
+
+    def attribute(self, m: Machine, name: str) -> Value:
+        return m.attributes.builtin(self, name)
+
+    def content(self, variable: VariableValue) -> Value | None:
+        return self.held.get(variable, None if self.is_empty else variable.before)
+
+    def method_run(self, m: Machine, function: Value, *args: Value, **kwargs: Value) -> Value:
+        if self.is_entered:
+            raise Break("Context.run()", "the context is entered already")
+        outside = {variable: variable.current for variable in variables(m)}
+        for variable in outside:
+            variable.current = self.content(variable)
+        self.is_entered, m.modes.context, around = True, self, m.modes.context
+        try:
+            return function.call(m, list(args), kwargs)
+        finally:
+            self.is_entered, m.modes.context = False, around
+            for variable in variables(m):
+                self.held[variable] = variable.current
+                variable.current = outside[variable] if variable in outside else self.first_met(variable, around)
+
+    def first_met(self, variable: VariableValue, around: ContextValue | None) -> Value | None:
+        """What a variable that was met inside is outside, where nobody has looked at it."""
+        return around.content(variable) if around is not None else variable.before
+
+    def method_copy(self, m: Machine) -> Value:
+        return ContextValue(dict(self.held), self.is_empty)
+
+    def method_get(self, m: Machine, variable: Value, default: Value = Constant(None)) -> Value:  # noqa: B008
+        return self.content(_variable(m, variable)) or default
+
+    def item(self, m: Machine, key: Value) -> Value:
+        found = self.content(_variable(m, key))
+        if found is None:
+            m.exceptions.raise_(KeyError, key)
+        return found
+
+    def contains(self, m: Machine, item: Value) -> Value:
+        return Constant(self.content(_variable(m, item)) is not None)
+
+    def emit(self, e: Emitter) -> None:
+        known = variables(e.m)
+        if any(self.content(v) is None and (v.before or v.current) is not None for v in known) and not self.is_empty:
+            self.unsupported("a context without a variable that is set outside")
+        e.call_function(contextvars.Context if self.is_empty else contextvars.copy_context, [])
+        e.name_top(self)
+        for variable in known:
+            content = self.content(variable)
+            if content is not None and (
+                self.is_empty or content is not variable.before or variable.current is not content
+            ):
+                e.load(self)
+                e.call_method_on_top("run", [BuiltinValue(contextvars.ContextVar.set), variable, content])
+                e.pop()
+
+
+def variables(m: Machine) -> list[VariableValue]:
+    """The variables that captured code has met."""
+    return [value for value, _ in m.wrap.known.values() if isinstance(value, VariableValue)]
+
+
+def _variable(m: Machine, key: Value) -> VariableValue:
+    if not isinstance(key, VariableValue):
+        m.exceptions.raise_(TypeError, f"a ContextVar key was expected, got {m.text.convert(key, 2).constant()}")
+    return key

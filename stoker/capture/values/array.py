@@ -15,11 +15,12 @@ import torch
 
 from stoker.capture.values.constant import Constant, is_numpy_scalar
 from stoker.capture.values.function import BuiltinMethod
-from stoker.capture.values.sequence import TupleValue
+from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.slices import SliceValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break
+from stoker.graph.numpy_operator import assigned
 from stoker.guard.source import Source
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ NUMPY_OF = {theirs: ours for ours, theirs in DTYPES.items()}
 
 # Methods that are functions of numpy, of which the array is the first argument.
 BY_FUNCTION = frozenset(
-    "sum mean prod max min argmax argmin std var any all cumsum cumprod trace dot clip round repeat take argsort ptp searchsorted conj conjugate".split()  # noqa: SIM905
+    "sum mean prod max min argmax argmin std var any all cumsum cumprod trace dot clip round repeat take argsort ptp searchsorted conj conjugate nonzero".split()  # noqa: SIM905
 )
 
 
@@ -52,11 +53,8 @@ def as_scalar(tensor: torch.Tensor) -> Any:
 class ArrayValue(Value):
     """An ndarray, or a numpy scalar whose value only the graph knows."""
 
-    def __init__(
-        self, tensor: TensorValue, source: Source | None = None, *, scalar: bool = False, outside: bool = False
-    ) -> None:
+    def __init__(self, tensor: TensorValue, source: Source | None = None, *, scalar: bool = False) -> None:
         self.tensor, self.source, self.scalar = tensor, source, scalar
-        self.outside = outside  # its memory is that of an array from outside, which others may hold too
         self.given = False  # has the tensor itself been handed to the program?
 
     @property
@@ -84,14 +82,20 @@ class ArrayValue(Value):
                 return self.view(m.record.call(torch.real, [self.tensor], {}))
             case "imag" if self.dtype.kind == "c" and not self.scalar:
                 return self.view(m.record.call(torch.imag, [self.tensor], {}))
+            case "real" if not self.scalar:
+                return self
             case "itemsize":
                 return Constant(self.dtype.itemsize)
+            case "nbytes":
+                return m.wrap.number(fake.numel() * self.dtype.itemsize)
+            case "strides":
+                return TupleValue([m.wrap.number(stride * self.dtype.itemsize) for stride in fake.stride()])
             case "T":
                 return self.view(
                     m.record.method(self.tensor, "permute", [Constant(tuple(range(fake.dim()))[::-1])], {})
                 )
         if not hasattr(self.python_type(), name):
-            m.exceptions.raise_(AttributeError, f"'{self.python_type().__qualname__}' object has no attribute '{name}'")
+            m.exceptions.no_attribute(self.python_type(), name)
         if hasattr(type(self), f"method_{name}") or name in BY_FUNCTION:
             return BuiltinMethod(self, name)
         self.unsupported(f"array attribute {name!r}")
@@ -100,7 +104,7 @@ class ArrayValue(Value):
     def view(self, tensor: Value) -> ArrayValue:
         """Another array on the same memory."""
         assert isinstance(tensor, TensorValue)
-        return ArrayValue(tensor, outside=self.outside)
+        return ArrayValue(tensor)
 
     def truth(self, m: Machine) -> bool:
         raise Break("a branch on an array", f"the truth value of {self.describe()} depends on data")
@@ -116,8 +120,10 @@ class ArrayValue(Value):
             assert isinstance(chosen, TensorValue)
             return ArrayValue(chosen)
         parts = key.elements(m) if isinstance(key, TupleValue) else [key]
-        if self.scalar or not all(_is_basic(part) for part in parts):
+        if self.scalar or any(_may_be_mask(m, part) for part in parts):
             self.unsupported("an index of this kind")
+        if not all(_is_basic(part) for part in parts):
+            return m.arrays.host(numpy.ndarray.__getitem__, [self, key], {})
         found = m.record.call(operator.getitem, [self.tensor, key], {})
         assert isinstance(found, TensorValue)
         if found.fake.dim() == 0 and not any(_is_ellipsis(part) for part in parts):
@@ -130,25 +136,31 @@ class ArrayValue(Value):
         """Is it an array of places, or a mask of its first dimensions? What they choose is a new array, one choice after the other."""
         if self.scalar or not isinstance(key, ArrayValue) or key.scalar or not key.tensor.fake.dim():
             return False
+        if key.dtype.kind != "b":
+            return key.dtype == numpy.int64
         mine, theirs = self.tensor.fake.shape, key.tensor.fake.shape
-        fits = len(theirs) <= len(mine) and all(bool(a == b) for a, b in zip(mine, theirs))
-        return fits if key.dtype.kind == "b" else key.dtype == numpy.int64
+        return len(theirs) <= len(mine) and all(bool(a == b) for a, b in zip(mine, theirs))
 
     def set_item(self, m: Machine, key: Value, value: Value) -> None:
-        """`array[key] = value`, for arrays whose memory the captured code made."""
-        if self.outside or self.scalar:
-            self.unsupported("a write into an array from outside", "write into a copy")
+        """`array[key] = value`. What torch would write otherwise, numpy writes into a copy, which is then the content."""
+        if self.scalar:
+            self.unsupported("an assignment to parts of a scalar")
+        if not self._is_written_alike(m, key, value):
+            key, value = Constant(Ellipsis), m.arrays.host(assigned, [self, key, value], {})
+        given = m.arrays.operand(value, self.dtype)
+        if isinstance(given, TensorValue):
+            given = _cloned(m, given)  # the two may overlap
+        m.record.call(operator.setitem, [self.tensor, key, given], {}, keep=True)
+
+    def _is_written_alike(self, m: Machine, key: Value, value: Value) -> bool:
+        """Does torch write the same numbers to the same places?"""
         parts = key.elements(m) if isinstance(key, TupleValue) else [key]
         if not all(_is_basic(part) for part in parts) or not is_operand(value):
-            self.unsupported("an assignment of this kind")
-        kind = kind_of(value)
-        wanted = self.dtype
-        if isinstance(kind, numpy.dtype) and kind != wanted:
-            self.unsupported(f"an assignment of {kind} to {wanted}")
-        if isinstance(kind, type) and (kind is complex or (kind is float and wanted.kind != "f")):
-            self.unsupported(f"an assignment of {kind.__name__} to {wanted}")
-        given = value.tensor if isinstance(value, ArrayValue) else m.arrays.operand(value, wanted)
-        m.record.call(operator.setitem, [self.tensor, key, given], {}, keep=True)
+            return False
+        kind, wanted = kind_of(value), self.dtype
+        if isinstance(kind, numpy.dtype):
+            return kind == wanted
+        return kind is int or kind is float and wanted.kind == "f"
 
     def iterator(self, m: Machine) -> Value:
         count = self.length(m).constant()
@@ -185,8 +197,18 @@ class ArrayValue(Value):
     def method_flatten(self, m: Machine) -> Value:
         return ArrayValue(_cloned(m, m.record.method(self.tensor, "reshape", [Constant(-1)], {})))
 
-    def method_copy(self, m: Machine) -> Value:
-        return ArrayValue(_cloned(m, self.tensor))
+    def method_copy(self, m: Machine) -> ArrayValue:
+        return self if self.scalar else ArrayValue(_cloned(m, self.tensor))
+
+    def method_fill(self, m: Machine, value: Value) -> Value:
+        if not is_operand(value) or isinstance(value, ArrayValue) and not value.scalar:
+            self.unsupported("fill() with what is no number")
+        self.set_item(m, Constant(Ellipsis), value)
+        return Constant(None)
+
+    def method_sort(self, m: Machine, axis: Value = Constant(-1)) -> Value:  # noqa: B008
+        self.set_item(m, Constant(Ellipsis), m.arrays.host(numpy.sort, [self, axis], {}))
+        return Constant(None)
 
     def method_item(self, m: Machine) -> Value:
         return m.calls.builtin_method(self.tensor, "item", [], {})
@@ -245,6 +267,15 @@ def _is_basic(part: Value) -> bool:
     if isinstance(value, slice):
         return value.step is None or (isinstance(value.step, int) and value.step > 0)
     return value is Ellipsis or type(value) is int
+
+
+def _may_be_mask(m: Machine, part: Value) -> bool:
+    """What such a part chooses only data tells."""
+    if isinstance(part, ArrayValue):
+        return part.dtype.kind == "b"
+    if isinstance(part, ListValue):
+        return any(_may_be_mask(m, element) for element in part.elements(m))
+    return part.python_type() in (bool, numpy.bool_)
 
 
 def _is_ellipsis(part: Value) -> bool:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import enum
 import types
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from stoker.capture.static import HEAP_TYPE, MISSING, static_lookup
-from stoker.capture.values.constant import Constant
+from stoker.capture.values.constant import Constant, is_plain
+from stoker.capture.values.function import FunctionValue
 from stoker.capture.values.instance import ObjectValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.proxy import ProxyValue, mapping_behind, namespace
 from stoker.capture.values.sequence import TupleValue
-from stoker.capture.values.value import Arguments, Keywords, Lazy, Value
+from stoker.capture.values.value import Arguments, Keywords, Lazy, MadePart, Value
 from stoker.guard.source import Asked, Fixed, Source
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ class ClassValue(ObjectValue):
 
     def namespace(self, m: Machine) -> Value:
         """A view of what the class holds. Captured code does not change that, code behind a break may: the view is loaded, not rebuilt."""
+        m.attributes.view(mapping_behind(namespace(self.real)))
         found = m.guards.ask(self.place(), self.real, lambda now: dict(namespace(now)), "has the same namespace")
         entries: dict[Any, tuple[Value, Value]] = {
             key: (m.wrap.constant(key), Lazy(value, Fixed(value, f"{self.real.__qualname__}.{key}")))
@@ -88,10 +91,18 @@ class ClassValue(ObjectValue):
         return m.guards.ask(self.place(), self.real, lambda now: getattr(now, name), f"has the same {name}")
 
     def set_attribute(self, m: Machine, name: str, value: Value) -> None:
-        self.unsupported(f"assignment to class attribute {name!r}", "keep the state in an instance or a dict")
+        setter = m.attributes.class_lookup(type(self.real), "__setattr__")
+        if isinstance(setter, types.FunctionType):
+            m.attributes.bind(setter, self, type(self.real)).call(m, [Constant(name), value], {})
+        else:
+            m.attributes.set_on_class(self.real, name, value)
 
     def delete_attribute(self, m: Machine, name: str) -> None:
-        self.unsupported(f"deletion of class attribute {name!r}", "keep the state in an instance or a dict")
+        deleter = m.attributes.class_lookup(type(self.real), "__delattr__")
+        if isinstance(deleter, types.FunctionType):
+            m.attributes.bind(deleter, self, type(self.real)).call(m, [Constant(name)], {})
+        else:
+            m.attributes.set_on_class(self.real, name, None)
 
     def item(self, m: Machine, key: Value) -> Value:
         meta = m.attributes.class_lookup(type(self.real), "__getitem__")
@@ -138,6 +149,41 @@ class ClassValue(ObjectValue):
         e.const(self.real)
 
 
+class MadeClass(ClassValue):
+    """A class that was made while capturing, by `maker(*args, **kwargs)`. Where it, or an object of it, outlives the captured code,
+    each call makes it so again, behind the graph."""
+
+    has_identity = True
+
+    def __init__(self, m: Machine, real: type, maker: Callable[..., Any], args: Arguments, kwargs: Keywords) -> None:
+        super().__init__(real)
+        self.maker, self.args, self.kwargs = maker, args, kwargs
+        m.wrap.known[id(real)] = (self, real)
+        m.made_classes[real] = MadePart(real, self, (), m.step)
+        m.made_parts |= {id(held): MadePart(held, self, path, m.step) for held, path in parts_held(real)}
+
+    def emit(self, e: Emitter) -> None:
+        for argument in self.args:
+            if isinstance(argument, FunctionValue) and id(argument.globals) in e.m.effects.mutated:
+                e.refuse_made_class(self.real)  # its body would see globals as they are afterwards
+        e.call_function(self.maker, list(self.args), self.kwargs)
+
+
+INNER = {property: ("fget", "fset", "fdel"), staticmethod: ("__func__",), classmethod: ("__func__",)}
+
+
+def parts_held(cls: type) -> Iterator[tuple[Any, tuple[str, ...]]]:
+    """The class, and what it holds that a program may tell from what another class made alike holds, and by which names."""
+    yield cls, ()
+    for name, held in vars(cls).items():
+        if isinstance(held, type) or (is_plain(held) and not (isinstance(held, tuple) and held)):
+            continue
+        yield held, (name,)
+        for inner in INNER.get(type(held), ()):
+            if getattr(held, inner) is not None:
+                yield getattr(held, inner), (name, inner)
+
+
 class SuperValue(Value):
     """`super()`: attribute lookup that starts after a class in another's method resolution order."""
 
@@ -151,17 +197,42 @@ class SuperValue(Value):
         if name == "__class__":
             return m.wrap.object(super)
         order = self.start.__mro__
-        for cls in order[order.index(self.after) + 1 :]:
-            if name in vars(cls):
-                raw = vars(cls)[name]
-                m.attributes.class_lookup(cls, name)
-                if self.bound_to_class and not isinstance(raw, (types.FunctionType, classmethod)):
-                    return m.attributes.bind_to_class(raw, self.receiver)
-                if self.bound_to_class and isinstance(raw, types.FunctionType):
-                    return m.wrap.object(raw)
-                return m.attributes.bind(raw, self.receiver, self.start)
-        m.exceptions.raise_(AttributeError, f"'super' object has no attribute '{name}'")
-        return None
+        raw = m.attributes.found_along(order[order.index(self.after) + 1 :], name)
+        if raw is MISSING:
+            m.exceptions.raise_(AttributeError, f"'super' object has no attribute '{name}'")
+        if self.bound_to_class and not isinstance(raw, (types.FunctionType, classmethod)):
+            return m.attributes.bind_to_class(raw, self.receiver)
+        if self.bound_to_class and isinstance(raw, types.FunctionType):
+            return m.wrap.object(raw)
+        return m.attributes.bind(raw, self.receiver, self.start)
 
     def emit(self, e: Emitter) -> None:
         e.call_function(super, [Constant(self.after), self.receiver])
+
+
+class ClassField:
+    """Among real attributes of a class, what captured code has set, or a number that changes from call to call: its value, None once it is deleted."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value | None) -> None:
+        self.value = value
+
+
+class ClassFields(Value):
+    """What captured code set and deleted of one class."""
+
+    def __init__(self, cls: type) -> None:
+        self.cls = cls
+        self.source = self.place = Fixed(cls, cls.__qualname__)
+        self.held: dict[str, ClassField] = {}
+
+    def python_type(self) -> type:
+        return type(self.cls)
+
+    def write_back(self, e: Emitter) -> None:
+        for name, field in self.held.items():
+            if field.value is not None:
+                e.method_call(self, type.__setattr__, [Constant(name), field.value])
+            elif name in vars(self.cls):
+                e.method_call(self, type.__delattr__, [Constant(name)])

@@ -17,6 +17,7 @@ import torch
 from stoker import torch_private
 from stoker.capture.python_operators import COMPARE, SPECIAL_BINARY, SPECIAL_COMPARE, UNARY
 from stoker.capture.values.value import Arguments, Exhausted, Keywords, NotConstant, Value
+from stoker.guard.guard import Equals
 from stoker.guard.source import Fixed, InstanceDict, Source
 
 if TYPE_CHECKING:
@@ -214,3 +215,23 @@ class ConstantIterator(Value):
         self.ahead = list(self.elements)
         self.elements = iter(self.ahead)
         e.call_function(iter, [Constant(tuple(self.ahead))])
+
+
+class Varying(Constant):
+    """A constant that is a guard only once someone has looked at it: reading `value` is looking."""
+
+    def __init__(self, m: Machine, real: Any, source: Source) -> None:
+        self.m, self.real, self.source = m, real, source
+
+    @property
+    def value(self) -> Any:
+        assert self.source is not None
+        self.m.guards.add(self.source, Equals(self.real))
+        return self.real
+
+    def python_type(self) -> type:
+        return type(self.real)
+
+    def describe(self) -> str:
+        assert self.source is not None
+        return f"`{self.source.text}`"

@@ -146,7 +146,11 @@ class FunctionValue(ObjectValue):
         super().__init__(types.FunctionType, real, source)
         self.code, self.globals = code, globals_
         self.name = name or code.co_name
-        self._defaults, self._keyword_defaults = defaults or [], keyword_defaults or {}
+        self._defaults = defaults or []
+        self.keyword_table: Value | None = None  # `__kwdefaults__`, once somebody looked at it or set it
+        if real is None and keyword_defaults:
+            self.keyword_table = DictValue({k: (Constant(k), v) for k, v in keyword_defaults.items()})
+        self.fields_set: set[str] = set()  # of those that a call reads, on a function from outside
         self._closure = closure or []
         self.annotations = annotations
 
@@ -154,21 +158,50 @@ class FunctionValue(ObjectValue):
         return f"function `{self.code.co_qualname}`"
 
     def defaults(self, m: Machine) -> list[Value]:
-        if self.real is not None and self.real.__defaults__ is not None and not self._defaults:
+        if self.real is not None and self.real.__defaults__ is not None and not self._defaults and not self.fields_set:
             assert self.source is not None
             wrapped = m.wrap.at(self.real.__defaults__, FunctionDefaults(self.source))
             self._defaults = wrapped.raw_elements() if isinstance(wrapped, TupleValue) else wrapped.items_list(m)
         return self._defaults
 
     def keyword_default(self, m: Machine, name: str) -> Value | None:
-        if self.real is not None:
-            if not self.real.__kwdefaults__:
-                return None
+        table = self.keyword_defaults(m)
+        return table.lookup(m, Constant(name)) if isinstance(table, DictValue) else None
+
+    def keyword_defaults(self, m: Machine) -> Value:
+        if self.keyword_table is None and self.real is not None and self.real.__kwdefaults__:
             assert self.source is not None
-            table = m.wrap.at(self.real.__kwdefaults__, FunctionKeywordDefaults(self.source))
-            assert isinstance(table, DictValue)
-            return table.lookup(m, Constant(name))
-        return self._keyword_defaults.get(name)
+            self.keyword_table = m.wrap.force(m.wrap.at(self.real.__kwdefaults__, FunctionKeywordDefaults(self.source)))
+        return self.keyword_table or Constant(None)
+
+    def set_field(self, m: Machine, name: str, new: Value) -> None:
+        """`__defaults__` or `__kwdefaults__`, from here on."""
+        new = m.wrap.force(new)
+        kind, base = (TupleValue, tuple) if name == "__defaults__" else (DictValue, dict)
+        is_none = isinstance(new, Constant) and new.value is None
+        if not is_none and not issubclass(new.python_type(), base):
+            m.exceptions.raise_(TypeError, f"{name} must be set to a {base.__name__} object")
+        if not is_none and not isinstance(new, kind):
+            self.unsupported(f"assignment of a {new.python_type().__name__} to {name}")
+        self.defaults(m), self.keyword_defaults(m)
+        m.effects.will_mutate(self)
+        self.fields_set.add(name)
+        if name == "__defaults__":
+            self._defaults = [] if is_none else new.items_list(m)
+        else:
+            self.keyword_table = new
+
+    def write_back(self, e: Emitter) -> None:
+        super().write_back(e)
+        for name in sorted(self.fields_set):
+            e.store_attribute(self, name, self._defaults_tuple() if name == "__defaults__" else self._table())
+
+    def _defaults_tuple(self) -> Value:
+        return TupleValue(list(self._defaults)) if self._defaults else Constant(None)
+
+    def _table(self) -> Value:
+        assert self.keyword_table is not None
+        return self.keyword_table
 
     def closure(self, m: Machine) -> list[CellValue]:
         if self.real is not None and self.real.__closure__ and not self._closure:
@@ -186,10 +219,8 @@ class FunctionValue(ObjectValue):
                 return self.attributes(m)
             case "__annotations__" if self.real is None:
                 return self.annotations_dict(m)
-            case "__kwdefaults__" if self.real is None:
-                if not self._keyword_defaults:
-                    return Constant(None)
-                return DictValue({k: (Constant(k), v) for k, v in self._keyword_defaults.items()})
+            case "__kwdefaults__":
+                return self.keyword_defaults(m)
             case "__module__" if self.real is None:
                 return self.globals.lookup(m, Constant("__name__"))
             case "__type_params__" if self.real is None:
@@ -215,9 +246,6 @@ class FunctionValue(ObjectValue):
                 return self.globals
             case "__annotations__" if self.real is not None:
                 return m.wrap.object(self.real.__annotations__)
-            case "__kwdefaults__" if self.real is not None:
-                assert self.source is not None
-                return m.wrap.at(self.real.__kwdefaults__, FunctionKeywordDefaults(self.source))
         return super().own_attribute(m, name)
 
     def annotations_dict(self, m: Machine) -> DictValue:
@@ -246,14 +274,13 @@ class FunctionValue(ObjectValue):
                 Constant(self.code),
                 self.globals,
                 Constant(self.name),
-                TupleValue(list(self._defaults)) if self._defaults else Constant(None),
+                self._defaults_tuple(),
                 closure,
             ],
         )
         e.name_top(self)
-        if self._keyword_defaults:
-            table = DictValue({k: (Constant(k), v) for k, v in self._keyword_defaults.items()})
-            e.store_attribute(self, "__kwdefaults__", table)
+        if self.keyword_table is not None:
+            e.store_attribute(self, "__kwdefaults__", self.keyword_table)
         if self.annotations is not None:
             table = self.annotations_dict(e.m)
             if table._entries:

@@ -16,9 +16,10 @@ from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.traceback import Passage, TracebackValue
 from stoker.capture.values.value import Arguments, Exhausted, IdentityKey, Keywords, Lazy, Value
-from stoker.errors import Raised
+from stoker.errors import Break, Raised
 from stoker.guard.guard import Holds
 from stoker.guard.source import Attribute, Fixed, InstanceDict, Slot, Source
+from stoker.marks import why_disabled
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
@@ -140,6 +141,23 @@ class InstanceValue(ObjectValue):
     def __init__(self, cls: type, real: Any = None, source: Source | None = None, storage: Value | None = None) -> None:
         super().__init__(cls, real, source)
         self.storage = storage
+        self.has_other_dictionary = False  # was its `__dict__` set?
+
+    def set_dictionary(self, m: Machine, new: DictValue) -> None:
+        m.effects.will_mutate(self)
+        self._attributes, self.has_other_dictionary = new, True
+
+    def has_changed(self, m: Machine) -> bool:
+        return self.has_other_dictionary or super().has_changed(m)
+
+    def write_back(self, e: Emitter) -> None:
+        super().write_back(e)
+        self._write_dictionary(e)
+
+    def _write_dictionary(self, e: Emitter) -> None:
+        if self.has_other_dictionary:
+            assert self._attributes is not None
+            e.method_call(self, object.__setattr__, [Constant("__dict__"), self._attributes])
 
     def describe(self) -> str:
         return super().describe()
@@ -260,7 +278,6 @@ class InstanceValue(ObjectValue):
 
     def emit(self, e: Emitter) -> None:
         """Made without running the constructor: the constructor was captured."""
-        e.refuse_made_class(self.cls)
         self.emit_empty(e)
         e.name_top(self)
         self.fill(e)
@@ -281,8 +298,9 @@ class InstanceValue(ObjectValue):
         if self.storage is not None and hasattr(self.storage, "fill"):
             e.names[id(self.storage)] = e.names[id(self)]
             self.storage.fill(e)
+        self._write_dictionary(e)
         attributes = self._attributes
-        if attributes is not None and attributes._entries:
+        if attributes is not None and attributes._entries and not self.has_other_dictionary:
             if all(isinstance(k.constant(), str) for k, _ in attributes._entries.values()):
                 e.load(self)
                 e.attribute_of_top("__dict__")
@@ -293,6 +311,14 @@ class InstanceValue(ObjectValue):
             if slot is not None:
                 e.call_function(type(descriptor).__set__, [Constant(descriptor), self, slot])
                 e.pop()
+
+
+class DisabledFunction(InstanceValue):
+    """What `stoker.disable` gives: CPython calls it."""
+
+    def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
+        name = getattr(self.real.__wrapped__, "__qualname__", type(self.real.__wrapped__).__name__)
+        raise Break(f"a call of `{name}`", why_disabled(self.real))
 
 
 class ExceptionValue(InstanceValue):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from stoker import torch_private
 from stoker.capture.static import MISSING
 from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.instance import InstanceValue, ObjectValue
@@ -89,12 +90,12 @@ class ModuleValue(InstanceValue):
     """An nn.Module."""
 
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
-        plain = m.attributes.class_lookup(self.cls, "__call__") is torch.nn.Module.__call__
-        if plain and self.has_no_hooks(m):
+        if not torch_private.is_modules_own(m.attributes.class_lookup(self.cls, "__call__")):
+            return super().call(m, args, kwargs)
+        around = m.attributes.class_lookup(self.cls, "_call_impl")
+        if torch_private.is_modules_own(around) and self.has_no_hooks(m):
             return self.attribute(m, "forward").call(m, args, kwargs)
-        if plain:
-            return self.attribute(m, "_call_impl").call(m, args, kwargs)
-        return super().call(m, args, kwargs)
+        return self.attribute(m, "_call_impl").call(m, args, kwargs)
 
     def has_no_hooks(self, m: Machine) -> bool:
         """No hook would run around `forward`; each table looked at is guarded."""

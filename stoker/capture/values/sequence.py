@@ -370,7 +370,6 @@ class TupleValue(SequenceValue):
         elif self.cls is torch.Size or hasattr(self.cls, "n_sequence_fields"):
             e.call_function(self.cls, [TupleValue(self._elements)])
         else:
-            e.refuse_made_class(self.cls)
             e.call_function(tuple.__new__, [m_class(self.cls), TupleValue(self._elements)])
 
 

@@ -41,7 +41,7 @@ class SliceValue(Value):
         return m.operators.compare(operator, TupleValue(self.parts), TupleValue(parts)) if parts is not None else None
 
     def specialized(self, m: Machine) -> slice:
-        return slice(*(m.concrete.constant(part, "slicing") for part in self.parts))
+        return slice(*map(m.concrete.index, self.parts))
 
     def emit(self, e: Emitter) -> None:
         e.call_function(slice, self.parts)

@@ -186,6 +186,9 @@ class TensorValue(Value):
         elif name == "data" and isinstance(m.wrap.force(value), TensorValue):
             m.record.call(set_data, [self, m.wrap.force(value)], {}, keep=True)
         else:
+            refused = _why_unwritable(m.attributes.class_lookup(self.cls, name))
+            if refused is not None:
+                m.exceptions.raise_(AttributeError, refused)
             self.unsupported(f"assignment to tensor attribute {name!r}")
 
     def delete_attribute(self, m: Machine, name: str) -> None:
@@ -300,3 +303,16 @@ class TensorValue(Value):
             e.name_top(self)
             for name, attribute in held.items():
                 e.store_attribute(self, name, attribute)
+
+
+def _why_unwritable(raw: Any) -> str | None:
+    """What torch says when a field of a tensor that nobody may set is set; None if it may be."""
+    if not isinstance(raw, types.GetSetDescriptorType):
+        return None
+    try:
+        raw.__set__(torch.empty(0), None)
+    except AttributeError as error:
+        return str(error)
+    except (TypeError, RuntimeError):  # it takes something else
+        pass
+    return None

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stoker.capture.values.constant import Constant
+from stoker.capture.values.constant import Constant, Varying
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.value import Arguments, Era, Keywords, Value
-from stoker.guard.guard import Equals
-from stoker.guard.source import Source
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
@@ -90,24 +88,8 @@ class TextValue(Value):
         e.call_function(self.function, self.parts)
 
 
-class VaryingText(Constant):
+class VaryingText(Varying):
     """A string that was another at an earlier call: what hands it on, or shows it, does not fix what it says."""
-
-    def __init__(self, m: Machine, real: str, source: Source) -> None:
-        self.m, self.real, self.source = m, real, source
-
-    @property
-    def value(self) -> str:  # type: ignore[override]  # a property in place of an attribute
-        assert self.source is not None
-        self.m.guards.add(self.source, Equals(self.real))
-        return self.real
-
-    def python_type(self) -> type:
-        return str
-
-    def describe(self) -> str:
-        assert self.source is not None
-        return f"`{self.source.text}`"
 
 
 def is_untold(value: Value) -> bool:

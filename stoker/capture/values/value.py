@@ -11,6 +11,7 @@ Requirements:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from stoker.errors import Break
@@ -202,6 +203,16 @@ class Lazy(Value):
 
     def python_type(self) -> type:
         return type(self.real)
+
+
+@dataclass(frozen=True, slots=True)
+class MadePart:
+    """A class made while capturing by an instruction of the root frame, or an object that this class holds, and by which names."""
+
+    real: Any
+    cls: Value
+    path: tuple[str, ...]
+    step: int
 
 
 class OwnKey:

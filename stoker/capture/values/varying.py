@@ -1,4 +1,5 @@
-"""Floats from outside that were others at an earlier call: `loss.item()` after a break, a learning rate; and numbers of numpy.
+"""Constants from outside that were others at an earlier call: floats, such as `loss.item()` after a break, or a learning rate; numbers of
+numpy; and text (`stoker.capture.values.text`).
 
 Comparing one, or asking whether it is zero, guards the answer and not the number. Arithmetic with it, and tensor operators that
 take it, see a symbol (`symbolic`). Whatever else looks at it fixes the number, as for every other constant.
@@ -9,34 +10,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from stoker.capture.python_operators import COMPARE
-from stoker.capture.values.constant import Constant
+from stoker.capture.values.constant import Constant, Varying
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.value import Value
-from stoker.guard.guard import Equals, Holds
+from stoker.guard.guard import Holds
 from stoker.guard.source import Asked, Source
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
 
 
-class VaryingFloat(Constant):
-    """A float whose number is a guard only once someone has looked at it: reading `value` is looking."""
-
-    def __init__(self, m: Machine, real: float, source: Source) -> None:
-        self.m, self.real, self.source = m, real, source
-
-    @property
-    def value(self) -> float:  # type: ignore[override]  # a property in place of an attribute
-        assert self.source is not None
-        self.m.guards.add(self.source, Equals(self.real))
-        return self.real
-
-    def python_type(self) -> type:
-        return float
-
-    def describe(self) -> str:
-        assert self.source is not None
-        return f"`{self.source.text}`"
+class VaryingFloat(Varying):
+    """A float. What computes with it computes with a symbol."""
 
     def symbolic(self) -> SymbolicValue:
         """The float as an input of the graph, whatever its number."""
@@ -65,7 +50,6 @@ class VaryingScalar(VaryingFloat):
 
     def __init__(self, m: Machine, real: Any, source: Source) -> None:
         super().__init__(m, real, source)
-        self.real: Any = real
         self.symbol: SymbolicValue | None = None
 
     @property
@@ -74,9 +58,6 @@ class VaryingScalar(VaryingFloat):
         was = self.real.tobytes()
         self.m.guards.add(self.source, Holds(lambda now: now.tobytes() == was, f"== {self.real!r}"))
         return self.real
-
-    def python_type(self) -> type:
-        return type(self.real)
 
     def symbolic(self) -> SymbolicValue:
         assert self.source is not None
