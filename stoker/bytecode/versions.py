@@ -140,8 +140,6 @@ COMPARE_MASKS: dict[str, int] = {"<": 2, "<=": 2 | 8, "==": 8, "!=": 1 | 2 | 4, 
 COMPARE_SHIFT: int = {(3, 11): 0, (3, 12): 4, (3, 13): 5}[VERSION]
 COMPARE_TO_BOOL = 16
 
-# CALL_INTRINSIC_1's numbers for what had an opcode of its own before (pycore_intrinsics.h).
-INTRINSIC_1: dict[str, int] = {"UNARY_POSITIVE": 5, "LIST_TO_TUPLE": 6}
 
 _FLAG_BITS: dict[str, int] = {"LOAD_GLOBAL": 1, "LOAD_SUPER_ATTR": 2} | ({"LOAD_ATTR": 1} if VERSION >= (3, 12) else {})
 
@@ -156,8 +154,6 @@ HAS_PRECALL: bool = VERSION == (3, 11)
 HAS_CALL_KW: bool = VERSION >= (3, 13)  # keyword names on the stack, else in a KW_NAMES before the call
 HAS_FAST_CHECK: bool = VERSION >= (3, 12)  # LOAD_FAST assumes a bound local; LOAD_FAST_CHECK does not
 HAS_TO_BOOL: bool = VERSION >= (3, 13)  # conditional jumps and UNARY_NOT take an exact bool
-HAS_INTRINSICS: bool = VERSION >= (3, 12)
-FUNCTION_ATTRIBUTES_AFTER: bool = VERSION >= (3, 13)  # MAKE_FUNCTION, then a SET_FUNCTION_ATTRIBUTE for each
 CLOSURE_IS_FAST: bool = VERSION >= (3, 13)  # LOAD_CLOSURE is written LOAD_FAST
 CLASS_METHODS_CHAIN: bool = VERSION <= (3, 12)  # a classmethod around a descriptor gives what that gives of the class
 DOCSTRING_FLAG: int = 0x4000000 if VERSION >= (3, 13) else 0  # CO_HAS_DOCSTRING: co_consts[0] is the docstring

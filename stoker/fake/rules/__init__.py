@@ -1,24 +1,7 @@
 """Metadata rules by family. Importing this package fills `stoker.fake.rule.RULES`."""
 
-from stoker.fake.rules import (  # noqa: F401  (they fill the table)
-    attention,
-    channels,
-    check,
-    convolution,
-    data,
-    factory,
-    fft,
-    index,
-    like,
-    linalg,
-    loss,
-    matmul,
-    noise,
-    norm,
-    pointwise,
-    pool,
-    quantize,
-    reduce,
-    rewrite,
-    view,
-)
+import importlib
+import pkgutil
+
+for _family in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_family.name}")

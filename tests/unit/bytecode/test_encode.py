@@ -5,6 +5,7 @@ from types import FunctionType
 import pytest
 
 from stoker.bytecode import EncodeError, Instruction, assemble, build, decode, encode
+from tests.unit.bytecode import writing
 
 
 def call(code, *arguments):
@@ -56,16 +57,16 @@ def test_encode_doc():
 
     code = encode(decode(documented.__code__), documented.__code__)
     assert code.co_consts[0] == "Words."
-    assert FunctionType(assemble(build.return_const("not a docstring"), name="f"), {}).__doc__ is None
+    assert FunctionType(assemble(writing.return_const("not a docstring"), name="f"), {}).__doc__ is None
 
 
 @pytest.mark.parametrize("distance", [1, 100, 255, 256, 300, 40_000])
-@pytest.mark.parametrize("emit", [build.pop_jump_if_true, build.pop_jump_if_not_none])
-def test_jumps_of_any_distance_in_both_directions(distance, emit):
+@pytest.mark.parametrize("condition", ["TRUE", "NOT_NONE"])
+def test_jumps_of_any_distance_in_both_directions(distance, condition):
     """Counts down from n, going round a loop of `distance` instructions."""
-    top, end = build.nop(), build.nop()
-    padding = [instruction for _ in range(distance) for instruction in build.nop()]
-    leave = build.pop_jump_if_false(end[0])
+    top, end = writing.nop(), writing.nop()
+    padding = [instruction for _ in range(distance) for instruction in writing.nop()]
+    leave = writing.pop_jump_if("FALSE", end[0])
     body = [
         *top,
         *build.load_fast("n"),
@@ -73,29 +74,29 @@ def test_jumps_of_any_distance_in_both_directions(distance, emit):
         *padding,
         *build.load_fast("n"),
         *build.load_const(1),
-        *build.binary("-"),
+        *writing.binary("-"),
         *build.store_fast("n"),
         *build.load_const(True),
-        *emit(top[0]),
-        *build.return_const("not here"),
+        *writing.pop_jump_if(condition, top[0]),
+        *writing.return_const("not here"),
         *end,
-        *build.return_const("done"),
+        *writing.return_const("done"),
     ]
     assert call(assemble(body, name="f", argnames=("n",)), 3) == "done"
 
 
 def test_a_conditional_jump_to_a_backward_conditional_jump():
     """The target of a jump may itself be rewritten into two instructions."""
-    top = build.nop()
-    back = build.pop_jump_if_true(top[0])
+    top = writing.nop()
+    back = writing.pop_jump_if("TRUE", top[0])
     body = [
         *build.jump((enter := build.load_fast("go"))[0]),
         *top,
-        *build.return_const("came back"),
+        *writing.return_const("came back"),
         *enter,
         *build.jump(back[0]),
         *back,
-        *build.return_const("fell through"),
+        *writing.return_const("fell through"),
     ]
     code = assemble(body, name="f", argnames=("go",))
     assert call(code, 1) == "came back"
@@ -161,7 +162,7 @@ def test_exceptions_find_their_handlers_after_instructions_moved():
         ([Instruction("BUILD_TUPLE", "x"), Instruction("RETURN_VALUE")], "needs a number"),
         ([Instruction("POP_TOP")], "empty stack"),
         ([Instruction("NOP")], "past the last"),
-        ([(again := Instruction("NOP")), again, *build.return_const(1)], "twice"),
+        ([(again := Instruction("NOP")), again, *writing.return_const(1)], "twice"),
     ],
 )
 def test_lists_that_are_no_code_are_refused(body, words):
@@ -170,13 +171,13 @@ def test_lists_that_are_no_code_are_refused(body, words):
 
 
 def test_a_loop_instruction_cannot_jump_backward():
-    top = build.nop()
+    top = writing.nop()
     with pytest.raises(EncodeError):
         assemble([*top, *build.load_const(()), Instruction("GET_ITER"), Instruction("FOR_ITER", top[0])], name="f")
 
 
 def test_a_stack_that_disagrees_at_a_join_is_refused():
-    end = build.return_const(1)
-    body = [*build.load_const(1), *build.pop_jump_if_true(end[0]), *build.load_const(2), *end]
+    end = writing.return_const(1)
+    body = [*build.load_const(1), *writing.pop_jump_if("TRUE", end[0]), *build.load_const(2), *end]
     with pytest.raises(ValueError, match="values on the stack"):
         assemble(body, name="f")

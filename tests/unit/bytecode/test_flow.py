@@ -3,6 +3,7 @@
 import pytest
 
 from stoker.bytecode import build, decode, live_cells, live_locals, loops, reachable, stack_depth, stack_depths
+from tests.unit.bytecode import writing
 
 
 def where(instructions, name, value=None, nth=0):
@@ -13,13 +14,13 @@ def where(instructions, name, value=None, nth=0):
 
 
 def test_depths_before_each_instruction():
-    code = [*build.load_const(1), *build.load_const(2), *build.binary("+"), *build.return_value()]
+    code = [*build.load_const(1), *build.load_const(2), *writing.binary("+"), *build.return_value()]
     assert stack_depths(code) == [0, 1, 2, 1]
     assert stack_depth(code) == 2
 
 
 def test_unreachable_code_has_no_depth():
-    code = [*build.return_const(1), *build.pop_top()]
+    code = [*writing.return_const(1), *build.pop_top()]
     assert stack_depths(code) == [0, 1, None]
     assert reachable(code) == [True, True, False]
 
@@ -87,7 +88,7 @@ def test_a_handler_keeps_locals_alive():
 
 
 def test_deleting_is_a_read():
-    code = [*build.delete_fast("x"), *build.return_const(None)]
+    code = [*build.delete_fast("x"), *writing.return_const(None)]
     assert live_locals(code) == [{"x"}, set(), set()]
 
 
@@ -122,15 +123,15 @@ def test_loops():
 
 
 def test_a_loop_of_one():
-    top = build.nop()
+    top = writing.nop()
     spin = build.jump(top[0])
     spin[0].value = spin[0]
     assert loops([*top, *spin]) == [False, True]
 
 
 def test_a_long_way_is_no_burden():
-    top = build.nop()
-    straight = [each for _ in range(50_000) for each in build.nop()]
+    top = writing.nop()
+    straight = [each for _ in range(50_000) for each in writing.nop()]
     assert loops([*straight, *top, *build.jump(top[0])]) == [False] * 50_000 + [True, True]
 
 
@@ -140,4 +141,4 @@ def test_nothing():
 
 def test_the_wrong_order_is_named():
     with pytest.raises(ValueError, match="POP_TOP"):
-        stack_depths([*build.pop_top(), *build.return_const(1)])
+        stack_depths([*build.pop_top(), *writing.return_const(1)])

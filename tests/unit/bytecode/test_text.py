@@ -1,16 +1,17 @@
 """The listing."""
 
 from stoker.bytecode import build, render
+from tests.unit.bytecode import writing
 
 
 def test_a_listing():
-    end = build.return_const("end")
+    end = writing.return_const("end")
     body = [
         *build.load_fast("x"),
-        *build.pop_jump_if_none(end[0]),
+        *writing.pop_jump_if("NONE", end[0]),
         *build.load_fast("x"),
         *build.load_const(1),
-        *build.binary("+="),
+        *writing.binary("+="),
         *build.return_value(),
         *end,
     ]
