@@ -45,15 +45,6 @@ void free_extra(void* pointer) {
   error.restore();
 }
 
-void drop_record(Compiler* self, PyCodeObject* code) {
-  auto found = self->records.find(code);
-  if (found == self->records.end()) return;
-  Record* record = found->second;
-  self->records.erase(found);
-  detach(record);
-  release(record);
-}
-
 // Entry
 
 PyObject* entry_new(PyTypeObject* type, PyObject* arguments, PyObject* keywords) {
@@ -145,17 +136,8 @@ PyObject* compiler_entries(PyObject* object, PyObject* argument) {
   return list.release();
 }
 
-PyObject* compiler_forget(PyObject* object, PyObject* arguments) {
-  PyObject* argument = Py_None;
-  if (!PyArg_ParseTuple(arguments, "|O:forget", &argument)) return nullptr;
-  auto* self = as<Compiler>(object);
-  if (argument == Py_None) {
-    self->clear();
-    Py_RETURN_NONE;
-  }
-  PyCodeObject* code = code_argument(argument);
-  if (!code) return nullptr;
-  drop_record(self, code);
+PyObject* compiler_forget(PyObject* object, PyObject*) {
+  as<Compiler>(object)->clear();
   Py_RETURN_NONE;
 }
 
@@ -165,7 +147,7 @@ PyMethodDef compiler_methods[] = {
     {"set_state", compiler_set_state, METH_VARARGS, "set_state(code, action)"},
     {"add", compiler_add, METH_VARARGS, "add(code, entry): give the code one more entry"},
     {"entries", compiler_entries, METH_O, "entries(code): its compiled versions"},
-    {"forget", compiler_forget, METH_VARARGS, "forget(code=None): drop the record of one code, or all"},
+    {"forget", compiler_forget, METH_NOARGS, "forget(): drop all records"},
     {},
 };
 

@@ -72,37 +72,14 @@ void let_interrupt() {
   if (PyErr_CheckSignals()) throw python_error();
 }
 
-struct Branch {
+struct Control {
   PyObject_HEAD
   vectorcallfunc vectorcall;
-  Ref first, second;
-
-  void each(const auto& visit) {
-    visit(first);
-    visit(second);
-  }
-};
-
-struct Loop {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
-  Ref condition, body;
-  Py_ssize_t carried;
-
-  void each(const auto& visit) {
-    visit(condition);
-    visit(body);
-  }
-};
-
-struct Scan {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
-  Ref step;
-  Py_ssize_t carried, sequences;
+  Ref first, second;              // the graphs: a branch's two, a loop's condition and body, a scan's step
+  Py_ssize_t carried, sequences;  // how many inputs go from round to round, and how many have an element for each
   int backwards;
 
-  void each(const auto& visit) { visit(step); }
+  void each(const auto& visit) { visit(first), visit(second); }
 };
 
 bool too_few(Py_ssize_t count, Py_ssize_t least) {
@@ -112,7 +89,7 @@ bool too_few(Py_ssize_t count, Py_ssize_t least) {
 }
 
 PyObject* run_branch(PyObject* object, PyObject* const* inputs, size_t flagged, PyObject*) {
-  auto* self = as<Branch>(object);
+  auto* self = as<Control>(object);
   const Py_ssize_t count = PyVectorcall_NARGS(flagged);
   if (too_few(count, 1)) return nullptr;
   HANDLE_TH_ERRORS
@@ -122,15 +99,15 @@ PyObject* run_branch(PyObject* object, PyObject* const* inputs, size_t flagged, 
 }
 
 PyObject* run_loop(PyObject* object, PyObject* const* inputs, size_t flagged, PyObject*) {
-  auto* self = as<Loop>(object);
+  auto* self = as<Control>(object);
   const Py_ssize_t count = PyVectorcall_NARGS(flagged);
   if (too_few(count, self->carried)) return nullptr;
   HANDLE_TH_ERRORS
   const Values rest = shared(inputs + self->carried, inputs + count);
   Values given = shared(inputs, inputs + count);
   bool ran = false;
-  while (holds(called(self->condition, given).at(0))) {
-    given = called(self->body, given);
+  while (holds(called(self->first, given).at(0))) {
+    given = called(self->second, given);
     append(given, rest);
     ran = true;
     let_interrupt();
@@ -155,7 +132,7 @@ struct Rows {
 };
 
 PyObject* run_scan(PyObject* object, PyObject* const* inputs, size_t flagged, PyObject*) {
-  auto* self = as<Scan>(object);
+  auto* self = as<Control>(object);
   const Py_ssize_t count = PyVectorcall_NARGS(flagged);
   if (too_few(count, self->carried + self->sequences)) return nullptr;
   HANDLE_TH_ERRORS
@@ -169,7 +146,7 @@ PyObject* run_scan(PyObject* object, PyObject* const* inputs, size_t flagged, Py
     Values given = carried;
     for (const at::Tensor& sequence : sequences) given.push_back(wrapped(element_of(sequence)));
     append(given, rest);
-    Values found = called(self->step, given);
+    Values found = called(self->first, given);
     rows.resize(found.size() - self->carried);
     for (size_t i = 0; i < rows.size(); ++i) rows[i].prepare(length, tensor_of(found[self->carried + i]));
     return found;
@@ -192,51 +169,29 @@ PyObject* run_scan(PyObject* object, PyObject* const* inputs, size_t flagged, Py
   END_HANDLE_TH_ERRORS
 }
 
-PyObject* branch_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
-  PyObject *first, *second;
-  if (!PyArg_ParseTuple(arguments, "OO:Branch", &first, &second)) return nullptr;
-  auto* self = make<Branch>(type);
+template <vectorcallfunc RUN, bool IS_SCAN = false>
+PyObject* control_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
+  PyObject *first, *second = nullptr;
+  Py_ssize_t carried = 0, sequences = 0;
+  int backwards = 0;
+  if (!(IS_SCAN ? PyArg_ParseTuple(arguments, "Onnp:Scan", &first, &carried, &sequences, &backwards)
+                : PyArg_ParseTuple(arguments, "OO|n", &first, &second, &carried)))
+    return nullptr;
+  auto* self = make<Control>(type);
   if (!self) return nullptr;
-  self->vectorcall = run_branch;
+  self->vectorcall = RUN;
   self->first = Ref::share(first);
   self->second = Ref::share(second);
-  return reinterpret_cast<PyObject*>(self);
-}
-
-PyObject* loop_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
-  PyObject *condition, *body;
-  Py_ssize_t carried;
-  if (!PyArg_ParseTuple(arguments, "OOn:Loop", &condition, &body, &carried)) return nullptr;
-  auto* self = make<Loop>(type);
-  if (!self) return nullptr;
-  self->vectorcall = run_loop;
-  self->condition = Ref::share(condition);
-  self->body = Ref::share(body);
-  self->carried = carried;
-  return reinterpret_cast<PyObject*>(self);
-}
-
-PyObject* scan_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
-  PyObject* step;
-  Py_ssize_t carried, sequences;
-  int backwards;
-  if (!PyArg_ParseTuple(arguments, "Onnp:Scan", &step, &carried, &sequences, &backwards)) return nullptr;
-  auto* self = make<Scan>(type);
-  if (!self) return nullptr;
-  self->vectorcall = run_scan;
-  self->step = Ref::share(step);
-  self->carried = carried;
-  self->sequences = sequences;
-  self->backwards = backwards;
+  self->carried = carried, self->sequences = sequences, self->backwards = backwards;
   return reinterpret_cast<PyObject*>(self);
 }
 
 }  // namespace
 
 bool add_control_types(PyObject* module) {
-  return add_type<Branch>(module, "stoker._C.Branch", branch_type, {slot(Py_tp_new, branch_new)}) &&
-         add_type<Loop>(module, "stoker._C.Loop", loop_type, {slot(Py_tp_new, loop_new)}) &&
-         add_type<Scan>(module, "stoker._C.Scan", scan_type, {slot(Py_tp_new, scan_new)});
+  return add_type<Control>(module, "stoker._C.Branch", branch_type, {slot(Py_tp_new, control_new<run_branch>)}) &&
+         add_type<Control>(module, "stoker._C.Loop", loop_type, {slot(Py_tp_new, control_new<run_loop>)}) &&
+         add_type<Control>(module, "stoker._C.Scan", scan_type, {slot(Py_tp_new, control_new<run_scan, true>)});
 }
 
 }  // namespace stoker

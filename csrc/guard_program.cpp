@@ -213,20 +213,9 @@ bool has_length(PyObject* object, Py_ssize_t length, const Context& context) {
 // Of subclasses, the keys that they hold: an __iter__ of their own would run the program, and may come back here.
 bool has_keys(PyObject* dict, PyObject* keys) {
   if (!PyDict_Check(dict) || PyDict_GET_SIZE(dict) != PyTuple_GET_SIZE(keys)) return false;
-  if (!PyODict_Check(dict)) {
-    Py_ssize_t position = 0;
-    PyObject* key;
-    for (Py_ssize_t i = 0; PyDict_Next(dict, &position, &key, nullptr); ++i)
-      if (i >= PyTuple_GET_SIZE(keys) || !same_constant(key, PyTuple_GET_ITEM(keys, i))) return false;
-    return true;
-  }
-  Ref iterator = Ref::steal(PyODict_Type.tp_iter(dict));
-  if (!iterator) return false;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); ++i) {
-    Ref key = Ref::steal(PyIter_Next(iterator.get()));
-    if (!key || !same_constant(key.get(), PyTuple_GET_ITEM(keys, i))) return false;
-  }
-  return true;
+  const PyTypeObject& type = PyODict_Check(dict) ? PyODict_Type : PyDict_Type;
+  Ref mine = Ref::steal(type.tp_iter(dict)), theirs = Ref::steal(PyObject_GetIter(keys));
+  return mine && theirs && same_order(mine.get(), theirs.get());
 }
 
 // 1, 0, or -1 when it is no dictionary or a key's comparison raised.

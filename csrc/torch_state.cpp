@@ -38,24 +38,24 @@ struct Settings {
 Settings read_settings() {
   const at::Context& context = at::globalContext();
   const c10::impl::LocalDispatchKeySet keys = c10::impl::tls_local_dispatch_key_set();
-  Settings now{};
-  now.included_keys = keys.included_.raw_repr();
-  now.excluded_keys = keys.excluded_.raw_repr();
-  now.default_dtype = c10::get_default_dtype_as_scalartype();
-  now.autocast_cpu_dtype = at::autocast::get_autocast_dtype(at::kCPU);
-  now.autocast_cuda_dtype = at::autocast::get_autocast_dtype(at::kCUDA);
-  now.grad_mode = c10::GradMode::is_enabled();
-  now.inference_mode = c10::InferenceMode::is_enabled();
-  now.deterministic = context.deterministicAlgorithms();
-  now.deterministic_warn_only = context.deterministicAlgorithmsWarnOnly();
-  now.fills_memory = context.deterministicFillUninitializedMemory();
-  now.autocast_cpu = at::autocast::is_autocast_enabled(at::kCPU);
-  now.autocast_cuda = at::autocast::is_autocast_enabled(at::kCUDA);
-  now.autocast_cache = at::autocast::is_autocast_cache_enabled();
-  now.torch_function = at::impl::PythonTorchFunctionTLS::get_disabled_state();
-  now.dispatch_modes = c10::impl::TorchDispatchModeTLS::stack_len();
-  now.function_modes = at::impl::PythonTorchFunctionTLS::stack_len();
-  return now;
+  return {
+      .included_keys = keys.included_.raw_repr(),
+      .excluded_keys = keys.excluded_.raw_repr(),
+      .default_dtype = c10::get_default_dtype_as_scalartype(),
+      .autocast_cpu_dtype = at::autocast::get_autocast_dtype(at::kCPU),
+      .autocast_cuda_dtype = at::autocast::get_autocast_dtype(at::kCUDA),
+      .grad_mode = c10::GradMode::is_enabled(),
+      .inference_mode = c10::InferenceMode::is_enabled(),
+      .deterministic = context.deterministicAlgorithms(),
+      .deterministic_warn_only = context.deterministicAlgorithmsWarnOnly(),
+      .fills_memory = context.deterministicFillUninitializedMemory(),
+      .autocast_cpu = at::autocast::is_autocast_enabled(at::kCPU),
+      .autocast_cuda = at::autocast::is_autocast_enabled(at::kCUDA),
+      .autocast_cache = at::autocast::is_autocast_cache_enabled(),
+      .torch_function = at::impl::PythonTorchFunctionTLS::get_disabled_state(),
+      .dispatch_modes = c10::impl::TorchDispatchModeTLS::stack_len(),
+      .function_modes = at::impl::PythonTorchFunctionTLS::stack_len(),
+  };
 }
 
 // A mode on the torch-function stack: the same object, or a device context (`with torch.device(...)` makes a new one each
