@@ -35,10 +35,10 @@ from stoker.took import Took, tell
 
 FLAGS = (
     "-std=c++17", "-O3", "-march=native", "-mprefer-vector-width=512", "-fPIC", "-shared", "-fopenmp", "-fno-math-errno", "-fno-trapping-math",
-    "-ffp-contract=off", "-fno-semantic-interposition", "-fvisibility=default", "-Wno-psabi", "-w", "-fno-thread-jumps",
+    "-ffp-contract=off", "-fwrapv", "-fno-semantic-interposition", "-fvisibility=default", "-Wno-psabi", "-w", "-fno-thread-jumps",
     "-fno-tree-slp-vectorize", "--param=iv-max-considered-uses=60",
 )  # fmt: skip
-"""Kernels have their vectors written out: looking for more among statements, and weighing hundreds of induction variables, was a third
+"""Whole numbers wrap around, as eager's do. Kernels have their vectors written out: looking for more among statements, and weighing hundreds of induction variables, was a third
 of g++'s time for the kernels of densenet121, which read up to 24 tensors each. g++ 12 and 13 thread jumps between conditions on one number, turn them into vectors, and read sums that were never set:
 tests/stages/test_isa.py."""
 ONLY_GCC = (
