@@ -308,6 +308,7 @@ def _outcome(trace: Trace, inputs: Inputs, value: Any, shared: dict[int, set[int
     if is_shared and value.requires_grad and value.memory in trace.aliases.given:
         raise CannotTrace("an output shares memory that was given by `.data = ...`, and is differentiated")
     if storage.input is not None:
+        _refuse_parts(inputs.examples[storage.input : storage.input + 1], alias)
         return Rebuilt(Given(storage.input), _steps(alias, results))
     if len(shared[id(storage)]) == 1:
         return GraphResult(results.add(trace.read(value), value))
@@ -315,6 +316,14 @@ def _outcome(trace: Trace, inputs: Inputs, value: Any, shared: dict[int, set[int
         raise CannotTrace("outputs share memory whose owner requires no gradient")
     base = GraphResult(results.add(trace.aliases.content(storage.entry), storage.tensor))
     return Rebuilt(base, _steps(alias, results)) if alias is not storage.entry else base
+
+
+def _refuse_parts(example: Sequence[torch.Tensor], alias: Alias) -> None:
+    """torch shows no real numbers in the memory of a tensor that is conjugated when it is read; its parts are negated then."""
+    if any(e.is_conj() for e in example) and torch.ops.aten.view_as_real.default in [
+        v.operator for v in views_of(alias)
+    ]:
+        raise CannotTrace("an output is a part of a conjugated input")
 
 
 def _is_made_leaf(value: FakeTensor) -> bool:

@@ -65,13 +65,17 @@ def handed_on(v: torch.Tensor) -> Any:
     return v[None], v.detach()
 
 
-@pytest.mark.parametrize("program", [read, asked, resolved, handed_on])
+def parts(v: torch.Tensor) -> Any:
+    return v.real, v[None].real, (v.imag, v[:1].imag) if v.is_complex() else v, (v + 1).real
+
+
+@pytest.mark.parametrize("program", [read, asked, resolved, handed_on, parts])
 @pytest.mark.parametrize("layout", NEGATED)
 def test_negated_arguments(layout: str, program: Any) -> None:
     alike(*(f(NEGATED[layout](numbers())) for f in (stoker.compile(program), program)))
 
 
-@pytest.mark.parametrize("program", [read, asked, resolved, handed_on])
+@pytest.mark.parametrize("program", [read, asked, resolved, handed_on, parts])
 @pytest.mark.parametrize("layout", CONJUGATED)
 def test_conjugated_arguments(layout: str, program: Any) -> None:
     alike(*(f(CONJUGATED[layout](numbers())) for f in (stoker.compile(program), program)))
