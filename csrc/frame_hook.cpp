@@ -7,7 +7,7 @@
 namespace stoker {
 
 constinit thread_local HookThread hook_thread __attribute__((tls_model("initial-exec"))) = {nullptr, nullptr,
-                                                                                              Stance::COMPILED};
+                                                                                              Stance::COMPILED, nullptr};
 
 namespace {
 
@@ -31,7 +31,23 @@ void end_frame(PyThreadState* thread, compat::Frame* frame) {
   }
 }
 
+// Whether the frame is one that gives an answer in place of running.
+bool is_answered(compat::Frame* frame, int throws) {
+  const Answer* answer = hook_thread.answer;
+  return answer && !throws && answer->code && compat::frame_code(frame) == answer->code;
+}
+
+PyObject* give_answer(PyThreadState* thread, compat::Frame* frame) {
+  Answer* answer = hook_thread.answer;
+  answer->code = nullptr;
+  end_frame(thread, frame);
+  if (!answer->raises) return Py_NewRef(answer->given);
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(answer->given)), answer->given);
+  return nullptr;
+}
+
 PyObject* evaluate(PyThreadState* thread, compat::Frame* frame, int throws) {
+  if (is_answered(frame, throws)) return give_answer(thread, frame);
   Compiler* compiler = hook_thread.active;
   if (!compiler || throws || hook_thread.stance == Stance::EAGER) return run_frame(thread, frame, throws);
   PyCodeObject* code = compat::frame_code(frame);

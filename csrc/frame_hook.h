@@ -15,13 +15,22 @@ struct Compiler;
 // What the user wants of compiled callables in this thread, for a while (stoker.stance).
 enum class Stance : int { COMPILED = 0, EAGER = 1, FAIL_ON_RECOMPILE = 2 };
 
+// What the next frame of a code object gives in place of running, once.
+struct Answer {
+  PyCodeObject* code;  // null once it was given
+  PyObject* given;     // borrowed
+  bool raises;
+  Answer* outer;
+};
+
 struct HookThread {
   Compiler* active;            // borrowed: whoever opens a HookScope keeps the compiler alive
   PyCodeObject* pass_through;  // the next frame of this code is run as it is, without a look-up
   Stance stance;
+  Answer* answer;
 };
 
-// Initial-exec: one load instead of a call. The module is 24 bytes of static TLS.
+// Initial-exec: one load instead of a call. The module is 32 bytes of static TLS.
 extern constinit thread_local HookThread hook_thread __attribute__((tls_model("initial-exec")));
 
 void hook_acquire();

@@ -68,7 +68,7 @@ PyMODINIT_FUNC PyInit__C() {
   const Addition additions[] = {add_stamp,         add_actions,      add_tensor_types,   add_state_types,
                                 add_guard_types,   add_cache_types,  add_resume_types,   add_callable_types,
                                 add_training_types, add_plan_types,  add_frozen_types,   add_replay_types,
-                                add_control_types};
+                                add_control_types, add_remembered_functions};
   bool ready = prepare_frame_hook();
   for (const Addition add : additions) ready = ready && add(module.get());
   return ready ? module.release() : nullptr;

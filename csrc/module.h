@@ -8,6 +8,7 @@ namespace stoker {
 bool add_callable_types(PyObject* module);  // Compiled and Disabled: what stoker.compile and stoker.disable give the user
 bool add_control_types(PyObject* module);   // Branch, Loop and Scan: control flow on data over compiled graphs
 bool add_frozen_types(PyObject* module);
+bool add_remembered_functions(PyObject* module);  // caches of functools
 bool add_replay_types(PyObject* module);  // a recorded CUDA graph as a function of a plan's inputs
 bool add_training_types(PyObject* module);
 

@@ -27,6 +27,7 @@
 #pragma GCC diagnostic pop
 
 #include <cstdint>
+#include <cstring>
 
 namespace stoker::compat {
 
@@ -132,6 +133,19 @@ inline bool weakref_is_dead(PyObject* reference) {
 
 inline PyObject* weakref_target_borrowed(PyObject* reference) {
   return reinterpret_cast<PyWeakReference*>(reference)->wr_object;
+}
+
+// The result in an entry of a functools.lru_cache of bounded size (Modules/_functoolsmodule.c, lru_list_elem); null for any
+// other object.
+inline PyObject* lru_entry_result(PyObject* entry) {
+  struct Entry {
+    PyObject_HEAD void *previous, *next;
+    Py_hash_t hash;
+    PyObject *key, *result;
+  };
+  const char* name = Py_TYPE(entry)->tp_name;
+  const bool is_entry = strcmp(name, "functools._lru_list_elem") == 0 && Py_TYPE(entry)->tp_basicsize == sizeof(Entry);
+  return is_entry ? reinterpret_cast<Entry*>(entry)->result : nullptr;
 }
 
 // The instance dictionary where one lies ready three words before the object, else null (pycore_object.h, which is no C++).

@@ -18,6 +18,7 @@ from stoker.guard.guard import (
     Equals,
     Guard,
     Holds,
+    HoldsTogether,
     Is,
     Length,
     NotSameAs,
@@ -122,6 +123,8 @@ def _argument_key(check: Check) -> Any:
     try:
         argument = check.argument
     except AssertionError:
+        if isinstance(check, HoldsTogether):
+            return id(check.predicate)
         assert isinstance(check, (SameAs, NotSameAs))
         argument = check.other if isinstance(check, SameAs) else check.others
     if isinstance(argument, (int, str, float, bytes, bool, type(None), Source)):

@@ -44,6 +44,7 @@ from stoker.capture.values.opaque import OpaqueValue
 from stoker.capture.values.pending import pending_generator
 from stoker.capture.values.proxy import ProxyValue, mapping_behind
 from stoker.capture.values.reference import ReferenceValue
+from stoker.capture.values.remembered import cache_parameters
 from stoker.capture.values.running import RunningIterator, is_kept_by_a_break, known_iterator
 from stoker.capture.values.sequence import GrowingList, ListValue, TupleValue, is_plain_tuple
 from stoker.capture.values.sets import GrowingSet, SetValue
@@ -411,7 +412,9 @@ def wrap_deque(m: Machine, real: collections.deque, source: Source) -> Value:
 
 def wrap_cached_function(m: Machine, real: Any, source: Source) -> Value:
     m.guards.add_unless_fixed(source, TypeIs(type(real)))
-    return CachedFunction(real, source, m.wrap.at(real.__wrapped__, Attribute(source, "__wrapped__")))
+    function = m.wrap.at(real.__wrapped__, Attribute(source, "__wrapped__"))
+    told = m.guards.ask(source, real, cache_parameters, "has the same parameters")
+    return CachedFunction(function, told["maxsize"], told["typed"], real, source)
 
 
 def wrap_reference(m: Machine, real: weakref.ref, source: Source) -> Value:

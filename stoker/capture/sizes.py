@@ -52,6 +52,8 @@ class History:
     positions: dict[str, set[int]] = field(default_factory=dict)
     hooks_called_later: set[int] = field(default_factory=set)
     """Instructions that put hooks on tensors, which only code behind the graph calls."""
+    first_calls: dict[Any, Any] = field(default_factory=dict)
+    """Calls of functions under functools.lru_cache that capture has made itself, which count once (`remembered.Again`)."""
     number: int = field(default_factory=itertools.count().__next__)
     """Which function it is of: what tools count by."""
 

@@ -231,13 +231,6 @@ class Holds(Check):
 
 
 @dataclass(frozen=True, eq=False)
-class Gives(Holds):
-    """A call of the program's own function, which does again what the program would: made only for a call that is like the one captured."""
-
-    last = True
-
-
-@dataclass(frozen=True, eq=False)
 class HoldsTogether(Check):
     """A Python predicate of the object and of those found at other sources."""
 

@@ -11,13 +11,14 @@ Requirements:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from stoker import _C
-from stoker.guard.guard import Gives, Guard, HasKey, HoldsTogether, NotSameAs, SameAs
-from stoker.guard.source import DictItem, Looked, Source, look_up, looked_through
+from stoker.guard.guard import Guard, HasKey, HoldsTogether, NotSameAs, SameAs
+from stoker.guard.source import DictItem, Looked, Remembered, Source, looked_through, rounds_of_looking
 
 
 @dataclass(slots=True)
@@ -45,20 +46,22 @@ def compile_guards(
 ) -> Any:
     """Build the program. `state` is the torch state at capture and the number of the guard that stands for it."""
     slot_of = {source: number for number, source in enumerate(slots)}
-    forest, looked, late = _Forest(), _Forest(), _Forest()
+    forests: defaultdict[int, _Forest] = defaultdict(
+        _Forest
+    )  # by rounds: a look-up needs the slots of what it looks up in
+    late = _Forest()
     for source, number in slot_of.items():
-        (forest if looked_through(source) is None else looked).node(source).slot = number
+        forests[rounds_of_looking(source)].node(source).slot = number
     followed = _followed(guards, slots)
-    for number, guard in sorted(enumerate(guards), key=lambda entry: isinstance(entry[1].check, Gives)):
+    for number, guard in enumerate(guards):
         if guard.source is None or guard.check is None:
             continue
         if isinstance(guard.check, HasKey) and DictItem(guard.source, guard.check.key) in followed:
             continue
-        early = (
-            forest if looked_through(guard.source) is None else looked
-        )  # which needs the slots of what it looks up in
-        (late if guard.check.last else early).node(guard.source).checks.append((guard.check.rank, number, guard.check))
-    roots = [_freeze(node, slot_of) for node in forest.roots + looked.roots + late.roots]
+        forest = late if guard.check.last else forests[rounds_of_looking(guard.source)]
+        forest.node(guard.source).checks.append((guard.check.rank, number, guard.check))
+    order = [*(forests[rounds] for rounds in sorted(forests)), late]
+    roots = [_freeze(node, slot_of) for forest in order for node in forest.roots]
     shapes = None
     if relations is not None and relations.programs:
         programs = [[(_C.SHAPE_OPS[op], argument) for op, argument in program] for program in relations.programs]
@@ -81,14 +84,23 @@ def slots_needed(guards: Sequence[Guard]) -> list[Source]:
     """The sources that comparing guards, and look-ups, refer to: each must have a slot."""
     needed: dict[Source, None] = {}
     for guard in guards:
-        if guard.source is not None and (place := looked_through(guard.source)) is not None:
-            needed[place.mapping] = None
+        if guard.source is not None:
+            needed.update(dict.fromkeys(_beside(guard.source)))
         match guard.check:
             case SameAs(other=other):
                 needed[other] = None
             case NotSameAs(others=others) | HoldsTogether(others=others):
                 needed.update(dict.fromkeys(others))
     return list(needed)
+
+
+def _beside(source: Source) -> Iterator[Source]:
+    """What the look-ups on the way to a place look at."""
+    place = looked_through(source)
+    if place is not None:
+        for other in (place.base, *place.beside):
+            yield from _beside(other)
+        yield from place.beside
 
 
 class _Forest:
@@ -110,7 +122,11 @@ def _freeze(node: _Node, slot_of: dict[Source, int]) -> tuple:
     checks = [(_C.CHECKS[check.kind], _argument(check, slot_of), number) for _, number, check in node.checks]
     children = [_freeze(child, slot_of) for child in node.children]
     source = node.source
-    argument = (look_up, slot_of[source.mapping]) if isinstance(source, Looked) else source.argument
+    argument: Any = (
+        (source.question, *(slot_of[other] for other in source.beside))
+        if isinstance(source, (Looked, Remembered))
+        else source.argument
+    )
     return (_C.ACCESSORS[source.accessor], argument, checks, children, node.slot)
 
 

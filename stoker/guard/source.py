@@ -38,6 +38,11 @@ class Source:
         """What the accessor needs besides the object it starts from."""
         return None if self.named is None else getattr(self, self.named)
 
+    @property
+    def beside(self) -> tuple[Source, ...]:
+        """Other places that are looked at to find this one."""
+        return ()
+
     def __repr__(self) -> str:
         return f"<{self.text}>"
 
@@ -64,6 +69,7 @@ def _key(source: Source) -> tuple[Any, ...]:
             parts.append((type(value), value))
         else:
             parts.append(id(value))
+    parts += source.beside
     return tuple(parts)
 
 
@@ -312,6 +318,32 @@ class Looked(Source):
     def argument(self) -> Any:
         raise AssertionError("resolved to a slot by compile_guards")
 
+    @property
+    def beside(self) -> tuple[Source, ...]:
+        return (self.mapping,)
+
+    @property
+    def question(self) -> Callable[..., Any]:
+        return look_up
+
+
+@_place("ASKED", "{base}[{words_of_key}]", "question")
+class Remembered(Source):
+    """What an object answers to a question about objects that are found at other places. The question runs no code of the user's."""
+
+    base: Source
+    question: Callable[..., Any]
+    others: tuple[Source, ...]
+    words_of_key: str
+
+    @property
+    def argument(self) -> Any:
+        raise AssertionError("resolved to slots by compile_guards")
+
+    @property
+    def beside(self) -> tuple[Source, ...]:
+        return self.others
+
 
 def look_up(key: Any, mapping: Any) -> Any:
     """What the accessor of `Looked` does. Only an exact dictionary, and a key of plain data: no code of the user's runs."""
@@ -348,8 +380,8 @@ def _follow(source: Source, at: CallPoint) -> Any:
             return value
     assert source.base is not None
     found = _follow(source.base, at)
-    if isinstance(source, Looked):
-        return look_up(found, _follow(source.mapping, at))
+    if isinstance(source, (Looked, Remembered)):
+        return source.question(found, *(_follow(other, at) for other in source.beside))
     return source.finds(found) if source.named is None else source.finds(found, getattr(source, source.named))
 
 
@@ -364,14 +396,22 @@ def root_of(source: Source) -> Source:
     return found
 
 
-def looked_through(source: Source) -> Looked | None:
+def looked_through(source: Source) -> Looked | Remembered | None:
     """The look-up that a place is reached through, if there is one. Each place remembers it."""
-    if isinstance(source, Looked):
+    if isinstance(source, (Looked, Remembered)):
         return source
     if source.base is None:
         return None
-    found: Looked | None | bool = source.__dict__.get("_looked", False)
+    found: Looked | Remembered | None | bool = source.__dict__.get("_looked", False)
     if isinstance(found, bool):
         found = looked_through(source.base)
         object.__setattr__(source, "_looked", found)
     return found
+
+
+def rounds_of_looking(source: Source) -> int:
+    """How many look-ups come one after the other before a place is found: each needs what those before it have found."""
+    found = looked_through(source)
+    if found is None:
+        return 0
+    return 1 + max(rounds_of_looking(place) for place in (found.base, *found.beside))

@@ -72,12 +72,12 @@ def cleared():
     return (torch.ones(3),)
 
 
-@program("the statistics of a cache", BREAK, inputs=cleared)
+@program("the statistics of a cache", inputs=cleared)
 def test_cache_info(x):
     return x * following(1) * following(1), following.cache_info(), following(2), following.cache_info().misses
 
 
-@program("the statistics of a cache made inside", BREAK)
+@program("the statistics of a cache made inside")
 def test_cache_made(x):
     @functools.lru_cache
     def twice(n):

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from stoker.capture.handlers import handles, on_object
 from stoker.capture.polyfill import counting, folding
+from stoker.capture.values import remembered
+from stoker.capture.values.cached import made_here
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import MethodValue, PartialValue
 from stoker.capture.values.getter import GetterValue
@@ -106,6 +108,9 @@ def bind_function(m: Machine, function: Value, receiver: Value, owner: Value = N
     if isinstance(receiver, Constant) and receiver.value is None:
         return function
     return MethodValue(receiver, function)
+
+
+handles(remembered.Cached)(made_here)
 
 
 @handles(weakref.ref)

@@ -8,5 +8,5 @@ to write itself into replacement code. What needs the evaluator is asked of `m`,
 (3, <class 'int'>)
 
 Reading order: `value` (the protocol), `constant`, `varying`, `size`, `text`, `sequence`, `slices`, `index`, `mapping`, `sets`, `deque`, `descriptor`, `iterator`, `rounds`, `running`, `pending`, `traceback`,
-`instance`, `group`, `classes`, `function`, `cached`, `getter`, `reference`, `module`, `proxy`, `context`, `tensor`, `subclass`, `array`, `opaque`, `ambient`, `buffer`, `seeded`.
+`instance`, `group`, `classes`, `function`, `remembered`, `cached`, `getter`, `reference`, `module`, `proxy`, `context`, `tensor`, `subclass`, `array`, `opaque`, `ambient`, `buffer`, `seeded`.
 """

@@ -34,6 +34,7 @@ from stoker.guard.source import (
     MethodFunction,
     MethodSelf,
     Referent,
+    Remembered,
     Size,
     Slot,
     Source,
@@ -63,6 +64,10 @@ def closed_over(inner: Any) -> Any:
         return a, b, c, inner
 
     return function
+
+
+def held(table: Any, key: Any) -> Any:
+    return table.get(key, "none")
 
 
 THING = Thing()
@@ -100,6 +105,11 @@ FOUND: dict[Source, tuple[str, Any]] = {
     Slot(DictItem(InstanceDict(thing), "slotted"), Slotted.field): ("thing.slotted.field", 7),
     Asked(table, len): ("len of table", 2),
     Looked(DictKey(table, 1), table): ("table[list(table)[1]]", "four"),
+    Remembered(table, held, (DictKey(table, 1),), "list(table)[1]"): ("table[list(table)[1]]", "four"),
+    Remembered(table, held, (Item(Remembered(table, held, (DictKey(table, 0),), "k"), 0),), "list(table)[0][0]"): (
+        "table[list(table)[0][0]]",
+        "none",
+    ),
 }
 
 
