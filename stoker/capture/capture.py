@@ -32,6 +32,7 @@ from stoker.capture.policy import Policy
 from stoker.capture.sizes import History
 from stoker.capture.tidy import tidy
 from stoker.capture.values.cached import refuse_shared
+from stoker.capture.values.reference import refuse_called_back
 from stoker.errors import BeginAnew, Break, BreakReason, CaptureBug, GraphBreakError, SkipFrame, StepBreak
 from stoker.graph.modes import leave_scope
 from stoker.guard.guard import Guard, NotSameAs, TypeAttributes
@@ -145,6 +146,7 @@ def _reason(found: Break) -> BreakReason:
 
 def finish(m: Evaluator, stop: Stop, compile_graph: GraphCompiler, state: Any) -> Captured:
     """Graph to compiled function, values to bytecode, guards to a program."""
+    refuse_called_back(m)
     e = Emitter(m)
     if m.modes.changes:
         leave_modes(m, m.modes, e)

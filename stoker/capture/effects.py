@@ -21,6 +21,8 @@ class Effects:
         self.deferred: list[tuple[Value, list[Value], dict[str, Value]]] = []
         self.first: list[tuple[Callable[..., Any], list[Value]]] = []  # calls that are made before the graph runs
         self.drawn: dict[int, tuple[Any, ...]] = {}  # what was asked of generators so far, by their identity
+        self.references: list[Any] = []  # weak references to objects that captured code made
+        self.died: list[int] = []  # when such an object went away, of those with a callback
         self.noticed = 0  # how often something was changed, or looked at that captured code has changed before
 
     def will_mutate(self, value: Value) -> None:

@@ -143,6 +143,11 @@ class Emitter:
         self.kept.append(value)
         self.code += build.copy(1) + build.store_fast(name)
 
+    def forget_names(self) -> None:
+        """Hold nothing by a name of ours any more."""
+        for value in self.kept:
+            self.code += build.load_const(None) + build.store_fast(self.names[id(value)])
+
     def build_then_fill(self, value: Value, opcode: str, parts: list[Value], fill: Callable[[], None]) -> None:
         """Make an empty container, name it, then fill it: cycles find the name."""
         for part in parts:

@@ -39,6 +39,7 @@ from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import cell_contents, cell_of, empty_cell
 from stoker.capture.values.instance import ExceptionValue, InstanceValue, PreviousException
 from stoker.capture.values.iterator import GeneratorValue
+from stoker.capture.values.reference import ReferenceValue, refers_to_what_is_made
 from stoker.capture.values.rounds import elements_of, goes_over_rounds
 from stoker.capture.values.running import RunningIterator, is_iterator_by_rounds
 from stoker.capture.values.sequence import ListValue, TupleValue
@@ -79,8 +80,7 @@ def leave_by_raise(e: Emitter, error: ExceptionValue) -> None:
     last = None if complete else error.take_last_passage()
     e.effects()
     e.load(error)
-    for value in e.kept:
-        e.code += build.load_const(None) + build.store_fast(e.names[id(value)])
+    e.forget_names()
     e.code.append(
         Instruction("RERAISE", 0) if last is None else Instruction("RAISE_VARARGS", 1, positions=last.positions)
     )
@@ -134,6 +134,8 @@ def leave_by_break(e: Emitter, m: Evaluator, instruction: Instruction) -> None:
         e.load(operand)
     if instruction.name in READS_LOCAL and instruction.value not in frame.locals:
         _unbind(state, instruction.value)
+    if m.effects.references:  # the instruction may be what lets go of their objects
+        e.forget_names()
     _run(state)
 
 
@@ -409,17 +411,20 @@ def _leading(s: _Break) -> tuple[str, ...]:
 
 
 def _kept_alive(s: _Break) -> frozenset[str]:
-    """Unused locals that stay: all where the code asks for `locals()`; else generators, closed only when it returns, and objects that
-    someone may refer to weakly."""
+    """Unused locals that stay: all where the code asks for `locals()`, or refers weakly to something made here, which one of them may
+    hold; else generators, closed only when it returns, objects that someone
+    may refer to weakly, and references, whose callbacks are called as long as they are there."""
     code = s.frame.program.origin.code
-    if not FRAME_READER_NAMES.isdisjoint(code.co_names):
+    if not FRAME_READER_NAMES.isdisjoint(code.co_names) or refers_to_what_is_made(s.m):
         return frozenset(name for name in code.co_varnames if name in s.frame.locals)
     found = set()
     for name in code.co_varnames:
         value = s.frame.locals.get(name)
         known = value.forced or value if type(value) is Lazy else value
         is_generator = type(getattr(known, "real", None)) is GENERATOR
-        if is_generator or isinstance(known, (GeneratorValue, RunningIterator)) or _may_be_referred_to(s, known):
+        is_reference = known is not None and isinstance(known.stored(), ReferenceValue)
+        is_generator = is_generator or isinstance(known, (GeneratorValue, RunningIterator))
+        if is_generator or is_reference or _may_be_referred_to(s, known):
             found.add(name)
     return frozenset(found)
 

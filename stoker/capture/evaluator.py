@@ -38,6 +38,7 @@ from stoker.capture.text import Text
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import wrap_cell
 from stoker.capture.values.instance import ExceptionValue
+from stoker.capture.values.reference import hold_targets
 from stoker.capture.values.rounds import is_a_round
 from stoker.capture.values.traceback import Passage
 from stoker.capture.values.value import Lazy, MadePart, Value
@@ -137,6 +138,7 @@ class Evaluator:
             try:
                 outcome = HANDLERS[instruction.name](self, frame, instruction)
                 if outcome is not None:
+                    hold_targets(self)
                     frame.clear()
                 if self.calls.abandoned:
                     self.calls.close_abandoned()

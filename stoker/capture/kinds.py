@@ -16,6 +16,7 @@ import operator
 import threading
 import types
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -303,6 +304,8 @@ HASHED_BY_IDENTITY = (
 
 
 def wrap_set(m: Machine, real: Any, source: Source) -> Value:
+    if type(real) is set and real and all(type(element) is weakref.ref for element in real):
+        return wrap_references(m, real, source)
     if not all(is_plain(element) or isinstance(element, HASHED_BY_IDENTITY) for element in real):
         return wrap_opaque(m, real, source, "a set", "holds elements that are not plain data")
     m.guards.add_unless_fixed(source, TypeIs(type(real)))
@@ -312,6 +315,28 @@ def wrap_set(m: Machine, real: Any, source: Source) -> Value:
         return {e: Constant(e) if is_plain(e) else m.wrap.object(e) for e in real}
 
     return GrowingSet(look, source, real) if type(real) is set else SetValue(look(), type(real), source, real)
+
+
+def wrap_references(m: Machine, real: set[Any], source: Source) -> Value:
+    """What a WeakSet keeps its elements in."""
+    m.guards.add_unless_fixed(source, TypeIs(set))
+
+    def look() -> dict[Any, Value]:
+        m.guards.add(source, Length(len(real)))
+        found = [m.wrap.at(element, Asked(source, element_at(index))) for index, element in enumerate(real)]
+        return {reference.hash_key(m): reference for reference in found}
+
+    return GrowingSet(look, source, real)
+
+
+@functools.cache
+def element_at(index: int) -> Callable[[Any], Any]:
+    """The question for an element of a set, in the order that it has: the same question for the same index."""
+
+    def element(found: Any) -> Any:
+        return next(itertools.islice(found, index, None))
+
+    return element
 
 
 def wrap_function(m: Machine, real: types.FunctionType, source: Source) -> Value:
@@ -472,6 +497,8 @@ def wrap_instance(m: Machine, real: Any, source: Source) -> Value:
         entries = {e: Constant(e) if is_plain(e) else m.wrap.object(e) for e in elements}
         storage = SetValue(entries, kind, source, real)
         m.guards.add(source, SetElements(tuple(elements)))
+    elif issubclass(cls, weakref.ref):
+        storage = ReferenceValue(Lazy(real(), Referent(source)), source)
     elif issubclass(cls, tuple(HELD_BY)):
         held = HELD_BY[next(base for base in HELD_BY if issubclass(cls, base))]
         storage = Constant(m.guards.ask(source, real, held, f"holds {held(real)!r}"))

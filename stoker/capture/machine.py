@@ -72,7 +72,6 @@ class Wrapping(Protocol):
     def dictionary(self, real: dict, source: Source) -> DictValue: ...
     def key(self, key: Any, source: Source, index: int) -> Value: ...
     def globals(self, real: dict) -> DictValue: ...
-    def reference_to(self, value: Value, callback: Value) -> Value: ...
     def number(self, number: Any) -> Value: ...
 
 
@@ -246,6 +245,8 @@ class Effecting(Protocol):
     first: list[tuple[Callable[..., Any], list[Value]]]
     drawn: dict[int, tuple[Any, ...]]
     noticed: int
+    references: list[Any]
+    died: list[int]
 
     def will_mutate(self, value: Value) -> None: ...
     def defer(self, function: Value, args: list[Value], kwargs: dict[str, Value]) -> None: ...
@@ -302,6 +303,7 @@ class Machine(Protocol):
     current: Frame
     root: Frame
     step: int
+    request: Any
     made_classes: dict[type, MadePart]
     made_parts: dict[int, MadePart]
     counter: itertools.count[int]

@@ -16,7 +16,6 @@ import torch
 from stoker.capture.kinds import BUILTIN_CALLABLES, fixed_source, value_of
 from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.mapping import DictValue
-from stoker.capture.values.reference import ReferenceValue
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.sets import SetRecipe, SetValue
 from stoker.capture.values.size import SymbolicValue
@@ -128,11 +127,6 @@ class Wrapper:
 
     def globals(self, real: dict) -> DictValue:
         return self.dictionary(real, Fixed(real, str(real.get("__name__", "globals"))))
-
-    def reference_to(self, value: Value, callback: Value) -> Value:
-        if value.source is None or not (isinstance(callback, Constant) and callback.value is None):
-            value.unsupported("a weak reference to an object made by the captured code, or with a callback")
-        return ReferenceValue(value)
 
     def number(self, number: Any) -> Value:
         if isinstance(number, (torch.SymInt, torch.SymBool, torch.SymFloat)):

@@ -262,7 +262,7 @@ class Methodical:
         return 4
 
 
-@program("a weak reference to a method of an object that only a variable holds", BREAK)
+@program("a weak reference to a method of an object that only a variable holds")
 def test_weak_method(x):
     kept = Methodical()
     reference = weakref.WeakMethod(kept.method)

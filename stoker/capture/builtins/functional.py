@@ -9,14 +9,15 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any
 
-from stoker.capture.handlers import handles, on_object
+from stoker.capture.handlers import STORAGE, handles, on_object
 from stoker.capture.polyfill import counting, folding
 from stoker.capture.values import remembered
 from stoker.capture.values.cached import made_here
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import MethodValue, PartialValue
 from stoker.capture.values.getter import GetterValue
-from stoker.capture.values.value import Value
+from stoker.capture.values.reference import reference_to
+from stoker.capture.values.value import Arguments, Keywords, Value
 
 if TYPE_CHECKING:
     from stoker.capture.emit import Emitter
@@ -115,4 +116,16 @@ handles(remembered.Cached)(made_here)
 
 @handles(weakref.ref)
 def reference(m: Machine, value: Value, callback: Value = NONE) -> Value:
-    return m.wrap.reference_to(value, callback)
+    return reference_to(m, value, callback)
+
+
+def _new_reference(m: Machine, cls: type, args: Arguments, kwargs: Keywords) -> Value:
+    return reference_to(m, args[0], args[1] if len(args) > 1 else NONE, is_plain=False)
+
+
+STORAGE[weakref.ref] = _new_reference
+
+
+@on_object(weakref.ref.__init__)
+def init_reference(m: Machine, reference: Value, value: Value, callback: Value = NONE) -> Value:
+    return NONE

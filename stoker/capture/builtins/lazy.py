@@ -33,8 +33,12 @@ NONE = Constant(None)
 def infer_parameters(m: Machine, owner: Value, module: Value, args: Value, kwargs: Value = NONE) -> Value:
     if not isinstance(module, ModuleValue) or module.real is None or type(module.real) is not module.cls:
         raise Break("a lazy module", "it was made by the captured code, or is compiled itself", "call it once before")
-    if _has_drawn(m):
-        raise Break("a lazy module", "random numbers are drawn before those of its parameters", "call it once before")
+    if m.effects.first or _has_drawn(m):
+        raise Break(
+            "a lazy module",
+            "a generator is seeded, or drawn from, before its parameters are made",
+            "call it once before",
+        )
     named = {} if isinstance(kwargs, Constant) else {k.constant(): _like(m, v) for k, v in pairs_of(m, kwargs)}
     given = tuple(_like(m, value) for value in args.items_list(m))
     m.concrete.run(torch_private.infer_parameters, module.real, module.real, given, named)

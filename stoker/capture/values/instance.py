@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from stoker.capture.static import HEAP_TYPE, static_lookup
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.mapping import DictValue
+from stoker.capture.values.reference import ReferenceValue
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.traceback import Passage, TracebackValue
 from stoker.capture.values.value import Arguments, Exhausted, IdentityKey, Keywords, Lazy, Value
@@ -288,6 +289,9 @@ class InstanceValue(ObjectValue):
         if storage is None:
             base: Any = next(cls for cls in self.cls.__mro__ if not cls.__flags__ & HEAP_TYPE)
             e.call_function(base.__new__, [cls])
+            return
+        if isinstance(storage, ReferenceValue):
+            storage.emit_as(e, self.cls)
             return
         kind = storage.python_type()
         whole = isinstance(storage, (Constant, TupleValue)) or kind is frozenset
