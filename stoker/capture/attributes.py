@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from stoker.bytecode.versions import CLASS_METHODS_CHAIN
+from stoker.capture.handlers import FIELD_READERS, FIELD_WRITERS
 from stoker.capture.static import CLASS_OF_OBJECT, HEAP_TYPE, IMMUTABLE_TYPE, MISSING, derives, static_lookup
 from stoker.capture.values.classes import ClassField, ClassFields
 from stoker.capture.values.constant import Constant
@@ -308,6 +309,8 @@ class Attributes:
                 return found
         if isinstance(value, ObjectValue) and isinstance(value.source, Fixed) and raw.__objclass__ is type:
             return self.m.wrap.object(self.m.concrete.run(raw.__get__, value.real))
+        if raw in FIELD_READERS and value.source is not None:
+            return FIELD_READERS[raw](self.m, value)
         return self.special_getset(raw, value)
 
     def special_getset(self, raw: Any, value: Value) -> Value:
@@ -357,6 +360,9 @@ class Attributes:
             self.m.exceptions.set_field(value, name, new)
             return
         self.refuse_read_only(raw)
+        if isinstance(raw, types.GetSetDescriptorType) and raw in FIELD_WRITERS:
+            FIELD_WRITERS[raw](self.m, value, new)
+            return
         match raw:
             case property():
                 if raw.fset is None:

@@ -20,7 +20,7 @@ class Effects:
         self.mutated: dict[int, Value] = {}
         self.deferred: list[tuple[Value, list[Value], dict[str, Value]]] = []
         self.first: list[tuple[Callable[..., Any], list[Value]]] = []  # calls that are made before the graph runs
-        self.drawn: dict[int, tuple[Any, ...]] = {}  # what was asked of generators so far, by their identity
+        self.drawn: dict[int, Any] = {}  # what was done to generators so far, by their identity
         self.references: list[Any] = []  # weak references to objects that captured code made
         self.died: list[int] = []  # when such an object went away, of those with a callback
         self.noticed = 0  # how often something was changed, or looked at that captured code has changed before

@@ -32,6 +32,8 @@ _pure_kept: list[Any] = []
 CLASS_METHODS: dict[tuple[type, str], Handler] = {}
 SPECIAL_METHODS: dict[str, Callable[..., Value]] = {}
 OBJECT_METHODS: dict[Any, Callable[..., Value]] = {}
+FIELD_READERS: dict[Any, Callable[..., Value]] = {}
+FIELD_WRITERS: dict[Any, Callable[..., Value]] = {}
 EXCEPTION_METHODS: dict[str, Callable[..., Value]] = {}
 TENSOR_METHODS: dict[str, Callable[..., Value]] = {}
 UNKNOWN = Constant(object())
@@ -76,6 +78,26 @@ def on_object(*descriptors: Any) -> Callable[[Callable[..., Value]], Callable[..
 
     def decorate(function: Callable[..., Value]) -> Callable[..., Value]:
         OBJECT_METHODS.update(dict.fromkeys(descriptors, function))
+        return function
+
+    return decorate
+
+
+def reads_field(*descriptors: Any) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
+    """Register what reading an attribute that C keeps gives: `generator.bit_generator`."""
+
+    def decorate(function: Callable[..., Value]) -> Callable[..., Value]:
+        FIELD_READERS.update(dict.fromkeys(descriptors, function))
+        return function
+
+    return decorate
+
+
+def writes_field(*descriptors: Any) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
+    """Register what writing such an attribute does."""
+
+    def decorate(function: Callable[..., Value]) -> Callable[..., Value]:
+        FIELD_WRITERS.update(dict.fromkeys(descriptors, function))
         return function
 
     return decorate

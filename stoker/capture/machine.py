@@ -243,7 +243,7 @@ class Effecting(Protocol):
     mutated: dict[int, Value]
     deferred: list[tuple[Value, list[Value], dict[str, Value]]]
     first: list[tuple[Callable[..., Any], list[Value]]]
-    drawn: dict[int, tuple[Any, ...]]
+    drawn: dict[int, Any]
     noticed: int
     references: list[Any]
     died: list[int]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -115,10 +116,16 @@ def generator_given(x):
     return x * (torch.rand(x.shape, generator=GENERATOR) > 0.3) + torch.randint(0, 5, (3,), generator=GENERATOR)
 
 
+def without_a_seed(x):
+    r = random.Random()
+    r.seed(3)
+    return x * r.random()
+
+
 ONE_GRAPH = [
     choice, choices, sample, shuffle, written_through_a_list, array_indices, array_choices, array_masks, tensors_of_arrays,
     one_number_of_numpy, made_inside, made_inside_by_numpy, written_after_a_draw, generator_inside, generator_inside_by_steps,
-    generator_seeded, generator_given,
+    generator_seeded, generator_given, without_a_seed,
 ]  # fmt: skip
 
 
@@ -132,12 +139,6 @@ def of_functions(x):
     return random.choice([torch.sin, torch.cos])(x * 2)
 
 
-def without_a_seed(x):
-    r = random.Random()
-    r.seed(3)
-    return x * r.random()
-
-
 def seeded_again(x):
     g = torch.Generator().manual_seed(3)
     first = torch.rand(3, generator=g)
@@ -148,8 +149,7 @@ def seeded_again(x):
 def behind_a_break(x):
     r, g = random.Random(4), torch.Generator().manual_seed(5)
     y = x * r.random() + torch.rand(3, generator=g)
-    print(end="")
-    random.getstate()
+    zlib.adler32(b"")
     return y * r.random() + torch.rand(3, generator=g)
 
 
@@ -167,7 +167,7 @@ def forked(x):
     return x + y + torch.rand(3)
 
 
-BROKEN = [of_tensors, of_functions, without_a_seed, seeded_again, behind_a_break, states, forked]
+BROKEN = [of_tensors, of_functions, seeded_again, behind_a_break, states, forked]
 
 
 def _seed(number: int) -> None:
@@ -214,3 +214,26 @@ def test_as_in_eager(program: Callable[..., Any]) -> None:
     assert bool(log.events("break")) == (program in BROKEN)
     if program in ONE_GRAPH:
         assert len(log.events("captured")) <= 4, "numbers of numpy are known in the first version"
+
+
+BITS = np.random.PCG64
+
+
+@pytest.mark.parametrize(
+    "generators",
+    [
+        lambda same: [a := random.Random(1), a if same else random.Random(2)],
+        lambda same: [a := np.random.RandomState(1), a if same else np.random.RandomState(2)],
+        lambda same: [a := np.random.default_rng(1), np.random.Generator(a.bit_generator if same else BITS(2))],
+    ],
+    ids=["python", "old", "bits"],
+)
+def test_two_that_may_be_one(generators: Callable[[bool], list[Any]]) -> None:
+    def program(x, a, b):
+        return x * a.random() + b.random(), a.random()
+
+    compiled = stoker.compile(program, backend="aot_eager")
+    x = torch.ones(2, dtype=torch.float64)
+    for same in (False, True, False, True):
+        first, second = generators(same), generators(same)
+        assert [_shown(compiled(x, *first)) for _ in range(2)] == [_shown(program(x, *second)) for _ in range(2)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -23,10 +23,10 @@ from stoker.capture.values.sequence import ListValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.slices import SliceValue
 from stoker.capture.values.tensor import TensorValue
-from stoker.capture.values.value import Era, Value
+from stoker.capture.values.value import Value
 from stoker.capture.values.varying import VaryingFloat
 from stoker.errors import Break
-from stoker.guard.guard import InRange, TypeIs
+from stoker.guard.guard import InRange, NotSameAs, TypeIs
 from stoker.guard.source import Asked, Fixed, Item, Source
 
 if TYPE_CHECKING:
@@ -34,13 +34,28 @@ if TYPE_CHECKING:
 
 _LEGACY: Any = numpy.random.mtrand._rand
 
+BITS = tuple(getattr(numpy.random, name) for name in ["MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64"])
+"""What generators of numpy take their bits from, and where their state is."""
+
+
+def read_bits(generator: Any) -> Any:
+    return bits_of(generator).state
+
+
+def write_bits(generator: Any, state: Any) -> None:
+    bits_of(generator).state = state
+
+
+def bits_of(generator: Any) -> Any:
+    """Two generators of numpy may take their bits from one place."""
+    return generator.bit_generator if type(generator) is numpy.random.Generator else generator
+
+
 STATES: dict[type, tuple[Callable[[Any], Any], Callable[[Any, Any], None]]] = {
     random.Random: (random.Random.getstate, random.Random.setstate),
     numpy.random.RandomState: (lambda g: g.get_state(legacy=False), numpy.random.RandomState.set_state),
-    numpy.random.Generator: (
-        lambda g: g.bit_generator.state,
-        lambda g, state: setattr(g.bit_generator, "state", state),
-    ),
+    numpy.random.Generator: (read_bits, write_bits),
+    **dict.fromkeys(BITS, (read_bits, write_bits)),
 }
 """Generators, how they tell their state, and how they are given it."""
 
@@ -64,12 +79,9 @@ class Draw:
     kwargs: dict[str, Any]
 
     def take(self, generator: Any) -> Any:
-        if self.name == SHUFFLE:
-            return shuffled(generator, *self.args)
+        if self.name in STEPS:
+            return STEPS[self.name](generator, *self.args)
         return getattr(generator, self.name)(*self.args, **self.kwargs)
-
-
-SHUFFLE = "shuffle"
 
 
 def shuffled(generator: random.Random, items: list[Any]) -> list[Any]:
@@ -79,17 +91,30 @@ def shuffled(generator: random.Random, items: list[Any]) -> list[Any]:
     return found
 
 
+SHUFFLE, BITS_READ = "shuffle", "bit_generator.state"
+STEPS: dict[str, Callable[..., Any]] = {SHUFFLE: shuffled, BITS_READ: read_bits}
+"""Steps that are no method which only gives something."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Foretold:
-    """What the last of some steps gives. The generator is left as it was."""
+    """What the last of some steps gives. The generator is left as it was. `make`: of a state, how to make a generator that can be in it, and
+    `setter`: how to put it there."""
 
     steps: tuple[Draw, ...]
+    make: Callable[[], Any] | None = None
+    setter: Callable[[Any, Any], None] | None = None
 
     @property
     def __name__(self) -> str:
         return f"draw_{len(self.steps)}"
 
-    def __call__(self, generator: Any) -> Any:
+    def __call__(self, origin: Any) -> Any:
+        if self.make is not None and self.setter is not None:
+            generator = self.make()
+            self.setter(generator, origin)
+            return [step.take(generator) for step in self.steps][-1]
+        generator = origin
         read, write = STATES[type(generator)]
         before = read(generator)
         try:
@@ -98,18 +123,47 @@ class Foretold:
             write(generator, before)
 
 
-def draw(m: Machine, generator: Value, name: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
-    real, source, what = getattr(generator, "real", None), generator.source, f"a draw by {name!r}"
-    plain = tuple(m.concrete.plain(a, what) for a in args)
-    step = Draw(name, plain, {key: m.concrete.plain(a, what) for key, a in kwargs.items()})
-    if isinstance(generator, SeededValue):
-        return _known(m, generator.draw(m, step.take))
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawn:
+    """What captured code has done to a generator so far: steps, from the state it had before the call, or from a state that it was given.
+    `origin` is the generator or that state, and `source` where it is found. `place` is where the generator has its bits."""
+
+    place: Source
+    origin: Any
+    source: Source
+    steps: tuple[Draw, ...] = ()
+    make: Callable[[], Any] | None = None
+    setter: Callable[[Any, Any], None] | None = None
+
+    def foretell(self, m: Machine, step: Draw) -> tuple[Any, Source]:
+        """What one more step gives, and the place where it is found at each call."""
+        foretold = Foretold((*self.steps, step), self.make, self.setter)
+        return m.concrete.run(foretold, self.origin), Asked(self.source, foretold)
+
+
+def drawn_from(m: Machine, generator: Value, what: str) -> Drawn:
+    real, source = getattr(generator, "real", None), generator.source
     if type(real) not in STATES or source is None:
         raise Break(what, f"{generator.describe()} is no generator from outside")
-    steps = (*m.effects.drawn.get(id(real), ()), step)
-    foretold = Foretold(steps)
-    found = _number(m, m.concrete.run(foretold, real), Asked(source, foretold), what)
-    m.effects.drawn[id(real)] = steps
+    bits = bits_of(real)
+    if id(bits) not in m.effects.drawn:
+        place = source if bits is real else Asked(source, bits_of)
+        others = tuple(other.place for other in m.effects.drawn.values())
+        if others:
+            m.guards.add(place, NotSameAs(others))
+        m.effects.drawn[id(bits)] = Drawn(place, real, source)
+    return m.effects.drawn[id(bits)]
+
+
+def draw(m: Machine, generator: Value, name: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
+    what = f"a draw by {name!r}"
+    plain = tuple(m.concrete.plain(a, what) for a in args)
+    step = Draw(name, plain, {key: m.concrete.plain(a, what) for key, a in kwargs.items()})
+    if isinstance(generator, SeededValue) and generator.source is None:
+        return _known(m, generator.draw(m, step.take))
+    before = drawn_from(m, generator, what)
+    found = _number(m, *before.foretell(m, step), what)
+    m.effects.drawn[id(bits_of(generator.real))] = replace(before, steps=(*before.steps, step))  # type: ignore[attr-defined]  # `drawn_from` has looked
     m.effects.defer(BuiltinValue(Draw.take), [Constant(step), generator], {})
     return found
 
@@ -161,13 +215,32 @@ MAKERS: dict[Any, Maker] = {
 }
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Fresh:
+    """A generator that captured code makes: another one in each call."""
+
+    make: Callable[[], Any]
+
+    @property
+    def __name__(self) -> str:
+        return "a_generator"
+
+    def __call__(self, _: object) -> Any:
+        return self.make()
+
+
+def made_anew(m: Machine, make: Callable[[], Any]) -> Value:
+    """Without a seed, what it draws is another number each time: it is made before the captured code, and is like one from outside."""
+    fresh = Fresh(make)
+    return m.wrap.at(fresh(None), Asked(Fixed(random, "random"), fresh))
+
+
 def _made_inside(maker: Any) -> None:
     @handles(maker)
     def made(m: Machine, *seed: Value) -> Value:
-        what = f"{maker.__name__}()"
-        given = [m.concrete.constant(value, what) for value in seed]
+        given = [m.concrete.constant(value, f"{maker.__name__}()") for value in seed]
         if not given or given[0] is None:
-            raise Break(what, "without a seed, what it draws is another number each time", "give it a seed")
+            return made_anew(m, maker)
         return SeededValue(m.concrete.run(maker, *given), MAKERS[maker])
 
 
@@ -192,46 +265,3 @@ def seed(m: Machine, *args: Value, **kwargs: Value) -> Value:
     if numpy.random.mtrand._rand is not _LEGACY:
         raise Break(f"a call of {describe(numpy.random.seed)}", "numpy's own generator was replaced")
     return draw(m, m.wrap.object(_LEGACY), "seed", args, kwargs)
-
-
-@handles(torch.manual_seed)
-def manual_seed(m: Machine, seed: Value) -> Value:
-    """It seeds the generators before the graph runs, as long as nothing in the graph has drawn by then."""
-    if m.record.fake_mode.drawn or Era.now:
-        raise Break("torch.manual_seed", "the graph has drawn from the generator that it seeds", "seed it first")
-    m.effects.first.append((torch.manual_seed, [Constant(m.concrete.constant(seed, "a seed"))]))
-    return m.wrap.object(torch.default_generator)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Fresh:
-    """A generator of torch's that captured code makes: another one in each call."""
-
-    device: torch.device
-
-    @property
-    def __name__(self) -> str:
-        return "a_generator"
-
-    def __call__(self, _: object) -> torch.Generator:
-        return torch.Generator(self.device)
-
-
-@handles(torch.Generator)
-def generator(m: Machine, device: Value = Constant("cpu")) -> Value:  # noqa: B008
-    where = torch.device(m.concrete.constant(device, "the device of a generator"))
-    if where.type != "cpu" or Era.now:
-        raise Break("torch.Generator()", f"a generator of {where} is made when the program runs")
-    fresh = Fresh(where)
-    return m.wrap.at(fresh(None), Asked(Fixed(torch, "torch"), fresh))
-
-
-@on_object(torch.Generator.manual_seed)
-def manual_seed_of(m: Machine, generator: Value, seed: Value) -> Value:
-    """As `torch.manual_seed`, of one generator."""
-    if m.record.fake_mode.drawn or Era.now:
-        raise Break("Generator.manual_seed", "the graph has drawn random numbers before", "seed it first")
-    number = m.concrete.constant(seed, "a seed")
-    m.concrete.run(torch.Generator().manual_seed, number)
-    m.effects.first.append((torch.Generator.manual_seed, [generator, Constant(number)]))
-    return generator
