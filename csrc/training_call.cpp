@@ -95,7 +95,7 @@ PyObject* call_training(PyObject* object, PyObject* const* inputs, size_t flagge
     return PyObject_Vectorcall(plan.captured.get(), inputs, count, nullptr);
   Ref random_state;
   if (with_node && plan.random_state.get() != Py_None)
-    random_state = Ref::steal(checked(PyObject_CallNoArgs(plan.random_state.get())));
+    random_state = Ref::steal(checked(PyObject_Vectorcall(plan.random_state.get(), inputs, count, nullptr)));
   Ref values = without_views(call_forward(plan, inputs, count), plan.results);
   PyObject** items = PySequence_Fast_ITEMS(values.get());
   if (with_node) leave_node(self, inputs, items, PySequence_Fast_GET_SIZE(values.get()), std::move(random_state));

@@ -76,7 +76,7 @@ def differentiate_apart(
     written = {w.index for w in training.joint.writes}
     wanted = [i for i in training.parts.gradients if inputs[i].requires_grad]
     differentiably = torch.is_grad_enabled()
-    with torch.enable_grad(), replayed(training.random_devices, state):
+    with torch.enable_grad(), replayed(training.random_devices, state, inputs):
         given = [x.clone() if i in written else x for i, x in enumerate(inputs)]
         cut = _Cut(program, {nodes[stop]: stop for stop in stops if stop != position})
         result = cut.result(nodes[position], given)

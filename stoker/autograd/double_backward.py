@@ -45,7 +45,7 @@ def differentiate_again(
         raise NoSecondGradient()
     written = {w.index for w in training.joint.writes}
     differentiably = torch.is_grad_enabled()
-    with torch.enable_grad(), replayed(training.random_devices, state):
+    with torch.enable_grad(), replayed(training.random_devices, state, inputs):
         given = tuple(x.clone() if i in written else x for i, x in enumerate(inputs))
         with torch_private.outside_vmap():  # a batch is of gradients alone
             outputs = training.captured(*given)
@@ -78,28 +78,31 @@ def _results(training: Training, given: Sequence[Any], outputs: Sequence[Any]) -
     return results
 
 
-def random_state(devices: Sequence[torch.device]) -> RandomState:
-    """The states of the generators that a program draws from."""
-    return tuple(_generators(d).get_rng_state(*_which(d)) for d in devices)
+def random_state(devices: Sequence[torch.device], *inputs: Any) -> RandomState:
+    """The states of the generators that a program draws from: those of devices, and those among its inputs."""
+    own = (x.get_state() for x in inputs if isinstance(x, torch.Generator))
+    return (*(_generators(d).get_rng_state(*_which(d)) for d in devices), *own)
 
 
 @contextlib.contextmanager
-def replayed(devices: Sequence[torch.device], state: RandomState | None) -> Iterator[None]:
+def replayed(devices: Sequence[torch.device], state: RandomState | None, inputs: Sequence[Any]) -> Iterator[None]:
     """The generators as they were; afterwards as they are."""
     if state is None:
         yield
         return
-    present = random_state(devices)
+    present = random_state(devices, *inputs)
     try:
-        _set_random_state(devices, state)
+        _set_random_state(devices, state, inputs)
         yield
     finally:
-        _set_random_state(devices, present)
+        _set_random_state(devices, present, inputs)
 
 
-def _set_random_state(devices: Sequence[torch.device], state: RandomState) -> None:
+def _set_random_state(devices: Sequence[torch.device], state: RandomState, inputs: Sequence[Any]) -> None:
     for device, one in zip(devices, state):
         _generators(device).set_rng_state(one, *_which(device))
+    for generator, one in zip((x for x in inputs if isinstance(x, torch.Generator)), state[len(devices) :]):
+        generator.set_state(one)
 
 
 def _generators(device: torch.device) -> Any:

@@ -105,7 +105,8 @@ def _as_captured(training: Training, program: Undoable, error: Exception, inputs
     if not may_be_defect(error):
         raise error
     try:
-        with replayed(training.random_devices, random_state(training.random_devices) if touched else None):
+        devices = training.random_devices
+        with replayed(devices, random_state(devices, *inputs) if touched else None, inputs):
             results = program(*(_copy(x) if index in touched else x for index, x in enumerate(inputs)))
     except Exception:  # whatever it is: CPython will meet it
         raise error from None

@@ -23,6 +23,8 @@ class Effects:
         self.drawn: dict[int, Any] = {}  # what was done to generators so far, by their identity
         self.references: list[Any] = []  # weak references to objects that captured code made
         self.died: list[int] = []  # when such an object went away, of those with a callback
+        self.seeds: dict[Value, Value | None] = {}  # of torch's generators; one stands for the seed that it had before
+        self.seeds_of_states: dict[int, Value | None] = {}  # by the number of what a state holds
         self.noticed = 0  # how often something was changed, or looked at that captured code has changed before
 
     def will_mutate(self, value: Value) -> None:

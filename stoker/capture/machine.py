@@ -244,6 +244,8 @@ class Effecting(Protocol):
     deferred: list[tuple[Value, list[Value], dict[str, Value]]]
     first: list[tuple[Callable[..., Any], list[Value]]]
     drawn: dict[int, Any]
+    seeds: dict[Value, Value | None]
+    seeds_of_states: dict[int, Value | None]
     noticed: int
     references: list[Any]
     died: list[int]

@@ -1,7 +1,7 @@
 """A captured graph, run by eager operator by operator, so that an error in it can be taken back.
 
 In:  a graph as it was captured.
-Out: a callable. An error of it finds inputs, modes and the generator as they were before the call, and bears the mark of
+Out: a callable. An error of it finds inputs, modes and generators as they were before the call, and bears the mark of
      csrc/dispatch.h (`UNTOUCHED`): CPython then runs the frame from its start, does what the program does before the error, and raises eager's own.
 
 Inputs that the graph writes are copied before a call in which an operator may raise by its data, or autograd may refuse a write. Where what was written has a
@@ -81,7 +81,7 @@ class Undoable:
         return f"<captured graph of {len(self.graph_module.graph.nodes)} nodes>"
 
     def __call__(self, *inputs: Any) -> Any:
-        drawn = torch.default_generator.get_state()
+        drawn = _states(inputs)
         found = FoundModes.now() if self.changes_modes else None
         written = [inputs[index] for index in self.written]
         versions = list(map(_version, written))
@@ -98,7 +98,7 @@ class Undoable:
             for copy in copies:
                 copy.restore()
             if versions == list(map(_version, written)):
-                torch.default_generator.set_state(drawn)
+                _put_back(drawn)
                 mark_untouched(error)
             raise
 
@@ -122,21 +122,31 @@ def _hooks_called_once() -> contextlib.AbstractContextManager[Any]:
 
 
 def drawing_once(forward: Callable[..., Any], devices: Sequence[torch.device]) -> Callable[..., Any]:
-    """A graph that writes to nothing but draws: where it raises, the generator is as before. Errors on a device come late, so its
+    """A graph that writes to nothing but draws: where it raises, generators are as before. Errors on a device come late, so its
     generators are let alone."""
     if not any(device.type == "cpu" for device in devices):
         return forward
-    generator = torch.default_generator
 
     def call(*inputs: Any) -> Any:
-        drawn = generator.get_state()
+        drawn = _states(inputs)
         try:
             return forward(*inputs)
         except Exception:  # whatever it was: it is raised again, as if nothing had been drawn
-            generator.set_state(drawn)
+            _put_back(drawn)
             raise
 
     return call
+
+
+def _states(inputs: Sequence[Any]) -> list[tuple[torch.Generator, torch.Tensor]]:
+    """The processor's generator, and those among the inputs, with their states."""
+    generators = (torch.default_generator, *(x for x in inputs if isinstance(x, torch.Generator)))
+    return [(generator, generator.get_state()) for generator in generators]
+
+
+def _put_back(states: list[tuple[torch.Generator, torch.Tensor]]) -> None:
+    for generator, state in states:
+        generator.set_state(state)
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,13 +162,13 @@ def draw(m: Machine, generator: Value, name: str, args: tuple[Value, ...], kwarg
     if isinstance(generator, SeededValue) and generator.source is None:
         return _known(m, generator.draw(m, step.take))
     before = drawn_from(m, generator, what)
-    found = _number(m, *before.foretell(m, step), what)
+    found = number(m, *before.foretell(m, step), what)
     m.effects.drawn[id(bits_of(generator.real))] = replace(before, steps=(*before.steps, step))  # type: ignore[attr-defined]  # `drawn_from` has looked
     m.effects.defer(BuiltinValue(Draw.take), [Constant(step), generator], {})
     return found
 
 
-def _number(m: Machine, real: Any, source: Source, what: str) -> Value:
+def number(m: Machine, real: Any, source: Source, what: str) -> Value:
     """What was drawn, as something from outside that is another one each time. A list has as many elements each time."""
     if type(real) is float:
         m.guards.add(source, TypeIs(float))
@@ -177,7 +177,7 @@ def _number(m: Machine, real: Any, source: Source, what: str) -> Value:
         m.guards.add(source, InRange(-(2**63), 2**63 - 1))
         return SymbolicValue(m.sizes.symbol_for_int(m, real, source))
     if type(real) is list:
-        return ListValue([_number(m, element, Item(source, index), what) for index, element in enumerate(real)])
+        return ListValue([number(m, element, Item(source, index), what) for index, element in enumerate(real)])
     if real is None or isinstance(real, (numpy.ndarray, numpy.generic)):
         return m.wrap.at(real, source)
     raise Break(what, f"it gives a {type(real).__name__}")

@@ -123,6 +123,9 @@ ASKED = (
     torch.get_default_device,
     torch.cuda.is_available,
     torch.cuda.device_count,
+    torch.accelerator.current_accelerator,
+    torch.accelerator.is_available,
+    torch.accelerator.device_count,
     torch.get_float32_matmul_precision,
     torch.is_warn_always_enabled,
     torch.is_anomaly_enabled,
@@ -132,10 +135,13 @@ ASKED = (
 def _asked(function: Callable[..., Any]) -> Callable[..., Value]:
     name = function.__name__
 
-    def handler(m: Machine, *args: Value) -> Value:
+    def handler(m: Machine, *args: Value, **kwargs: Value) -> Value:
         given = [m.concrete.constant(a, name) for a in args]
-        words = f"answers as before for {given}"
-        return m.wrap.constant(m.guards.ask(Fixed(function, f"{name}()"), function, lambda f: f(*given), words))
+        named = {key: m.concrete.constant(a, name) for key, a in kwargs.items()}
+        words = f"answers as before for {[*given, *named.values()]}"
+        return m.wrap.constant(
+            m.guards.ask(Fixed(function, f"{name}()"), function, lambda f: f(*given, **named), words)
+        )
 
     return handler
 
