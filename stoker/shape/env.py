@@ -124,6 +124,8 @@ class ShapeEnv:
     float_guards: list[FloatGuard] = field(default_factory=list)
     roundings: dict[Symbol, tuple[Callable[[float], int], Recipe]] = field(default_factory=dict)
     """Integers made of floats: the function of Python that makes them, and the float. They have hints where the floats have."""
+    questions: dict[Symbol, str] = field(default_factory=dict)
+    """Those that answer a question about floats, and the question."""
     truths: dict[Symbol, Condition] = field(default_factory=dict)
     """Integers, 1 or 0, made of conditions that only data tells."""
     interned: weakref.WeakValueDictionary[Any, Any] = field(default_factory=weakref.WeakValueDictionary)
@@ -299,7 +301,9 @@ class ShapeEnv:
         return all(s in self.hints for s in free_symbols(expr))
 
     def _no_hint(self, symbols: frozenset[Symbol], words: str) -> DataDependent:
-        missing = ", ".join(sorted(s.name for s in symbols if s not in self.hints))
+        words = next((self.questions[s] for s in symbols if s in self.questions), words)
+        untold = self._made_of(s for s in symbols if s not in self.hints)
+        missing = ", ".join(sorted(s.name for s in untold))
         asked = DataDependent(words, f"the value of {missing} comes from the data of a tensor and is not known here")
         asked.env = self
         return asked

@@ -142,8 +142,34 @@ def _to_integer(name: str, plain: Callable[[float], int]) -> Callable[[Any], Any
     return function
 
 
+def is_negative(x: float) -> int:
+    return int(x < 0)
+
+
+def is_at_most_zero(x: float) -> int:
+    return int(x <= 0)
+
+
+def is_zero(x: float) -> int:
+    return int(x == 0)
+
+
+def is_nan(x: float) -> int:
+    return int(math.isnan(x))
+
+
+def is_infinite(x: float) -> int:
+    return int(math.isinf(x))
+
+
+def is_finite(x: float) -> int:
+    return int(math.isfinite(x))
+
+
+ANSWERS = (is_negative, is_at_most_zero, is_zero, is_nan, is_infinite, is_finite)
+"""1 or 0."""
 TO_INTEGER: dict[Callable[[float], int], Callable[[Any], Any]] = {
-    plain: _to_integer(plain.__name__, plain) for plain in (math.floor, math.ceil, math.trunc, round)
+    plain: _to_integer(plain.__name__, plain) for plain in (math.floor, math.ceil, math.trunc, round, *ANSWERS)
 }
 """How a graph makes an integer of a float, by the function that does it in Python."""
 
@@ -210,3 +236,38 @@ def of_integers(function: Callable[..., bool], recipes: Sequence[Recipe]) -> Con
     if a.operation is not OF_INTEGER or b.number is None or not math.isfinite(b.number):
         return None
     return OF_INTEGERS[function](a.parts[0], b.number)
+
+
+BY_SIGN: dict[Callable[..., bool], tuple[str, Callable[[float], int], bool, bool]] = {
+    operator.lt: ("<", is_negative, False, True),
+    operator.le: ("<=", is_at_most_zero, False, True),
+    operator.gt: (">", is_negative, True, True),
+    operator.ge: (">=", is_at_most_zero, True, True),
+    operator.eq: ("==", is_zero, False, True),
+    operator.ne: ("!=", is_zero, False, False),
+}
+"""How a comparison is written, what it asks of a difference, whether of the right side less the left, and the answer that it holds by."""
+OF_ONE: dict[Callable[..., bool], Callable[[float], int]] = dict(zip(TRUTHS, (is_nan, is_infinite, is_finite)))
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question about one float, `asks`, and the answer by which another question holds, in `words`."""
+
+    asks: Callable[[float], int]
+    recipe: Recipe
+    answer: bool
+    words: str
+
+
+def as_question(function: Callable[..., bool], recipes: Sequence[Recipe]) -> Question | None:
+    """A comparison with a finite number asks for the sign of a difference, which no rounding changes, nor an infinity or nan."""
+    if function in OF_ONE:
+        return Question(OF_ONE[function], recipes[0], True, f"{function.__name__}({recipes[0]})")
+    if function in (operator.eq, operator.ne) and recipes[0] == recipes[1]:
+        return Question(is_nan, recipes[0], function is operator.ne, f"isnan({recipes[0]})")
+    if function not in BY_SIGN or not any(r.number is not None and math.isfinite(r.number) for r in recipes):
+        return None
+    text, asks, turned, answer = BY_SIGN[function]
+    difference = Recipe(BINARY["sub"], tuple(recipes[::-1] if turned else recipes))
+    return Question(asks, difference, answer, f"{recipes[0]} {text} {recipes[1]}")

@@ -26,6 +26,7 @@ from stoker.shape.env import LARGEST_SIZE, ShapeEnv
 from stoker.shape.expr import Expr, as_expr, constant, maximum, minimum, text
 from stoker.shape.prove import Proof
 from stoker.shape.recipe import (
+    ANSWERS,
     BINARY,
     MAGNITUDE,
     MATH,
@@ -37,6 +38,7 @@ from stoker.shape.recipe import (
     FloatSymbol,
     Operation,
     Recipe,
+    as_question,
     of_integers,
 )
 from stoker.shape.walk import free_symbols
@@ -416,6 +418,10 @@ class FloatNode(Node):
         recipes = [node.recipe for node in nodes]
         if (exact := of_integers(function, recipes)) is not None and self._is_exact(recipes):
             return BoolNode(self.env, exact)
+        if not all(node.has_hint() for node in nodes) and (asked := as_question(function, recipes)) is not None:
+            made = self.env.rounded(asked.asks, asked.recipe)
+            self.env.questions[made] = asked.words
+            return BoolNode(self.env, (cond.Ne if asked.answer else cond.Eq)(made, 0))
         symbols = frozenset().union(*(recipe.symbols for recipe in recipes))
         if not self.env.can_ask(symbols):
             return self.wrap_bool(function(*(node.guard_float() for node in nodes)))
@@ -543,6 +549,8 @@ def _install() -> None:
     for name in _COMPARED:
         function = getattr(operator, name)
         setattr(FloatNode, name, lambda self, other, f=function: self.asked(f, other))
+    for answer in ANSWERS:
+        setattr(FloatNode, answer.__name__, lambda self, a=answer: IntNode(self.env, self.env.rounded(a, self.recipe)))
     for name, operation in MATH.items():
         setattr(FloatNode, f"sym_{name}", lambda self, *others, o=operation: self._with(o, *others))
 

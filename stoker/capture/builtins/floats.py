@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 
-from stoker.capture.handlers import TENSOR_METHODS, handles, tensor_special
+from stoker.capture.handlers import TENSOR_METHODS, handler_for, handles, tensor_special
 from stoker.capture.polyfill import floats
+from stoker.capture.raising import assume, can_assume
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
@@ -24,6 +25,14 @@ def varies(value: Value | None) -> bool:
     if isinstance(value, VaryingInteger):
         return False
     return isinstance(value, VaryingFloat) or isinstance(value, SymbolicValue) and value.python_type() is float
+
+
+@handles(floats.seldom)
+def seldom(m: Machine, condition: Value) -> Value:
+    if not isinstance(condition, SymbolicValue) or not condition.untold or not can_assume(m):
+        return condition
+    assume(m, m.operators.not_(condition))
+    return Constant(False)
 
 
 def _is_none(value: Value | None) -> bool:
@@ -123,7 +132,7 @@ FUNCTIONS: dict[Any, tuple[Any, Any]] = {
     F.pad: (floats.pad, _pads_by_a_number),
     F.dropout1d: (floats.feature_dropout, lambda args, kwargs: bool(args) and _dims(args[0]) == 3),
     F.dropout2d: (floats.feature_dropout, lambda args, kwargs: bool(args) and _dims(args[0]) in (3, 4)),
-    F.dropout3d: (floats.feature_dropout, lambda args, kwargs: bool(args) and _dims(args[0]) in (4, 5)),
+    F.dropout3d: (floats.feature_dropout, lambda args, kwargs: bool(args) and _dims(args[0]) == 5),
     F.rrelu: (floats.rrelu, lambda args, kwargs: len(args) < 4 and _is_false(kwargs.get("training"))),
     torch.bernoulli: (floats.bernoulli, lambda args, kwargs: "out" not in kwargs and _are_none(kwargs, "generator")),
     torch.nan_to_num: (floats.nan_to_num, lambda args, kwargs: "out" not in kwargs and of_floats(args, kwargs)),
@@ -249,8 +258,24 @@ def instance_norm(m: Machine, *args: Value, **kwargs: Value) -> Value:
     return m.record.call(F.instance_norm, list(args), kwargs)
 
 
+def _register_channels(function: Any, of_one: int) -> None:
+    """Channels are dropped of a batch, or of one of `of_one` dimensions."""
+    in_batch = handler_for(function)
+    assert in_batch is not None
+
+    @handles(function)
+    def with_floats(m: Machine, *args: Value, **kwargs: Value) -> Value:
+        plain = len(args) in (1, 2, 3) and _is_false(kwargs.get("inplace")) and _dims(args[0]) == of_one
+        if plain and any(varies(value) for value in (*args, *kwargs.values())):
+            named = {name: value for name, value in kwargs.items() if name != "inplace"}
+            return m.wrap.object(floats.feature_dropout_of_one).call(m, list(args), named)
+        return in_batch(m, list(args), kwargs)
+
+
 for _function, (_written, _fits) in FUNCTIONS.items():
     _register(_function, _written, _fits)
+_register_channels(F.dropout1d, 2)
+_register_channels(F.dropout3d, 4)
 for _name in ("nan_to_num", "norm", "lerp", "dist", "xlogy", "float_power"):
     _register_alike(_name)
 for _name, _written in METHODS.items():

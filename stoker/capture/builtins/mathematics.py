@@ -33,10 +33,13 @@ def _logarithm(real: Any, *numbers: Any) -> Any:
     return first / base[0] if base else first
 
 
-def _truth(real: Any, number: Any) -> bool:
-    """What is said of a float is guarded, not the float."""
+def _truth(real: Any, number: Any) -> Any:
+    """What is said of a float is guarded, not the float; of one that only data tells, only data tells it."""
     number = torch.sym_float(number)
-    return bool(torch.SymBool(number.node.asked(real))) if isinstance(number, torch.SymFloat) else real(number)
+    if not isinstance(number, torch.SymFloat):
+        return real(number)
+    answer = torch.SymBool(number.node.asked(real))
+    return bool(answer) if answer.node.has_hint() else answer
 
 
 def _integer(real: Any, number: Any) -> Any:

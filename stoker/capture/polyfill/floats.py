@@ -101,7 +101,7 @@ def scaled_dot_product_attention(
     """The scale goes into the query, but for the one that attention has by itself. What is dropped is dropped from the weights."""
     if scale is not None:
         query = query * (scale * math.sqrt(query.shape[-1]))
-    if dropout_p > 0.0:
+    if not seldom(dropout_p <= 0.0):
         return _attention_that_drops(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
     return F.scaled_dot_product_attention(query, key, value, attn_mask, 0.0, is_causal, enable_gqa=enable_gqa)
 
@@ -118,16 +118,30 @@ def _attention_that_drops(query, key, value, mask, p, is_causal, enable_gqa):
     return dropout(scores.softmax(-1), p) @ value
 
 
-def dropout(input, p=0.5, training=True, inplace=False):
+def seldom(condition):
+    """A condition that is taken not to hold where only data tells it: the graph checks that."""
+    return condition
+
+
+def _refuse_probability(p):
     if p < 0.0 or p > 1.0:
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-    if not training or p == 0.0:
+    if p != p:
+        raise RuntimeError(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+def _nothing_left(input, inplace):
+    nothing = torch.zeros((), dtype=input.dtype, device=input.device)
+    return input.mul_(nothing) if inplace else input * nothing
+
+
+def dropout(input, p=0.5, training=True, inplace=False):
+    _refuse_probability(p)
+    if not training or seldom(p == 0.0):
         return input
-    if p == 1.0:
-        nothing = torch.zeros((), dtype=input.dtype, device=input.device)
-        return input.mul_(nothing) if inplace else input * nothing
-    noise = torch.ops.stoker.bernoulli(input.detach(), 1 - p)
-    scaled = noise / (1 - p)
+    if seldom(p == 1.0):
+        return _nothing_left(input, inplace)
+    scaled = torch.ops.stoker.bernoulli(input.detach(), 1 - p) / (1 - p)
     return input.mul_(scaled) if inplace else input * scaled
 
 
@@ -218,45 +232,45 @@ def _feature_noise(input, p):
     return torch.ops.stoker.bernoulli(input.new_zeros(shape), 1 - p)
 
 
-def _refuse_probability(p):
-    if p < 0.0 or p > 1.0:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
-
-
 def feature_dropout(input, p=0.5, training=True, inplace=False):
     """Whole channels are dropped."""
     _refuse_probability(p)
-    if not training or p == 0.0:
+    if not training or seldom(p == 0.0):
         return input
-    scaled = _feature_noise(input, p) / (1 - p) if p < 1.0 else torch.zeros((), dtype=input.dtype, device=input.device)
+    if seldom(p == 1.0):
+        return _nothing_left(input, inplace)
+    scaled = _feature_noise(input, p) / (1 - p)
     return input.mul_(scaled) if inplace else input * scaled
+
+
+def feature_dropout_of_one(input, p=0.5, training=True):
+    """Of an input that is one of a batch."""
+    return feature_dropout(input.unsqueeze(0), p, training).squeeze(0)
 
 
 _ALPHA = 1.7580993408473766
 """Of self-normalizing networks (Klambauer et al., 2017): what a dropped unit is set to, negative."""
 
 
-def _alpha_dropped(input, noise, p, inplace):
-    if p == 1.0:
-        nothing = torch.zeros((), dtype=input.dtype, device=input.device)
-        return input.mul_(nothing) if inplace else input * nothing
+def _alpha_dropped(input, noise_of, p, training, inplace):
+    _refuse_probability(p)
+    if not training or seldom(p == 0.0):
+        return input
+    if seldom(p == 1.0):
+        return _nothing_left(input, inplace)
+    noise = noise_of(input, p)
     a = 1.0 / math.sqrt((_ALPHA * _ALPHA * p + 1) * (1 - p))
     shift = (noise - 1) * (_ALPHA * a) + _ALPHA * a * p
     return input.mul_(noise * a).add_(shift) if inplace else input * (noise * a) + shift
 
 
 def alpha_dropout(input, p=0.5, training=False, inplace=False):
-    _refuse_probability(p)
-    if not training or p == 0.0:
-        return input
-    return _alpha_dropped(input, torch.ops.stoker.bernoulli(input.detach(), 1 - p), p, inplace)
+    noise_of = lambda input, p: torch.ops.stoker.bernoulli(input.detach(), 1 - p)  # noqa: E731
+    return _alpha_dropped(input, noise_of, p, training, inplace)
 
 
 def feature_alpha_dropout(input, p=0.5, training=False, inplace=False):
-    _refuse_probability(p)
-    if not training or p == 0.0:
-        return input
-    return _alpha_dropped(input, _feature_noise(input, p), p, inplace)
+    return _alpha_dropped(input, _feature_noise, p, training, inplace)
 
 
 def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
