@@ -54,10 +54,8 @@ PyObject* entry_new(PyTypeObject* type, PyObject* arguments, PyObject* keywords)
              guard_program_type, &guards, &keeps_hook, &tag))
     return nullptr;
   auto* replacement = as<PyCodeObject>(code);
-  if (replacement->co_kwonlyargcount || (replacement->co_flags & (CO_VARARGS | CO_VARKEYWORDS))) {
-    PyErr_SetString(PyExc_ValueError, "an entry's code takes plain positional parameters only");
-    return nullptr;
-  }
+  if (replacement->co_kwonlyargcount || (replacement->co_flags & (CO_VARARGS | CO_VARKEYWORDS)))
+    return PyErr_Format(PyExc_ValueError, "an entry's code takes plain positional parameters only");
   auto* self = make<Entry>(type);
   if (!self) return nullptr;
   self->code = Owned<PyCodeObject>::share(replacement);
@@ -106,10 +104,8 @@ PyObject* compiler_set_state(PyObject* object, PyObject* arguments) {
   PyObject* code;
   int state;
   if (!PyArg_ParseTuple(arguments, "O!i:set_state", &PyCode_Type, &code, &state)) return nullptr;
-  if (state < 0 || state > static_cast<int>(Action::FREEZE)) {
-    PyErr_Format(PyExc_ValueError, "%d is not one of RUN_ONCE, SKIP, SKIP_DEEP, FREEZE", state);
-    return nullptr;
-  }
+  if (state < 0 || state > static_cast<int>(Action::FREEZE))
+    return PyErr_Format(PyExc_ValueError, "%d is not one of RUN_ONCE, SKIP, SKIP_DEEP, FREEZE", state);
   Record* record = make_record(as<PyCodeObject>(code), as<Compiler>(object));
   if (!record) return nullptr;
   record->state = static_cast<Action>(state);

@@ -174,15 +174,9 @@ PyObject* run_tail_call(Compiler* compiler, const TailCall* tail) {
   if (!record) return nullptr;
   PyObject* result = nullptr;
   Call call{compiler, code, reinterpret_cast<PyFunctionObject*>(function), items, count};
-  switch (dispatch(call, record, &result)) {
-    case Outcome::DONE:
-      return result;
-    case Outcome::ORIGINAL:
-      return call_original(compiler, function, items, count, nullptr);
-    case Outcome::ORIGINAL_DEEP:
-      return call_original(nullptr, function, items, count, nullptr);
-  }
-  Py_UNREACHABLE();
+  const Outcome outcome = dispatch(call, record, &result);
+  if (outcome == Outcome::DONE) return result;
+  return call_original(outcome == Outcome::ORIGINAL ? compiler : nullptr, function, items, count, nullptr);
 }
 
 }  // namespace

@@ -21,10 +21,8 @@ struct Resume {
 };
 
 PyObject* resume_call(PyObject* callable, PyObject* const* arguments, size_t count, PyObject* keyword_names) {
-  if (keyword_names && PyTuple_GET_SIZE(keyword_names)) {
-    PyErr_SetString(PyExc_TypeError, "a Resume takes positional arguments only");
-    return nullptr;
-  }
+  if (keyword_names && PyTuple_GET_SIZE(keyword_names))
+    return PyErr_Format(PyExc_TypeError, "a Resume takes positional arguments only");
   const Py_ssize_t size = PyVectorcall_NARGS(count);
   Ref tuple = Ref::steal(PyTuple_New(size));
   if (!tuple) return nullptr;

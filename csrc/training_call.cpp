@@ -86,10 +86,8 @@ PyObject* call_training(PyObject* object, PyObject* const* inputs, size_t flagge
   auto* self = as<TrainingCall>(object);
   const TrainingPlan& plan = self->plan;
   const size_t count = PyVectorcall_NARGS(flagged_count);
-  if (keyword_names || !inputs_fit(plan, inputs, count)) {
-    PyErr_SetString(PyExc_TypeError, "a compiled graph was called with other inputs than it was compiled for");
-    return nullptr;
-  }
+  if (keyword_names || !inputs_fit(plan, inputs, count))
+    return PyErr_Format(PyExc_TypeError, "a compiled graph was called with other inputs than it was compiled for");
   const bool with_node = leaves_node(plan, inputs);
   if (under_transform() || (with_node && takes_inference(plan, inputs)))
     return PyObject_Vectorcall(plan.captured.get(), inputs, count, nullptr);
@@ -124,10 +122,8 @@ const void* storage_of(PyObject* object) {
 }  // namespace
 
 PyObject* shares_storage(PyObject*, PyObject* const* arguments, Py_ssize_t count) {
-  if (count != 2 || !PyTuple_Check(arguments[0]) || !PyTuple_Check(arguments[1])) {
-    PyErr_SetString(PyExc_TypeError, "shares_storage(inputs, written), two tuples");
-    return nullptr;
-  }
+  if (count != 2 || !PyTuple_Check(arguments[0]) || !PyTuple_Check(arguments[1]))
+    return PyErr_Format(PyExc_TypeError, "shares_storage(inputs, written), two tuples");
   const Py_ssize_t inputs = PyTuple_GET_SIZE(arguments[0]);
   std::vector<const void*> storages(inputs);
   for (Py_ssize_t i = 0; i < inputs; ++i) storages[i] = storage_of(PyTuple_GET_ITEM(arguments[0], i));
