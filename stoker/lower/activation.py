@@ -41,16 +41,21 @@ def _tanh_gelu(x: LoopValue) -> LoopValue:
     return ops.mul(x, _tanh_cdf(x))
 
 
-def _normal_gelu(x: LoopValue) -> LoopValue:
-    """x times the distribution below it: what lies above is what x lacks. Infinity is itself in double precision only."""
+def _normal_gelu(x: LoopValue, infinite: bool) -> LoopValue:
+    """x times the distribution below it, with the sign of x where nothing is left. Infinity is itself, or no number."""
     if x.dtype is torch.float64:
         return ops.mul(_scaled(x, 0.5), _more(ops.erf(_scaled(x, math.sqrt(0.5))), 1.0))
-    return ops.sub(ops.relu(x), ops.mul(ops.abs(x), ops.normal_tail(x)))
+    tail = ops.normal_tail(x)
+    lacking = ops.mul(x, tail)
+    above = ops.mul(x, _more(ops.neg(tail), 1.0)) if infinite else ops.sub(x, lacking)
+    return ops.where(ops.le(x, ops.constant(0.0, x.dtype)), lacking, above)
 
 
 @lower("gelu.default")
 def gelu(builder: Builder, out: Result, x: Tensor, *, approximate: str = "none") -> Tensor:
-    function = _tanh_gelu if approximate == "tanh" else _normal_gelu
+    """Eager's library for the processor makes no number of infinity, but in float16, which it leaves to ATen."""
+    infinite = out.dtype is torch.float16 or out.device.type != "cpu"
+    function = _tanh_gelu if approximate == "tanh" else lambda value: _normal_gelu(value, infinite)
     return elementwise(builder, out, [x], function, cost=ELEMENTWISE["normal_tail"].cost + 3)
 
 

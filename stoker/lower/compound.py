@@ -13,7 +13,7 @@ from stoker.loop.handler import ops
 from stoker.loop.view import Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.formula import formula, like
-from stoker.lower.operand import compute_dtype, elementwise, number, refuse_division_by_zero
+from stoker.lower.operand import compute_dtype, elementwise, number, refuse_rounded_quotient
 from stoker.lower.reduce import reduced
 from stoker.lower.registry import Dims, LeftToLibrary, Operand, Result, leave_if, lower
 
@@ -158,7 +158,7 @@ def shift(builder: Builder, out: Result, a: Operand, b: Operand, *, name: str) -
 
 @lower("floor_divide.default")
 def floor_divide(builder: Builder, out: Result, a: Operand, b: Operand) -> Tensor:
-    refuse_division_by_zero(out, b)
+    refuse_rounded_quotient(out, b)
     return elementwise(builder, out, [a, b], lambda x, y: ops.floor_divide(x, y), cost=8)
 
 

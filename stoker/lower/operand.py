@@ -117,6 +117,12 @@ def divider(builder: Builder, device: torch.device) -> Callable[[LoopValue, Loop
     return lambda x, y: ops.div(x, y)
 
 
+def refuse_rounded_quotient(out: Result, divisor: Any) -> None:
+    """Eager rounds a quotient of half precision by a tensor before it rounds down, and what it computes on the way."""
+    leave_if(is_tensor(divisor) and out.dtype in _WIDE, "rounded quotients of half precision are computed in steps")
+    refuse_division_by_zero(out, divisor)
+
+
 def refuse_division_by_zero(out: Result, divisor: Any) -> None:
     """Whole numbers divided by a zero are an error of eager's on the CPU, which the library raises."""
     whole = not out.dtype.is_floating_point and not out.dtype.is_complex

@@ -22,6 +22,7 @@ from stoker.lower.operand import (
     loader,
     number,
     refuse_division_by_zero,
+    refuse_rounded_quotient,
     require_supported,
     tensors_among,
 )
@@ -155,7 +156,7 @@ _ROUNDED = {"floor": "floor_divide", "trunc": "truncate_divide"}
 def divide_rounded(builder: Builder, out: Result, a: Operand, b: Operand, rounding_mode: str | None = None) -> Computed:
     if rounding_mode is None:
         return divide(builder, out, a, b)
-    refuse_division_by_zero(out, b)
+    refuse_rounded_quotient(out, b)
     return elementwise(builder, out, [a, b], _operation(_ROUNDED[rounding_mode]), cost=8)
 
 

@@ -24,10 +24,27 @@ def test_power(exponent: float, dtype: torch.dtype) -> None:
     assert torch.equal(expected.signbit()[~expected.isnan()], found.signbit()[~found.isnan()])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
 def test_gelu(dtype: torch.dtype) -> None:
-    x = torch.tensor(VALUES, dtype=dtype)
-    torch.testing.assert_close(stoker.compile(lambda x: F.gelu(x))(x), F.gelu(x), equal_nan=True)
+    """Where nothing is left of a negative number, its sign is."""
+    x = torch.tensor([*VALUES, -7.0, -40.0, -1e3], dtype=torch.float64).to(dtype)
+    got, want = stoker.compile(lambda x: F.gelu(x))(x), F.gelu(x)
+    torch.testing.assert_close(got, want, equal_nan=True)
+    assert torch.equal(got.signbit()[~got.isnan()], want.signbit()[~want.isnan()])
+
+
+@pytest.mark.parametrize("mode", ["floor", "trunc"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_rounded_quotients_of_half_precision(dtype: torch.dtype, mode: str) -> None:
+    """Eager rounds the quotient by a tensor to its type first, and that by a number not: 1000 / 1.5 is 668 in bfloat16."""
+    torch.manual_seed(0)
+    a, b = (torch.randn(200) * 1000).to(dtype), (torch.randn(200) * 3).to(dtype)
+
+    def quotients(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(torch.div(x, y, rounding_mode=mode) for x, y in ((a, b), (a, 1.5), (a[:, None], b[:5]), (900, b)))
+
+    for got, want in zip(stoker.compile(quotients)(a, b), quotients(a, b), strict=True):
+        assert torch.equal(got, want)
 
 
 @pytest.mark.parametrize("program", [lambda x: x.var(0, correction=0), lambda x: torch.var_mean(x, -1, keepdim=True)])
