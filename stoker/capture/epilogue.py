@@ -47,7 +47,7 @@ from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Lazy, Null, Value
 from stoker.capture.while_loops import counters, left_open
-from stoker.errors import SkipFrame
+from stoker.errors import Break, SkipFrame
 from stoker.guard.source import Local
 
 CONDITIONAL = frozenset(
@@ -76,6 +76,8 @@ def leave_by_raise(e: Emitter, error: ExceptionValue) -> None:
     """Raise what the program raises, with the traceback of the frames it left. Raising adds this frame, and what a caller handles.
 
     The frame forgets what it built it of: with a name of it, traceback and frame would keep each other, and all callers, alive."""
+    if refers_to_what_is_made(e.m):
+        raise Break("an exception", "its traceback keeps variables alive that a weak reference refers to")
     complete = "__context__" in error.links or not error.trail
     last = None if complete else error.take_last_passage()
     e.effects()

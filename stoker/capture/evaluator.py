@@ -212,6 +212,8 @@ class Evaluator:
     def unwind(self, frame: Frame, instruction: Instruction, raised: Raised) -> None:
         """Go to the handler that covers the instruction, or raise on."""
         handler = instruction.handler
+        if isinstance(raised.value, ExceptionValue) and self.effects.references:
+            raised.value.frames.append(frame)
         if isinstance(raised.value, ExceptionValue) and _adds_to_traceback(frame, instruction):
             raised.value.passes(
                 self,

@@ -322,11 +322,14 @@ def wrap_references(m: Machine, real: set[Any], source: Source) -> Value:
     m.guards.add_unless_fixed(source, TypeIs(set))
 
     def look() -> dict[Any, Value]:
-        m.guards.add(source, Length(len(real)))
+        count = len(real)
+        m.guards.add(source, Holds(lambda now: len(now) == count, f"has {count} elements"))
         found = [m.wrap.at(element, Asked(source, element_at(index))) for index, element in enumerate(real)]
         return {reference.hash_key(m): reference for reference in found}
 
-    return GrowingSet(look, source, real)
+    found = GrowingSet(look, source, real)
+    found._entries = look()  # which of them an element is, that comes later, is asked when it comes
+    return found
 
 
 @functools.cache

@@ -272,6 +272,21 @@ def _ones() -> nn.Linear:
     return layer
 
 
+def weak_sets_that_change(wrap: Wrap) -> list[Any]:
+    known: Any = weakref.WeakSet()
+    things = [Thing(n) for n in range(4)]
+
+    def function(x: Tensor, thing: Thing) -> Any:
+        known.add(thing)
+        return x * len(known), thing in known, sum(held.v for held in known)
+
+    run = wrap(function)
+    found = [run(X, thing) for thing in things]
+    found += [run(X, thing) for thing in things]
+    known.discard(things[0])
+    return [*found, run(X, things[1]), len(known)]
+
+
 def hooks_on_modules_made_inside(wrap: Wrap) -> list[Any]:
     def function(x: Tensor) -> Any:
         layer = _ones()
@@ -320,6 +335,43 @@ def goes_when_the_function_returns(wrap: Wrap) -> list[Any]:
     return [result[:-1], called, len(known), result[-1]() is None]
 
 
+def changed_outside(wrap: Wrap) -> list[Any]:
+    """What was put into a container from outside, and taken out of it, is gone."""
+    table: dict[Any, int] = {}
+    items: list[Any] = []
+    owner: Any = Thing()
+
+    def function(x: Tensor) -> Any:
+        one, two, owner.held = Thing(), Thing(), Thing()
+        references = [weakref.ref(one), weakref.ref(two), weakref.ref(owner.held)]
+        table[one] = 1
+        items.append(two)
+        del table[one], one, two
+        before = [reference() is None for reference in references]
+        items.pop()
+        owner.held = None
+        return x, before, [reference() is None for reference in references]
+
+    run = wrap(function)
+    return [run(X), run(X), len(table), len(items)]
+
+
+def of_a_generator(wrap: Wrap) -> list[Any]:
+    def generator() -> Any:
+        thing = Thing()
+        yield weakref.ref(thing)
+        yield 1
+
+    def function(x: Tensor) -> Any:
+        running = generator()
+        reference = next(running)
+        before = reference() is None
+        running.close()
+        return x, before, reference() is None, next(generator())() is None
+
+    return [wrap(function)(X)]
+
+
 def called_back(wrap: Wrap) -> list[Any]:
     called: list[int] = []
 
@@ -349,9 +401,10 @@ ONE: list[Program] = [
     asked, given_away_with_its_object, given_away_alone, deleted, bound_anew, gone_with_a_function, never_named, held_in_a_list,
     held_outside, of_a_tensor, parents, not_possible, keys_from_outside, keys_made_inside, keys_taken_away, dictionary_made_inside, values,
     values_made_inside, weak_sets, weak_sets_made_inside, hooks_on_modules_made_inside, handles_given_away, backward_hooks,
-    goes_when_the_function_returns,
+    goes_when_the_function_returns, changed_outside, of_a_generator,
 ]  # fmt: skip
 BREAK: dict[Program, str] = {
+    weak_sets_that_change: "iteration over a set of unknown order",
     called_back: "its object goes away here, and the callback is called",
     key_goes_away: "its object goes away here, and the callback is called",
 }
@@ -374,6 +427,22 @@ def test_breaks(program: Program) -> None:
     found = program(lambda function: stoker.compile(function, backend="eager"))
     torch.testing.assert_close(found, expected)
     assert BREAK[program] in log.events("break")[0].reason
+
+
+def test_a_traceback_keeps_variables_alive() -> None:
+    def raises() -> None:
+        thing = Thing()
+        raise ValueError(weakref.ref(thing))
+
+    def function(x: Tensor) -> Any:
+        try:
+            raises()
+        except ValueError as error:
+            reference = error.args[0]
+            before = reference() is None
+        return x, before, reference() is None
+
+    torch.testing.assert_close(stoker.compile(function, backend="eager")(X), function(X))
 
 
 def test_a_ring_lives_until_it_is_collected() -> None:

@@ -189,7 +189,7 @@ class GrowingDeque(DequeValue):
             held = deque(self._look(), self.maxlen)
             for name, item in self._added:
                 getattr(held, name)(item)
-            self._found = list(held)
+            self._found, self._added = list(held), []
         return self._found
 
     @_elements.setter

@@ -333,6 +333,7 @@ class ExceptionValue(InstanceValue):
         self.links: dict[str, Value] = {}
         self.fields: dict[str, Value] = {}  # what C code wrote to fields that no argument fills
         self.trail: list[Passage] = []  # where it passed in captured code, innermost first
+        self.frames: list[Any] = []  # whose variables its traceback keeps alive
         self.below: Value | None = None  # the traceback it was given, or had before the call
         if real is not None and real.__traceback__ is not None:
             assert source is not None

@@ -253,7 +253,7 @@ class GeneratorValue(IteratorValue):
             started, self.started = self.started, True
             yielded, result = m.calls.resume(self.frame, started, sent, raised)
         except Raised as error:
-            self.finished = True
+            self.finish()
             replaced = m.exceptions.of_generator(error.value)
             if replaced is not error.value:
                 raise Raised(replaced) from error
@@ -262,9 +262,13 @@ class GeneratorValue(IteratorValue):
             self.running = False
         if yielded is None:
             self.result = result if result is not None else Constant(None)
-            self.finished = True
+            self.finish()
             raise Exhausted
         return yielded
+
+    def finish(self) -> None:
+        self.finished = True
+        self.frame.clear()
 
     def next(self, m: Machine) -> Value:
         return self.resume(m, None)
@@ -300,7 +304,7 @@ class GeneratorValue(IteratorValue):
                     raise
                 return Constant(None)
             m.exceptions.raise_(RuntimeError, "generator ignored GeneratorExit")
-        self.finished = True
+        self.finish()
         return Constant(None)
 
     def method___next__(self, m: Machine) -> Value:

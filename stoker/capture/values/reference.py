@@ -197,20 +197,27 @@ def is_held(m: Machine, target: Value) -> bool:
     return False
 
 
+HOLDS = (
+    "_added", "_attributes", "_closure", "_defaults", "_elements", "_entries", "_found", "args", "below", "contents", "default_factory",
+    "fields", "frame", "frames", "function", "kwargs", "links", "mapping", "part", "parts", "receiver", "sequence", "slots", "storage",
+    "waiting",
+)  # fmt: skip
+"""What values keep the program's objects in. Whatever else they remember, the program has let go of, or is not known to hold."""
+
+
 def _parts(found: Any) -> Iterable[Any]:
     """What an object of the evaluator holds for the program."""
     match found:
         case Lazy():
             return [found.forced]
-        case MadeReference():
+        case ReferenceValue():
             return [found.callback]
         case Value():
-            return list(vars(found).values())
-        case IdentityKey():
-            return [found.value]
+            held = vars(found)
+            return [held[name] for name in HOLDS if name in held]
         case dict():
-            return [*found.keys(), *found.values()]
-        case list() | tuple() | set() | frozenset():
+            return list(found.values())
+        case list() | tuple():
             return found
     return [found.locals, found.cells, found.stack] if type(found).__name__ == "Frame" else []
 

@@ -277,7 +277,7 @@ class GrowingList(ListValue):
     @property
     def _elements(self) -> list[Value]:
         if self._found is None:
-            self._found = self._look() + self._added
+            self._found, self._added = self._look() + self._added, []
         return self._found
 
     @_elements.setter
