@@ -39,7 +39,7 @@ from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import cell_contents, cell_of, empty_cell
 from stoker.capture.values.instance import ExceptionValue, InstanceValue, PreviousException
 from stoker.capture.values.iterator import GeneratorValue
-from stoker.capture.values.reference import ReferenceValue, refers_to_what_is_made
+from stoker.capture.values.reference import ReferenceValue, holds_what_is_referred_to, refers_to_what_is_made
 from stoker.capture.values.rounds import elements_of, goes_over_rounds
 from stoker.capture.values.running import RunningIterator, is_iterator_by_rounds
 from stoker.capture.values.sequence import ListValue, TupleValue
@@ -122,6 +122,8 @@ def leave_by_break(e: Emitter, m: Evaluator, instruction: Instruction) -> None:
         if isinstance(known, RunningIterator):
             known.refuse_one_round(m)
     state = _Break(e, m, frame, instruction, below, operands, [], list(frame.handled))
+    if refers_to_what_is_made(m):
+        _refuse_letting_go(state)
     e.effects()
     state.unused = _kept_alive(state)
     _keep_cells(state)
@@ -163,6 +165,17 @@ def _refuse_hidden_receiver(frame: Frame) -> None:
     code = frame.program.origin.code
     if "__class__" in code.co_freevars and code.co_argcount and code.co_varnames[0] in code.co_cellvars:
         raise SkipFrame("super() and an inner function share the first parameter: the frame cannot be cut in two")
+
+
+def _refuse_letting_go(s: _Break) -> None:
+    """The arguments of a resume function live as long as it runs: no variable may let go of what a weak reference refers to."""
+    origin = s.frame.program.origin
+    later = origin.instructions[_index(s, s.instruction) + 1 :]
+    if any(i.name.startswith("JUMP_BACKWARD") for i in later):
+        later = origin.instructions
+    for name in sorted({i.value for i in later if i.name in ("STORE_FAST", "DELETE_FAST")} & s.frame.locals.keys()):
+        if holds_what_is_referred_to(s.m, s.frame.locals[name]):
+            raise SkipFrame(f"a weak reference refers to what `{name}` lets go of after a break")
 
 
 def _with_dead_markers_replaced(frame: Frame) -> list[Value]:

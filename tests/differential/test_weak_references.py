@@ -472,6 +472,19 @@ def test_a_break_lets_go_of_nothing(hold: Callable[[Any], Any]) -> None:
     torch.testing.assert_close(stoker.compile(references, backend="eager")(X), references(X))
 
 
+@pytest.mark.parametrize("hold", [lambda thing: thing, lambda thing: [thing]])
+def test_a_variable_lets_go_after_a_break(hold: Callable[[Any], Any]) -> None:
+    def deleted(x: Tensor) -> Any:
+        held = hold(Thing(2))
+        reference = weakref.ref(held[0] if isinstance(held, list) else held)
+        gc.get_threshold()
+        before = reference() is None
+        del held
+        return x + 1, before, reference() is None
+
+    torch.testing.assert_close(stoker.compile(deleted, backend="eager")(X), deleted(X))
+
+
 def test_the_function_may_be_the_last_to_hold_an_argument() -> None:
     def function(x: Tensor, thing: Any) -> Tensor:
         reference = weakref.ref(thing)

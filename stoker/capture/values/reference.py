@@ -185,6 +185,10 @@ def is_held(m: Machine, target: Value) -> bool:
     while frame is not None:
         waiting += [frame.locals, frame.cells, frame.stack, frame.handled, frame.names]
         frame = frame.parent
+    return _leads_to(waiting, target)
+
+
+def _leads_to(waiting: list[Any], target: Value) -> bool:
     real = getattr(target, "real", None)
     seen: set[int] = set()
     while waiting:
@@ -226,6 +230,12 @@ def refers_to_what_is_made(m: Machine) -> bool:
     """Is there a weak reference to an object that captured code made, and that is still there?"""
     found = [weak() for weak in m.effects.references]
     return any(reference is not None and reference.target is not None for reference in found)
+
+
+def holds_what_is_referred_to(m: Machine, value: Value) -> bool:
+    """Does a value hold an object that captured code made, and has a weak reference to?"""
+    found = [weak() for weak in m.effects.references]
+    return any(r is not None and r.target is not None and _leads_to([value], r.target) for r in found)
 
 
 def hold_targets(m: Machine) -> None:
