@@ -251,7 +251,7 @@ class Operators:
             if found is not None:
                 return found
         if text in ("==", "!="):
-            return Constant(self.identical(left, right) == (text == "=="))
+            return Constant(self.is_(left, right) == (text == "=="))
         self.require_refusal(COMPARE[text], text, lt, rt)
         self.m.exceptions.raise_(
             TypeError, f"'{text}' not supported between instances of '{name_in_c(lt)}' and '{name_in_c(rt)}'"

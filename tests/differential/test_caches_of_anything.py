@@ -204,6 +204,17 @@ def unhashable(wrap: Wrap) -> list[Any]:
     return [tuple(cached.cache_info())]
 
 
+def one_tensor_twice(wrap: Wrap) -> list[Any]:
+    cached, (x, y) = _scaled(None), _tensors(2)
+    return _observed(wrap, cached, lambda x, y: (cached(x) is cached(y), cached(x) + cached(y)), (x, x), (y, x), (y, y))
+
+
+def two_tensors_and_one(wrap: Wrap) -> list[Any]:
+    cached, xs = _scaled(None), _tensors(4)
+    calls = [(xs[0], xs[1]), (xs[2], xs[2]), (xs[3], xs[3])]
+    return _observed(wrap, cached, lambda x, y: (cached(x) is cached(y), cached(x) + cached(y)), *calls)
+
+
 def results_as_arguments(wrap: Wrap) -> list[Any]:
     one, other, (x, y) = _scaled(None), _scaled(None), _tensors(2)
     found = _observed(wrap, one, lambda x: one(other(one(x, 2), 3), 4), x, x, y, x)
@@ -384,7 +395,7 @@ def statistics_asked_elsewhere(wrap: Wrap) -> list[Any]:
 ONE: list[Program] = [
     asked_twice, the_very_object, filled_before, cleared_inside, cleared_outside, statistics_inside, by_name, by_type, not_by_type,
     nothing_kept, objects_and_tensors, objects_that_change, objects_made_inside, sizes, modules, recursion, raises_inside, raises_out,
-    unhashable, results_as_arguments, made_inside, made_inside_and_given_away, tensors_written_to, lists, methods, bound_methods, tuples,
+    unhashable, one_tensor_twice, two_tensors_and_one, results_as_arguments, made_inside, made_inside_and_given_away, tensors_written_to, lists, methods, bound_methods, tuples,
     effects, gradients, keeps_alive, plain_data, plain_data_cleared, plain_data_in_turns, recursion_of_numbers,
 ]  # fmt: skip
 BREAK: dict[Program, str] = {

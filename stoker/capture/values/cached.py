@@ -20,7 +20,7 @@ from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.text import TextValue
-from stoker.capture.values.value import Arguments, Era, IdentityKey, Keywords, NotConstant, Value
+from stoker.capture.values.value import Arguments, Era, IdentityKey, Keywords, NotConstant, Value, keep_apart
 from stoker.errors import Break, Raised, StepBreak
 from stoker.fake.tensor import FakeTensor
 from stoker.guard.guard import Holds, HoldsTogether
@@ -391,7 +391,10 @@ def _is_same_key(m: Machine, one: Value, other: Value) -> bool:
     if isinstance(one, (SymbolicValue, TextValue)) or isinstance(other, (SymbolicValue, TextValue)):
         plain = (int, float, bool, str)
         return one.python_type() in plain and other.python_type() in plain and m.operators.equal(one, other)
-    return bool(one.hash_key(m) == other.hash_key(m))
+    keys = one.hash_key(m), other.hash_key(m)
+    if keys[0] != keys[1]:
+        keep_apart(m, keys[0], [keys[1]])
+    return bool(keys[0] == keys[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from stoker.capture.values.sequence import ListValue, TupleValue, is_taken_one_b
 from stoker.capture.values.sets import SET_TYPES, combine, compare_sets, set_of
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.text import TextValue
-from stoker.capture.values.value import MOST_COMPARED, Exhausted, Keywords, Lazy, NotConstant, Value
+from stoker.capture.values.value import MOST_COMPARED, Exhausted, Keywords, Lazy, NotConstant, Value, keep_apart
 from stoker.guard.guard import HasKey, LacksKey, Length, TypeIs
 from stoker.guard.source import DictItem, Fixed, InstanceDict, Looked, Source, looked_through, ordered_keys
 
@@ -90,7 +90,7 @@ class DictValue(Value):
 
     def _found(self, m: Machine, key: Value, stand_in: Any) -> Value | None:
         """What is held under a key whose hash was asked for: once for each thing that is done, as CPython does."""
-        if self.source is not None and stand_in in self.written:
+        if self.source is not None and (self.rewritten or stand_in in self.written):
             m.effects.noticed += 1
         found = self._entries.get(stand_in)
         if found is None and not self.whole:
@@ -98,6 +98,7 @@ class DictValue(Value):
         if found is None and isinstance(key, IdentityValue):
             key.refuse_among(self.load_all(m))
         if found is None:
+            keep_apart(m, stand_in, self._entries)
             return None
         if type(found[1]) is Lazy:
             found = self._entries[stand_in] = (found[0], m.wrap.force(found[1]))
@@ -130,6 +131,8 @@ class DictValue(Value):
         found = self._entries.get(stand_in)
         if found is None and not self.whole:
             found = self._lookup_real(m, key, stand_in)
+        if found is None:
+            keep_apart(m, stand_in, self._entries)
         self.state += found is None
         self._entries[stand_in] = (found[0] if found else key, value)
         self.written[stand_in] = None
@@ -144,6 +147,7 @@ class DictValue(Value):
         self.rewritten = True
         self.state += 1
         del self.load_all(m)[stand_in]
+        self.written.pop(stand_in, None)
         return found
 
     def keys(self, m: Machine) -> list[Value]:
@@ -305,6 +309,7 @@ class DictValue(Value):
         m.effects.will_mutate(self)
         self.whole = self.rewritten = True
         self.waiting.clear()
+        self.written.clear()
         self._entries.clear()
         return Constant(None)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from stoker.capture.python_operators import BINARY, COMPARE
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import TupleValue, is_taken_one_by_one, take_each
-from stoker.capture.values.value import Exhausted, NotConstant, Value
+from stoker.capture.values.value import Exhausted, NotConstant, Value, keep_apart
 from stoker.guard.source import Source
 
 if TYPE_CHECKING:
@@ -111,6 +111,7 @@ def operand(m: Machine, value: Value) -> Operand:
     entries: dict[Any, Value] = {}
     hashed = value.hashed_elements(m)
     for key, element in hashed if hashed is not None else ((element.hash_key(m), element) for element in elements):
+        keep_apart(m, key, () if key in entries else entries)
         entries.setdefault(key, element)
     constants = [constant_of(element) for element in elements]
     recipe = real
@@ -174,7 +175,7 @@ class SetValue(Value):
     def contains(self, m: Machine, item: Value) -> Value:
         if item.stored().is_none_of(m, self._entries):
             return Constant(False)
-        return Constant(_key(m, item) in self._entries)
+        return Constant(self._one(m, item).entries.keys() <= self._entries.keys())
 
     def iterator(self, m: Machine) -> Value:
         return SetIterator(self, self.elements(m))
@@ -220,10 +221,14 @@ class SetValue(Value):
         return m.attributes.builtin(self, name)
 
     def _one(self, m: Machine, item: Value) -> Operand:
-        return Operand({_key(m, item): item}, constant_of(item), item)
+        key = _key(m, item)
+        if key not in self._entries:
+            keep_apart(m, key, self._entries)
+        return Operand({key: item}, constant_of(item), item)
 
     def method_add(self, m: Machine, item: Value) -> Value:
         key, entries = item.hash_key(m), self._entries
+        keep_apart(m, key, () if key in entries else entries)
         self.change(m, "add", [Operand({key: item}, constant_of(item), item)], entries)
         entries.setdefault(key, item)
         return Constant(None)
@@ -382,7 +387,7 @@ class GrowingSet(SetValue):
         return super().method_discard(m, item) if self._found is not None else self._step(m, "discard", item)
 
     def _step(self, m: Machine, name: str, item: Value) -> Value:
-        part = self._one(m, item)
+        part = Operand({_key(m, item): item}, constant_of(item), item)
         m.effects.will_mutate(self)
         self.steps.append((name, [part]))
         return Constant(None)

@@ -238,6 +238,24 @@ class IdentityKey(OwnKey):
         return isinstance(other, IdentityKey) and other.value is self.value
 
 
+def keep_apart(m: Machine, stand_in: Any, others: Iterable[Any]) -> None:
+    """A key was found to be none of the others: under guards, where objects from outside might be one and the same at another call."""
+    mine = list(_identities(stand_in))
+    for theirs in (found for other in others for found in _identities(other)) if mine else ():
+        for value in mine:
+            if value.python_type() is theirs.python_type():
+                m.operators.is_(value, theirs)
+
+
+def _identities(stand_in: Any) -> Iterator[Value]:
+    """Objects from outside whose identity a key is, or has parts of."""
+    if isinstance(stand_in, (tuple, frozenset)):
+        for part in stand_in:
+            yield from _identities(part)
+    elif isinstance(stand_in, IdentityKey) and stand_in.value.source is not None:
+        yield stand_in.value
+
+
 def asked_once(stand_ins: Iterable[Any]) -> Iterator[int]:
     """The instructions before which keys, or parts of them, had not been asked for their hashes, if they may be asked only once."""
     for stand_in in stand_ins:
