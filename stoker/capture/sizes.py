@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ from stoker.shape.expr import FloorDiv, Max, Min, Mod
 from stoker.shape.prove import Proof
 from stoker.shape.recipe import SYMBOL, TO_INTEGER, Recipe, integer_of_truth
 from stoker.shape.symnode import BoolNode, expr_of, symfloat, symint
-from stoker.shape.walk import atoms
+from stoker.shape.walk import atoms, evaluate
 
 if TYPE_CHECKING:
     from stoker.capture.machine import Machine
@@ -217,6 +217,17 @@ class Sizes:
             return None
         place: Source = self.env.origins[expression][0]
         return place
+
+    def computed_from(self, symbol: Any) -> tuple[list[tuple[Source, int]], Callable[[Sequence[int]], int]] | None:
+        """Where the ints are read that an int is computed from, with those seen, and how it is."""
+        if not isinstance(symbol, torch.SymInt):
+            return None
+        expression = self.env.simplify(expr_of(symbol))
+        symbols = sorted(free_symbols(expression), key=repr)
+        if not self.env.can_ask(symbols):
+            return None
+        read = [(self.env.origins[name][0], self.env.hints[name]) for name in symbols]
+        return read, lambda numbers: evaluate(expression, dict(zip(symbols, numbers)))
 
     def shape_of(self, m: Machine, real: torch.Tensor, source: Source) -> tuple[Any, Any, tuple, tuple]:
         """Sizes and strides for the fake tensor, and for the guard (-1: any)."""

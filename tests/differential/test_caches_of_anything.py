@@ -147,6 +147,12 @@ def sizes(wrap: Wrap) -> list[Any]:
     return [*_observed(wrap, cached, lambda x: x + cached(x.shape[0]), *calls), cached(4) is cached(4)]
 
 
+def computed_sizes(wrap: Wrap) -> list[Any]:
+    cached = functools.cache(lambda n, shape: torch.arange(n).float() + len(shape))
+    calls = [torch.ones(n, 2) for n in (3, 4, 5, 3, 4, 5, 6)]
+    return _observed(wrap, cached, lambda x: x.sum(1) + cached(x.shape[0] * 2 - 1, x.shape)[::2], *calls)
+
+
 def modules(wrap: Wrap) -> list[Any]:
     layers = [nn.Linear(2, 2) for _ in range(3)]
     for layer in layers:
@@ -394,7 +400,7 @@ def statistics_asked_elsewhere(wrap: Wrap) -> list[Any]:
 
 ONE: list[Program] = [
     asked_twice, the_very_object, filled_before, cleared_inside, cleared_outside, statistics_inside, by_name, by_type, not_by_type,
-    nothing_kept, objects_and_tensors, objects_that_change, objects_made_inside, sizes, modules, recursion, raises_inside, raises_out,
+    nothing_kept, objects_and_tensors, objects_that_change, objects_made_inside, sizes, computed_sizes, modules, recursion, raises_inside, raises_out,
     unhashable, one_tensor_twice, two_tensors_and_one, results_as_arguments, made_inside, made_inside_and_given_away, tensors_written_to, lists, methods, bound_methods, tuples,
     effects, gradients, keeps_alive, plain_data, plain_data_cleared, plain_data_in_turns, recursion_of_numbers,
 ]  # fmt: skip

@@ -337,10 +337,11 @@ class _Places:
         if isinstance(value, TextValue):
             raise NotConstant("text")
         if isinstance(value, SymbolicValue):
-            place = self.m.sizes.place_of(value.symbol)
-            if place is None:
-                raise NotConstant("a number computed of sizes")
-            return self.at(place, int(value.symbol.node.hint))
+            computed = self.m.sizes.computed_from(value.symbol)
+            if computed is None:
+                raise NotConstant("a number that no guard can ask for")
+            numbers = [self.at(place, seen) for place, seen in computed[0]]
+            return lambda found: computed[1]([number(found) for number in numbers])
         if isinstance(value, TupleValue):
             parts = [self.part(part) for part in value.items_list(self.m)]
             make = getattr(value.cls, "_make", value.cls)
