@@ -1,5 +1,6 @@
 """The frame hook and Compiled: what runs when a function is called under a compiler."""
 
+import functools
 import inspect
 import itertools
 import sys
@@ -548,3 +549,40 @@ def test_forgetting_while_an_entry_runs():
     compiled = _C.Compiled(add, compiler)
     assert [compiled(5, 3), compiled(5, 3)] == [2, 2]
     assert compiler.names == ["add", "add"] and compiler.codes() == []
+
+
+def test_a_call_is_answered_once():
+    @functools.lru_cache(maxsize=2)
+    def cached(a):
+        ran.append(a)
+        return a
+
+    ran, code = [], cached.__wrapped__.__code__
+    assert _C.call_answered(cached, (1,), {}, code, "one", False) == "one"
+    assert [cached(1), cached(2)] == ["one", 2]
+    assert _C.call_answered(cached, (1,), {}, code, "other", False) == "one", "the cache holds it: nobody asks"
+    assert [cached(3), ran] == [3, [2, 3]]
+    with pytest.raises(KeyError, match="four"):
+        _C.call_answered(cached, (4,), {}, code, KeyError("four"), True)
+    assert tuple(cached.cache_info()) == (2, 4, 2, 2)
+
+
+def test_a_call_in_another_thread_is_not_answered():
+    def called(a):
+        return a
+
+    def elsewhere(wanted):
+        threads = [threading.Thread(target=lambda: found.append(called(1)))]
+        for thread in threads:
+            thread.start()
+            thread.join()
+        return called(2), called(3)
+
+    found = []
+    assert _C.call_answered(elsewhere, (0,), {}, called.__code__, "answer", False) == ("answer", 3)
+    assert found == [1]
+
+
+def test_only_entries_of_caches_have_a_result():
+    with pytest.raises(TypeError, match="int is no entry of a cache"):
+        _C.remembered(3)
