@@ -19,7 +19,8 @@ import torch
 from stoker import log, torch_private
 from stoker.decompose.types import is_refused
 from stoker.fake import FakeTensor
-from stoker.fake.meta import is_always_one, is_untold, memory_order, surely_same
+from stoker.fake.meta import Meta, is_always_one, is_untold, memory_order, surely_same
+from stoker.nest import leaves
 from stoker.strict import strict
 
 Decomposition = Callable[..., Any]
@@ -68,7 +69,7 @@ def _conforming(operator: Any, function: Decomposition) -> Decomposition:
         if is_refused(operator, args):
             return NotImplemented
         made = function(*args, **kwargs)
-        mode = next((a.memory.mode for a in args if isinstance(a, FakeTensor)), None)
+        mode = next((a.memory.mode for a in leaves(args) if isinstance(a, FakeTensor)), None)
         if made is NotImplemented or mode is None:
             return made
         expected = mode.propagate(operator, args, kwargs)
@@ -103,10 +104,18 @@ def _laid_out(made: Any, expected: Any) -> Any:
     empty = any(type(size) is int and size == 0 for size in want.sizes)
     if empty or any(map(is_untold, (*want.sizes, *want.strides))):  # in what order they lie cannot be asked
         return made
-    if all(is_always_one(n) or surely_same([a], [b]) for n, a, b in zip(want.sizes, have.strides, want.strides)):
+    if surely_same(have.strides, want.strides):
         return made
+    if all(is_always_one(n) or surely_same([a], [b]) for n, a, b in zip(want.sizes, have.strides, want.strides)):
+        return _restrided(made, want)
     order = memory_order(want.sizes, want.strides)
     return made.permute(order).contiguous().permute([order.index(d) for d in range(len(order))])
+
+
+def _restrided(made: FakeTensor, want: Meta) -> Any:
+    """Other strides for dimensions of one element: a copy, which is a step of the loop that computes what is copied."""
+    like = torch.empty_strided(want.sizes, want.strides, dtype=want.dtype, device=want.device)
+    return torch.ops.aten.copy.default(like, made)
 
 
 def in_float(function: Decomposition) -> Decomposition:
@@ -140,7 +149,7 @@ class Table(Mapping[Any, Decomposition]):
             return default
         found = OURS.get(func)
         if found is None and func not in self._prims and _may_be_torchs(func):
-            found = _torchs().get(func)
+            found = _torchs_for(func)
         return default if found is None else found
 
     def __getitem__(self, func: Any) -> Decomposition:
@@ -172,3 +181,10 @@ def _may_be_torchs(func: Any) -> bool:
 @functools.cache
 def _torchs() -> Mapping[Any, Decomposition]:
     return torch_private.long_tail_decompositions()
+
+
+@functools.cache
+def _torchs_for(func: Any) -> Decomposition | None:
+    """Torch's own, whose results lie in memory as they happen to."""
+    found = _torchs().get(func)
+    return None if found is None else _conforming(func, found)

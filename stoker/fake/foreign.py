@@ -212,8 +212,7 @@ def _by_schema(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _like(fake: FakeTensor) -> Meta:
-    m = fake.meta
-    return alike(m)
+    return alike(fake.meta)
 
 
 def _meta_kernel(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

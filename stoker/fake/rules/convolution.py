@@ -8,7 +8,17 @@ from typing import Any
 import torch
 
 from stoker import torch_private
-from stoker.fake.meta import Meta, Size, dense, formatted_strides, meta_of, same, suggests_channels_last
+from stoker.fake.meta import (
+    Meta,
+    Size,
+    contiguous_strides,
+    dense,
+    formatted_strides,
+    is_contiguous,
+    meta_of,
+    same,
+    suggests_channels_last,
+)
 from stoker.fake.rule import decline_if, rule
 from stoker.fake.tensor import FakeTensor
 
@@ -53,9 +63,27 @@ def _check(x: Meta, weight: Meta, bias: FakeTensor | None, transposed: bool, gro
     decline_if(any(s == 0 for s in (*x.sizes, *weight.sizes)))
 
 
+def _as_image(operand: Meta, is_input: bool) -> tuple[Sizes, Sizes]:
+    """Eager convolves one dimension of space as two, the first of one element, and makes the input contiguous for that."""
+    sizes, strides = operand.sizes, operand.strides
+    if len(sizes) != 3:
+        return sizes, strides
+    if is_input and not is_contiguous(sizes, strides):
+        strides = contiguous_strides(sizes)
+    return (*sizes[:2], 1, sizes[2]), (*strides[:2], sizes[2] * strides[2], strides[2])
+
+
+def _strides(sizes: Sizes, channels_last: bool) -> tuple[Size, ...]:
+    """Of a result: those of an image, without the dimension that was put in."""
+    if len(sizes) != 3:
+        return formatted_strides(sizes, channels_last)
+    batch, channels, _, along = formatted_strides((*sizes[:2], 1, sizes[2]), channels_last)
+    return batch, channels, along
+
+
 def _channels_last(x: FakeTensor, weight: FakeTensor, *how: Any) -> bool:
     """Is the result? If an operand is; but for kernels of volumes that know one order alone, and cuDNN's in double precision."""
-    found = any(suggests_channels_last(t.meta.sizes, t.meta.strides) for t in (x, weight))
+    found = any(suggests_channels_last(*_as_image(t.meta, is_input=t is x)) for t in (x, weight))
     if x.meta.device.type == "cuda" and x.meta.dtype is torch.float64:
         return False
     if not found or len(x.meta.sizes) < 5 or x.meta.device.type != "cpu":
@@ -71,7 +99,7 @@ def convolution(x: FakeTensor, weight: FakeTensor, bias: FakeTensor | None, *how
     decline_if(any(d <= 0 for d in dilation) or any(p < 0 for p in padding))
     sizes = convolved_sizes(a.sizes, w.sizes, *how[:6])
     channels_last = _channels_last(x, weight, bias, *how[:6])
-    return meta_of(a.dtype, sizes, formatted_strides(sizes, channels_last), a.device)
+    return meta_of(a.dtype, sizes, _strides(sizes, channels_last), a.device)
 
 
 @rule("convolution_backward")
@@ -82,5 +110,5 @@ def convolution_backward(
     (*_, transposed, _, groups, mask), a, w = how, x.meta, weight.meta
     channels_last = _channels_last(x, weight, None, *how[:-1])
     channels = w.sizes[1] * groups if transposed else w.sizes[0]
-    both = (meta_of(t.dtype, t.sizes, formatted_strides(t.sizes, channels_last), t.device) for t in (a, w))
+    both = (meta_of(t.dtype, t.sizes, _strides(t.sizes, channels_last), t.device) for t in (a, w))
     return tuple(meta if want else None for want, meta in zip(mask, (*both, dense(w, (channels,)))))

@@ -18,18 +18,17 @@ from stoker.fake.meta import (
     dense,
     formatted_strides,
     in_format,
-    is_contiguous,
     is_untold,
     iterator_strides,
-    like_strides,
     meta_of,
     same,
     suggests_channels_last,
     surely_empty,
+    surely_same,
 )
 from stoker.fake.promote import broadcast, common_device, result_dtype
 from stoker.fake.rule import RULES, Decline, decline_if, rule
-from stoker.fake.rules.view import wrap
+from stoker.fake.rules.view import viewed_strides, wrap
 from stoker.fake.tensor import FakeTensor, data_dependent
 from stoker.shape.env import DataDependent
 
@@ -38,8 +37,7 @@ _MASKS = (torch.bool, torch.uint8)
 
 
 def _like(x: FakeTensor) -> Meta:
-    m = x.meta
-    return alike(m)
+    return alike(x.meta)
 
 
 def _is_empty_vector(m: Meta, mixed: bool) -> bool:
@@ -86,14 +84,16 @@ def stack(tensors: Sequence[FakeTensor], dim: int = 0) -> Meta:
     dim = wrap(dim, rank + 1)
     sizes = (*first.sizes[:dim], count, *first.sizes[dim:])
     pieces = [(t.meta.sizes, t.meta.strides) for t in tensors]
-    if all(is_contiguous(*piece) for piece in pieces):
+    if all(surely_same(strides, contiguous_strides(sizes)) for sizes, strides in pieces):
         strides = contiguous_strides(sizes)
     elif dim == rank:
         strides = _joined_strides(sizes, [((*s, 1), (*t, 1)) for s, t in pieces])
     else:
         joined = (*first.sizes[:dim], first.sizes[dim] * count, *first.sizes[dim + 1 :])
-        strides = _joined_strides(joined, pieces)
-        strides = (*strides[:dim], first.sizes[dim] * strides[dim], *strides[dim:])
+        cut = viewed_strides(joined, _joined_strides(joined, pieces), sizes)
+        if cut is None:
+            raise Decline
+        strides = cut
     return meta_of(result_dtype(tensors), sizes, strides, common_device(tensors))
 
 
@@ -149,8 +149,7 @@ def scatter(x: FakeTensor, dim: int, index: FakeTensor, src: Any, *rest: Any, **
     decline_if(len(x.meta.sizes or (1,)) != len(index.meta.sizes or (1,)) or not _within(index, x, dim))
     if isinstance(src, FakeTensor):
         decline_if(len(src.meta.sizes or (1,)) != len(index.meta.sizes or (1,)) or not _within(index, src))
-    m = x.meta
-    return dense(m)
+    return dense(x.meta)
 
 
 @rule("index_fill")
@@ -284,7 +283,8 @@ def index(x: FakeTensor, indices: Sequence[FakeTensor | None]) -> Meta:
     for i in given:
         before, after = len(lead) + len(shape) - len(i.meta.sizes), len(tail)
         stretched = (*([1] * before), *i.meta.sizes, *([1] * after))
-        operands.append((stretched, (*([0] * before), *i.meta.strides, *([0] * after))))
+        reshaped = viewed_strides(i.meta.sizes, i.meta.strides, stretched)
+        operands.append((stretched, reshaped or (*([0] * before), *i.meta.strides, *([0] * after))))
     return meta_of(m.dtype, chosen.sizes, iterator_strides(chosen.sizes, operands), m.device)
 
 
@@ -341,10 +341,24 @@ def roll(x: FakeTensor, shifts: Any, dims: Any = ()) -> Meta:
     decline_if(len(shifts) != (len(dims) or 1) or dims and not x.meta.sizes)
     for dim in dims:
         wrap(dim, len(x.meta.sizes))
-    as_it_lies = dims and any(type(size) is int and size == 0 for size in x.meta.sizes)
-    return meta_of(
-        x.meta.dtype, x.meta.sizes, like_strides(x.meta.sizes, x.meta.strides) if as_it_lies else None, x.meta.device
-    )
+    m = x.meta
+    if dims and any(type(size) is int and size == 0 for size in m.sizes):
+        return alike(m)
+    if not dims or m.device.type != "cpu" or not suggests_channels_last(m.sizes, m.strides):
+        return dense(m)
+    strides = m.strides
+    for shift, dim in zip(shifts, dims):
+        strides = _rolled_strides(m.sizes, strides, shift, wrap(dim, len(m.sizes)))
+    return meta_of(m.dtype, m.sizes, strides, m.device)
+
+
+def _rolled_strides(sizes: tuple[Size, ...], strides: tuple[Size, ...], shift: Size, dim: int) -> tuple[Size, ...]:
+    """Of two pieces that are joined the other way round, or of a contiguous copy where nothing moves."""
+    start = (sizes[dim] - shift) % sizes[dim]
+    if start == 0:
+        return contiguous_strides(sizes)
+    pieces = [((*sizes[:dim], part, *sizes[dim + 1 :]), strides) for part in (sizes[dim] - start, start)]
+    return _joined_strides(sizes, pieces)
 
 
 @rule("flip")

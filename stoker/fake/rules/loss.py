@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from stoker.fake.meta import Meta, Size, dense, iterator_strides, meta_of, same
+from stoker.fake.meta import Meta, Size, alike, dense, meta_of, same
 from stoker.fake.promote import broadcast, common_device, result_dtype
 from stoker.fake.rule import decline_if, rule
 from stoker.fake.rules.pointwise import elementwise
@@ -24,7 +24,9 @@ def _reduced(tensors: tuple[FakeTensor, ...], reduction: int, dtype: torch.dtype
 
 @rule("huber_loss")
 def huber_loss(x: FakeTensor, target: FakeTensor, reduction: int = 1, delta: float = 1.0) -> Meta:
-    """A function of both, element by element, in the type of the first."""
+    """A function of both, element by element, in the type of the first, and written to what is made like it."""
+    if reduction == _NONE and same(x.meta.sizes, target.meta.sizes):
+        return alike(x.meta)
     return _reduced((x, target), reduction, x.meta.dtype)
 
 
@@ -34,19 +36,21 @@ def difference_loss(x: FakeTensor, target: FakeTensor, reduction: int = 1, *rest
     return _reduced((x, target), reduction, result_dtype((x, target)))
 
 
-@rule("mse_loss_backward", "smooth_l1_loss_backward", "soft_margin_loss_backward")
+@rule("mse_loss_backward", "smooth_l1_loss_backward")
 def difference_loss_backward(grad: FakeTensor, x: FakeTensor, target: FakeTensor, *rest: Any) -> Meta:
-    """One for each element."""
-    dtype = result_dtype((grad, x, target))
-    shape = broadcast([x.meta.sizes, target.meta.sizes])
-    operands = [(t.meta.sizes, t.meta.strides) for t in (x, target, grad)]
-    return meta_of(dtype, shape, iterator_strides(shape, operands), x.meta.device)
+    """One for each element, contiguous whatever the operands are."""
+    return dense(x.meta, broadcast([x.meta.sizes, target.meta.sizes]), result_dtype((grad, x, target)))
+
+
+@rule("soft_margin_loss_backward")
+def soft_margin_loss_backward(grad: FakeTensor, x: FakeTensor, target: FakeTensor, *rest: Any) -> Meta:
+    return elementwise((x, target), result_dtype((grad, x, target)))
 
 
 @rule("binary_cross_entropy")
 def binary_cross_entropy(x: FakeTensor, target: FakeTensor, weight: Any = None, reduction: int = 1) -> Meta:
     decline_if(not same(x.meta.sizes, target.meta.sizes))
-    return _reduced((x, target), reduction, x.meta.dtype)
+    return alike(x.meta) if reduction == _NONE else _reduced((x, target), reduction, x.meta.dtype)
 
 
 @rule("binary_cross_entropy_with_logits")
@@ -57,7 +61,10 @@ def binary_cross_entropy_with_logits(
     pos: FakeTensor | None = None,
     reduction: int = 1,
 ) -> Meta:
+    """Eager begins with `1 - target`, and writes the rest to that."""
     tensors = tuple(t for t in (x, target, weight, pos) if t is not None)
+    if reduction == _NONE and same(broadcast([t.meta.sizes for t in tensors]), target.meta.sizes):
+        return alike(target.meta, result_dtype(tensors))
     return _reduced(tensors, reduction, result_dtype(tensors))
 
 

@@ -113,9 +113,6 @@ def batch_norm(
     return _batch_norm(x, weight, mean, training)
 
 
-rule("_native_batch_norm_legit.default")(batch_norm)
-
-
 @rule("_native_batch_norm_legit.no_stats")
 def batch_norm_without_statistics(
     x: FakeTensor, weight: Any, bias: Any, training: bool, *rest: Any

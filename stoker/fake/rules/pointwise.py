@@ -15,6 +15,7 @@ from stoker.fake.meta import (
     iterator_strides,
     like_strides,
     meta_of,
+    same,
     suggests_channels_last,
 )
 from stoker.fake.promote import REAL_OF, broadcast, common_device, complex_of, float_dtype, number_dtype, result_dtype
@@ -22,9 +23,8 @@ from stoker.fake.rule import decline_if, rule
 from stoker.fake.tensor import FakeTensor
 
 _SAME = """
-sgn sign square relu6 silu gelu hardswish hardsigmoid mish elu celu leaky_relu hardtanh softplus
-hardshrink softshrink threshold ceil floor round trunc frac bitwise_not positive conj_physical _conj_physical
-log_sigmoid nan_to_num fix
+sgn sign square relu6 silu gelu hardswish hardsigmoid mish elu celu leaky_relu softplus
+hardshrink softshrink threshold ceil floor round trunc frac bitwise_not positive conj_physical fix
 """
 _FLOAT = """
 exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf
@@ -111,8 +111,19 @@ _register(_BINARY, 2, _unchanged)
 _register(_BINARY_FLOAT, 2, float_dtype)
 _register(_COMPARE, 2, _truth)
 _register("neg relu", 1, _unchanged, lambda dtype: dtype is torch.bool)
-_register("deg2rad rad2deg", 1, float_dtype, lambda dtype: dtype.is_complex)
 _register("maximum minimum fmax fmin", 2, _unchanged, lambda dtype: dtype.is_complex)
+
+
+@rule("hardtanh", "_conj_physical", "nan_to_num")
+def written_alike(x: FakeTensor, *numbers: Any, **keywords: Any) -> Meta:
+    """What eager computes into a tensor that it made like this one first: strides of dimensions of one element are kept, too."""
+    return alike(x.meta)
+
+
+@rule("deg2rad", "rad2deg")
+def converted_angle(x: FakeTensor) -> Meta:
+    decline_if(x.meta.dtype.is_complex)
+    return alike(x.meta, float_dtype(x.meta.dtype))
 
 
 @rule("add")
@@ -277,17 +288,17 @@ def native_dropout_backward(grad: FakeTensor, mask: FakeTensor, scale: float) ->
 
 @rule("log_sigmoid_forward")
 def log_sigmoid_forward(x: FakeTensor) -> tuple[Meta, Meta]:
-    """The result and a buffer that only the CPU fills."""
+    """The result and a buffer, which the CPU fills; there both are contiguous."""
     m = x.meta
-    buffer = m.sizes if m.device.type == "cpu" else (0,)
-    strides = like_strides(m.sizes, m.strides) if m.device.type == "cpu" else (1,)
-    return elementwise((x,), m.dtype), meta_of(m.dtype, buffer, strides, m.device)
+    if m.device.type == "cpu":
+        return dense(m), dense(m)
+    return elementwise((x,), m.dtype), dense(m, (0,))
 
 
 @rule("log_sigmoid_backward")
 def log_sigmoid_backward(grad: FakeTensor, x: FakeTensor, buffer: FakeTensor) -> Meta:
-    """The buffer takes part on the CPU only."""
-    return elementwise((grad, x), grad.meta.dtype)
+    """The buffer takes part on the CPU only, and neither it nor x in the layout."""
+    return alike(grad.meta)
 
 
 @rule("glu")
@@ -308,7 +319,8 @@ def make_complex(real: FakeTensor, imaginary: FakeTensor) -> Meta:
 
 @rule("_prelu_kernel")
 def prelu(x: FakeTensor, weight: FakeTensor) -> Meta:
-    return elementwise((x, weight), x.meta.dtype)
+    decline_if(not same(broadcast([x.meta.sizes, weight.meta.sizes]), x.meta.sizes))
+    return alike(x.meta)
 
 
 @rule("_prelu_kernel_backward")

@@ -232,3 +232,12 @@ for _rank, _names in _RESIZERS.items():
     for _name in _names.split():
         rule(f"{_name}.default")(functools.partial(_resized, _rank))
         rule(f"{_name}_backward.default")(_resized_backward)
+
+
+_DENSELY = "upsample_bicubic2d _upsample_bicubic2d_aa upsample_nearest3d _upsample_nearest_exact3d"
+
+
+@rule(*(f"{name}_backward.default" for name in _DENSELY.split()))
+def resized_densely(grad: FakeTensor, output_size: Any, input_size: Sequence[Size], *rest: Any, **others: Any) -> Meta:
+    """Contiguous on a processor, whatever came in."""
+    return dense(grad.meta, input_size) if grad.meta.device.type == "cpu" else in_format(grad.meta, tuple(input_size))

@@ -22,6 +22,7 @@ from stoker.fake.meta import (
     product,
     same,
     surely_empty,
+    surely_same,
 )
 from stoker.fake.promote import REAL_OF, complex_of
 from stoker.fake.rule import IMPURE, Decline, ViewOf, decline_if, rule
@@ -74,7 +75,7 @@ def viewed_strides(sizes: Sequence[Size], strides: Sequence[Size], wanted: Seque
     """
     if any(map(surely_empty, sizes)):
         return tuple(strides) if same(sizes, wanted) else contiguous_strides(wanted)
-    if is_contiguous(sizes, strides):
+    if is_contiguous(sizes, strides) and not _is_odd(sizes, strides):
         return contiguous_strides(wanted)
     result: list[Size] = [1] * len(wanted)
     new = len(wanted) - 1
@@ -95,6 +96,12 @@ def viewed_strides(sizes: Sequence[Size], strides: Sequence[Size], wanted: Seque
         if old > 0:
             run, step = 1, strides[old - 1]
     return tuple(result) if new < 0 else None
+
+
+def _is_odd(sizes: Sequence[Size], strides: Sequence[Size]) -> bool:
+    """Has a dimension of one element, of a contiguous tensor, a stride that would not be computed for it? A view may show it."""
+    usual = contiguous_strides(sizes)
+    return any(type(n) is int and n == 1 and not surely_same([a], [b]) for n, a, b in zip(sizes, strides, usual))
 
 
 @rule("view.default")
@@ -192,7 +199,7 @@ def expand(x: FakeTensor, size: Sequence[Size], *, implicit: bool = False) -> Vi
         if i >= lead and (_is_same(sizes[i], old) or old != 1 or _is_one(sizes[i])):
             decline_if(not _is_same(sizes[i], old) and sizes[i] != old)
             strides[i] = m.strides[i - lead]
-        elif i < lead:
+        elif i < lead and m.sizes:  # a tensor without dimensions has no stride that could be kept
             strides[i] = _stride_of_added(sizes, strides, i) if _is_one(sizes[i]) else 0
     return view_of(x, sizes, strides)
 
