@@ -45,8 +45,8 @@ TUPLE_GETTER = type(inspect.getattr_static(__import__("collections").namedtuple(
 
 
 class Attributes:
-    """Attributes of objects, by the descriptor protocol. `class_attributes` holds what was looked up on classes, `varying` numbers there
-    that have changed before, `assigned` what captured code has set."""
+    """Attributes of objects, by the descriptor protocol. `class_attributes` holds what was looked up on classes, `varying` numbers and
+    text there that have changed before, `assigned` what captured code has set."""
 
     def __init__(self, m: Machine) -> None:
         self.m = m
@@ -73,17 +73,18 @@ class Attributes:
         if (cls, name) in self.varying:
             return self.varying[cls, name]
         raw = static_lookup(cls, name)
-        if type(raw) in (int, float) and self.varies(cls, name, raw):
+        if type(raw) in (int, float, str) and self.varies(cls, name, raw):
             value = self.m.wrap.force(self.m.wrap.at(raw, Attribute(Fixed(cls, cls.__qualname__), name)))
             return self.varying.setdefault((cls, name), ClassField(value))
         return table.setdefault(name, raw)
 
-    def varies(self, cls: type, name: str, raw: float) -> bool:
-        """Has a number been another before, and is it found by plain `getattr`?"""
+    def varies(self, cls: type, name: str, raw: Any) -> bool:
+        """Has a number, or text, been another before, and is it found by plain `getattr`?"""
         if cls in self.m.made_classes or static_lookup(type(cls), name) is not MISSING:
             return False
-        place, sizes = Attribute(Fixed(cls, cls.__qualname__), name), self.m.sizes
-        return sizes.int_is_dynamic(place, raw) if isinstance(raw, int) else sizes.float_varies(place, raw)
+        sizes = self.m.sizes
+        asked = {int: sizes.int_is_dynamic, float: sizes.float_varies, str: sizes.text_varies}[type(raw)]
+        return asked(Attribute(Fixed(cls, cls.__qualname__), name), raw)
 
     def found_along(self, order: tuple[type, ...], name: str) -> Any:
         """What classes have by now, the first that has it."""

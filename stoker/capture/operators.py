@@ -27,7 +27,7 @@ from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.slices import SliceValue
 from stoker.capture.values.tensor import TensorValue
-from stoker.capture.values.text import percent, settled, shown
+from stoker.capture.values.text import joined, percent, settled, shown, varies
 from stoker.capture.values.value import Exhausted, NotConstant, OwnKey, Value
 from stoker.capture.values.varying import VaryingFloat, as_symbols, symbolic
 from stoker.errors import Break, Raised
@@ -76,6 +76,8 @@ class Operators:
         left, right = as_symbols(text, left, right)
         if plain != "+":
             left, right = *settled(self.m, [left]), *([right] if plain == "%" else settled(self.m, [right]))
+        elif left.python_type() is right.python_type() is str and (varies(left) or varies(right)):
+            return joined([left, right])
         folded = self.fold(BINARY[text], left, right)
         if folded is not None:
             return folded

@@ -47,6 +47,23 @@ def replaced(x, name, thing):
     return x + 1, was, first, thing.name, thing.names
 
 
+class Shared:
+    mode = "first"
+
+
+class Derived(Shared):
+    pass
+
+
+def on_a_class(x, name, thing):
+    """Of the class, through an instance, and through a class derived of it."""
+    return x + 1, Shared.mode, Derived.mode, Derived().mode, f"{Shared.mode}!"
+
+
+def put_together(x, name, thing):
+    return x + 1, name + ".weight", "layers." + thing.name, name + thing.name
+
+
 def global_replaced(x, name, thing):
     global GLOBAL
     was, GLOBAL = GLOBAL, name
@@ -59,8 +76,10 @@ def made_by_a_break(x, name, thing):
     return y * 2, told
 
 
-HANDED_ON = [given_back, kept, shown, asked_for_its_kind, replaced, global_replaced]
+HANDED_ON = [given_back, kept, shown, asked_for_its_kind, replaced, global_replaced, on_a_class, put_together]
 LOOKED_AT: list[Callable[..., Any]] = [
+    lambda x, name, thing: x + 1 if Shared.mode == "mode 2" else x - len(Derived.mode),
+    lambda x, name, thing: x + 1 if name + "!" == "name 2!" else {name + thing.name: x},
     lambda x, name, thing: {name: x + 1},
     lambda x, name, thing: (x + len(name), name.upper(), name + "a", name * 2, name[0], name[-1:]),
     lambda x, name, thing: x + 1 if name == "name 2" or name in ("name 3", "name 4") else x - 1,
@@ -73,7 +92,7 @@ LOOKED_AT: list[Callable[..., Any]] = [
 
 def outcome(function: Callable[..., Any], number: int, capture: pytest.CaptureFixture[str]) -> Any:
     global GLOBAL
-    GLOBAL = f"global {number}"
+    GLOBAL, Shared.mode = f"global {number}", f"mode {number}"
     thing = Thing(f"thing {number}")
     found = function(torch.ones(2), f"name {number}", thing)
     thing_now = {key: str(value) for key, value in vars(thing).items()}
