@@ -136,8 +136,7 @@ def run_on_copies(func: Any, written: tuple[int, ...], *args: Any, **kwargs: Any
     result = func(*copies, **kwargs)
     results = [] if result is None else list(result) if isinstance(result, (list, tuple)) else [result]
     changed = [copies[i] for i in written]
-    fresh = [r for r in results if not any(r is c for c in changed)]
-    return (*changed, *fresh)
+    return (*changed, *[r for r in results if not any(r is c for c in changed)])
 
 
 def _copy(value: Any) -> Any:

@@ -13,6 +13,7 @@ from stoker.autograd.refusal import CannotTrace
 from stoker.fake.history import is_refused_write
 from stoker.fake.recurrent import whole
 from stoker.fake.tensor import data_dependent
+from stoker.graph.calling import quietly
 from stoker.marks import ALLOWED_IN_GRAPH, APPLIED
 
 if TYPE_CHECKING:
@@ -68,9 +69,9 @@ def _run_checked(captured: GraphModule, node: Any, args: Any, kwargs: Any) -> An
 def _run(captured: GraphModule, node: Any, args: Any, kwargs: Any) -> Any:
     match node.op:
         case "call_function":
-            return (whole(node.target, args, kwargs) or node.target)(*args, **kwargs)
+            return quietly(whole(node.target, args, kwargs) or node.target, args, kwargs)
         case "call_method":
-            return getattr(args[0], node.target)(*args[1:], **kwargs)
+            return quietly(getattr(args[0], node.target), args[1:], kwargs)
         case "get_attr":
             return _attribute(captured, node.target)
     return captured.get_submodule(node.target)(*args, **kwargs)

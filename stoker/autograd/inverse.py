@@ -91,8 +91,7 @@ def inverse(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> 
     """`base` with the part that `view` sees replaced by `content`."""
     if any(type(size) is int and size == 0 for size in _shape(content)):
         return base
-    found = _INVERSES.get(view.operator, _strided)
-    return found(emit, view, base, content, alias)
+    return _INVERSES.get(view.operator, _strided)(emit, view, base, content, alias)
 
 
 def _strided(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:

@@ -126,8 +126,7 @@ def _own_base(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _span(inputs: Sequence[Any], group: Group) -> torch.Tensor:
-    base = _base(inputs, group.places)
-    return base.as_strided((group.end - group.start,), (1,), group.start)
+    return _base(inputs, group.places).as_strided((group.end - group.start,), (1,), group.start)
 
 
 def _refuse(inputs: Sequence[Any], group: Group) -> None:

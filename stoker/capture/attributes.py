@@ -83,7 +83,7 @@ class Attributes:
         if cls in self.m.made_classes or static_lookup(type(cls), name) is not MISSING:
             return False
         sizes = self.m.sizes
-        asked = {int: sizes.int_is_dynamic, float: sizes.float_varies, str: sizes.text_varies}[type(raw)]
+        asked: Any = {int: sizes.int_is_dynamic, float: sizes.float_varies, str: sizes.text_varies}[type(raw)]
         return asked(Attribute(Fixed(cls, cls.__qualname__), name), raw)
 
     def found_along(self, order: tuple[type, ...], name: str) -> Any:

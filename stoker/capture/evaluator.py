@@ -44,6 +44,7 @@ from stoker.capture.values.traceback import Passage
 from stoker.capture.values.value import Lazy, MadePart, Value
 from stoker.capture.wrap import Wrapper
 from stoker.errors import Break, Raised, StepBreak
+from stoker.graph.calling import called_at
 from stoker.guard.source import Closure, Local
 from stoker.shape import ShapeEnv
 
@@ -246,6 +247,11 @@ class Evaluator:
 
     def location(self) -> str:
         return f"{self.current.code.co_filename}:{self.current.line}"
+
+    def here(self, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Call a function of torch as if the line that is evaluated did: it may warn."""
+        frame = self.current
+        return called_at(frame.code, frame.line or 1, frame.globals.real or {})(function, args, kwargs)
 
     def fresh(self, prefix: str) -> str:
         return f"__stoker_{prefix}_{next(self.counter)}"

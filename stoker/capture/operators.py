@@ -303,8 +303,7 @@ class Operators:
                 return self.compare("==", value, Constant(0))
             return self.m.wrap.number(torch.sym_not(value.symbol))
         if isinstance(value, TensorValue):
-            held = self.m.calls.builtin_method(value, "__bool__", [], {})
-            return self.not_(held)
+            return self.not_(self.m.calls.builtin_method(value, "__bool__", [], {}))
         return Constant(not value.truth(self.m))
 
     def item(self, value: Value, key: Value) -> Value:

@@ -113,8 +113,8 @@ class GraphRecorder:
         try:
             with self.fake_mode.capturing():
                 if kind == "call_method":
-                    return getattr(args[0], target)(*args[1:], **kwargs)
-                return (whole(target, args, kwargs) or telling(target))(*args, **kwargs)
+                    return self.m.here(getattr(args[0], target), args[1:], kwargs)
+                return self.m.here(whole(target, args, kwargs) or telling(target), args, kwargs)
         except DataDependent as error:
             if assumes_sizes_fit(self.m, error):
                 return self.run_fake(kind, target, args, kwargs)

@@ -49,8 +49,7 @@ def resume_function(continuation: Continuation, globals_: dict[str, Any]) -> Any
     if code is None:
         code = program.resumes[key] = _resume_code(continuation)
     closure = tuple(CellType() for _ in code.co_freevars) or None
-    function = FunctionType(code, globals_, code.co_name, None, closure)
-    return _C.Resume(function, code.co_name)
+    return _C.Resume(FunctionType(code, globals_, code.co_name, None, closure), code.co_name)
 
 
 def _resume_code(continuation: Continuation) -> CodeType:

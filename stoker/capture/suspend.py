@@ -114,5 +114,4 @@ def _suspended_code(frame: Frame, live: tuple[str, ...]) -> types.CodeType:
     prefix = [*opening, *restore, *wait, Instruction("JUMP", target)]
     for instruction in prefix:
         instruction.positions = waiting.positions
-    body = [*prefix, *program.instructions]
-    return encode_entered(body, original, (*names, *live), freevars)
+    return encode_entered([*prefix, *program.instructions], original, (*names, *live), freevars)

@@ -48,7 +48,12 @@ class TellingMode(FakeMode):
             )
         if func in INDEXES and any(isinstance(i, torch.Tensor) and i.dtype is torch.uint8 for i in args[1]):
             raise Warns("an index of bytes", "it warns: indexing with uint8 is deprecated", "use a mask of bools")
-        return super().__torch_dispatch__(func, types, args, kwargs)
+        out: Any = (kwargs or {}).get("out")
+        had = out.shape if isinstance(out, torch.Tensor) else ()
+        made = super().__torch_dispatch__(func, types, args, kwargs)
+        if had and 0 not in had and out.shape != had:
+            raise Warns("`out=`", "it warns: a tensor that has elements is resized", "give it one of the right size")
+        return made
 
     def written_late(self) -> None:
         if not self.is_capturing:

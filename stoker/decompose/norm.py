@@ -64,8 +64,7 @@ def rms_norm(x: Tensor, shape: Any, weight: Any, eps: float | None) -> tuple[Ten
     wide = widened(x)
     eps = torch.finfo(wide.dtype).eps if eps is None else eps
     scale = torch.rsqrt(torch.mean(wide * wide, dims, True) + eps)
-    out = wide * scale if weight is None else wide * scale * weight
-    return out.to(x.dtype).contiguous(), scale
+    return (wide * scale if weight is None else wide * scale * weight).to(x.dtype).contiguous(), scale
 
 
 @decompose("_fused_rms_norm_backward.default")

@@ -116,8 +116,7 @@ def ask_others(mode: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, An
             pass  # a complaint of eager's own comes again, about the numbers
     known: dict[int, tuple[FakeTensor, FakeTensor]] = {}
     answer = _ask(mode, func, _with_numbers(args, known), _with_numbers(kwargs, known))
-    originals = {id(concrete): fake for fake, concrete in known.values()}
-    return _about(answer, originals)
+    return _about(answer, {id(concrete): fake for fake, concrete in known.values()})
 
 
 def _with_numbers(value: Any, known: dict[int, tuple[FakeTensor, FakeTensor]]) -> Any:

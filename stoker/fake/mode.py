@@ -149,8 +149,7 @@ class FakeMode(torch_private.TorchDispatchMode):
     def _not_a_leaf(self, fake: FakeTensor) -> FakeTensor:
         meta, memory = fake.meta, fake.memory
         with self, torch.enable_grad():
-            copy = self.as_fake(fake.clone())
-            return restride(copy, meta, memory)
+            return restride(self.as_fake(fake.clone()), meta, memory)
 
 
 def _follow(tensor: torch.Tensor, sizes: Sequence[Size]) -> tuple[Size, ...]:

@@ -219,5 +219,4 @@ class Frames:
         if self.fullgraph:
             raise VersionLimitError(words)
         self.tell("limit", request, words, level=logging.WARNING)
-        alone = not _modules(request) or versions < self.version_limit
-        return _C.FREEZE if alone else _C.RUN_ONCE
+        return _C.FREEZE if (not _modules(request) or versions < self.version_limit) else _C.RUN_ONCE

@@ -76,8 +76,7 @@ def _normal_slope(x: LoopValue) -> LoopValue:
 def _tanh_slope(x: LoopValue) -> LoopValue:
     below = _tanh_cdf(x)
     inner = _scaled(_more(_scaled(ops.mul(x, x), 3 * _TANH_CUBE), 1.0), 2 * _TANH_SCALE)
-    above = _more(ops.neg(below), 1.0)
-    return ops.add(below, ops.mul(ops.mul(x, inner), ops.mul(below, above)))
+    return ops.add(below, ops.mul(ops.mul(x, inner), ops.mul(below, _more(ops.neg(below), 1.0))))
 
 
 class _Row:

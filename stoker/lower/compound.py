@@ -64,14 +64,12 @@ def prelu_backward(builder: Builder, out: list[Result], gradient: Tensor, x: Ten
 
 @formula("hardshrink.default", last=0.5)
 def hardshrink(x: LoopValue, limit: LoopValue) -> LoopValue:
-    near = ops.bitwise_and(ops.ge(x, ops.neg(limit)), ops.le(x, limit))
-    return ops.where(near, like(x, 0), x)
+    return ops.where(ops.bitwise_and(ops.ge(x, ops.neg(limit)), ops.le(x, limit)), like(x, 0), x)
 
 
 @formula("hardshrink_backward.default", "softshrink_backward.default")
 def shrink_backward(gradient: LoopValue, x: LoopValue, limit: LoopValue) -> LoopValue:
-    near = ops.bitwise_and(ops.ge(x, ops.neg(limit)), ops.le(x, limit))
-    return ops.where(near, like(x, 0), gradient)
+    return ops.where(ops.bitwise_and(ops.ge(x, ops.neg(limit)), ops.le(x, limit)), like(x, 0), gradient)
 
 
 @formula("softshrink.default", last=0.5)

@@ -142,8 +142,7 @@ def _inner(x: LoopValue) -> LoopValue:
 
 def _outer(x: LoopValue) -> LoopValue:
     """The share of an element at distance 1 + x."""
-    far = ops.add(x, number(1, x.dtype))
-    return _polynomial(far, _BEND, -5 * _BEND, 8 * _BEND, -4 * _BEND)
+    return _polynomial(ops.add(x, number(1, x.dtype)), _BEND, -5 * _BEND, 8 * _BEND, -4 * _BEND)
 
 
 Taps = Callable[[Line, Expr, torch.dtype], list[tuple[Expr, Any]]]

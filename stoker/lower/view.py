@@ -89,8 +89,7 @@ def slice_(
     step: Size = 1,
 ) -> Tensor:
     dim = dimension(dim, len(x.sizes))
-    first = slice_start(builder, dim, start, 2)
-    return view.narrow(x, dim, first, out.sizes[dim], as_expr(step))
+    return view.narrow(x, dim, slice_start(builder, dim, start, 2), out.sizes[dim], as_expr(step))
 
 
 def slice_start(builder: Builder, dim: int, start: Size | None, place: int) -> Expr:

@@ -255,8 +255,7 @@ def multiply(a: Expr, b: Expr) -> Expr:
         for y, q in (*b.terms, ((), b.offset)):
             monomial = _times(x, y)
             out[monomial] = out.get(monomial, 0) + p * q
-    offset = out.pop((), 0)
-    return _of_terms(out, offset)
+    return _of_terms(out, out.pop((), 0))
 
 
 def _times(x: Monomial, y: Monomial) -> Monomial:

@@ -259,3 +259,60 @@ def test_a_copy_is_laid_out_as_in_eager() -> None:
             assert (mine.stride(), mine.requires_grad, mine.is_leaf) == (theirs.stride(), theirs.requires_grad, True)
             assert torch.equal(mine, theirs)
             assert mine.dtype is theirs.dtype
+
+
+def _of_a_range(x):
+    y = x + 1
+    return torch.range(0, 2) + y
+
+
+def _of_a_gradient_in_the_middle(x):
+    y = x.requires_grad_() * 2
+    return y.detach() + (1 if y.grad is None else 0)
+
+
+def _of_a_result_of_another_size(x):
+    made = torch.ones(2)
+    torch.add(x, 1, out=made)
+    return made * 2
+
+
+def _of_all_dimensions_turned(x):
+    return x[None].T + torch.cat([x[None].T, x[None].T])[:3]
+
+
+def _of_one_that_is_ignored(x):
+    return torch.range(0, 2) + x.sum()
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "stoker"])
+@pytest.mark.parametrize(
+    "program",
+    [_of_a_range, _of_a_gradient_in_the_middle, _of_a_result_of_another_size, _of_all_dimensions_turned],
+)
+def test_warnings_of_torchs_c_code_are_of_the_programs_line(program: Callable[..., Any], backend: str) -> None:
+    """Told once of each line, as by Python's own rule, though the program is evaluated, traced and run."""
+
+    def heard(function: Callable[..., Any]) -> list[Any]:
+        globals().pop("__warningregistry__", None)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("default")
+            results = [function(torch.arange(9.0).reshape(3, 3)).tolist() for _ in range(3)]
+        return [results, [(w.category, str(w.message)[:40], w.filename, w.lineno) for w in told]]
+
+    torch.set_warn_always(True)
+    try:
+        wanted = heard(program)
+        assert wanted[1]
+        assert heard(stoker.compile(program, backend=backend)) == wanted
+    finally:
+        torch.set_warn_always(False)
+
+
+def test_a_warning_of_torchs_c_code_that_is_an_error() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="torch.range is deprecated"):
+            stoker.compile(_of_one_that_is_ignored)(torch.ones(3))
+        warnings.simplefilter("ignore")
+        assert stoker.compile(_of_one_that_is_ignored)(torch.ones(3)).tolist() == [3.0, 4.0, 5.0]

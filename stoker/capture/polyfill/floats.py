@@ -322,8 +322,7 @@ def logit(input, eps=None):
 def trapezoid(y, x=None, *, dx=1.0, dim=-1):
     if x is not None or y.shape[dim] == 0:
         return torch.trapezoid(y, x, dim=dim)
-    ends = y.select(dim, 0) + y.select(dim, -1)
-    return (y.sum(dim) - ends * 0.5) * dx
+    return (y.sum(dim) - (y.select(dim, 0) + y.select(dim, -1)) * 0.5) * dx
 
 
 def cumulative_trapezoid(y, x=None, *, dx=1.0, dim=-1):

@@ -9,8 +9,7 @@ from stoker.capture.polyfill.indexing import linspace
 
 def max_of_all(input, rank):
     """The largest of each channel. Its gradient goes to the first that is as large, as that of a window does."""
-    largest = input.flatten(-rank).max(-1).values
-    return largest[(..., *[None] * rank)]
+    return input.flatten(-rank).max(-1).values[(..., *[None] * rank)]
 
 
 def mean_of_all(input, rank):

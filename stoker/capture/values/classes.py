@@ -141,8 +141,7 @@ class ClassValue(ObjectValue):
     def binary(self, m: Machine, operator: str, other: Value, reflected: bool) -> Value | None:
         if operator == "|":
             parts = [self.real, m.concrete.constant(other, "a union of types")]
-            made = parts[1] | parts[0] if reflected else parts[0] | parts[1]
-            return m.wrap.object(made)
+            return m.wrap.object(parts[1] | parts[0] if reflected else parts[0] | parts[1])
         return None
 
     def emit(self, e: Emitter) -> None:

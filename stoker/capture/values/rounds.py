@@ -174,8 +174,7 @@ class RoundsIterator(IteratorValue):
 
     @classmethod
     def backwards(cls, over: SizedRange | Rows) -> RoundsIterator:
-        made = range(0) if isinstance(over, SizedRange) else ()
-        return cls(over, type(reversed(made)), reversed)
+        return cls(over, type(reversed(range(0) if isinstance(over, SizedRange) else ())), reversed)
 
     def next(self, m: Machine) -> Value:
         stop_at_head(self.over.describe())

@@ -66,8 +66,7 @@ class SequenceValue(Value):
     def item(self, m: Machine, key: Value) -> Value:
         index = m.concrete.index(key)
         if isinstance(index, slice):
-            part = m.concrete.run(lambda: self._elements[index])
-            return self.like(part)
+            return self.like(m.concrete.run(lambda: self._elements[index]))
         self.refuse_index(m, index, key)
         if not -len(self._elements) <= index < len(self._elements):
             m.exceptions.raise_(IndexError, f"{self.python_type().__name__} index out of range")

@@ -143,7 +143,7 @@ class TensorValue(Value):
     def gradient(self, m: Machine) -> Value:
         if self.held is None:
             outside = self.source is not None and self.real is not None
-            self.held = self.gradient_at_entry(m) if outside else Constant(None)
+            self.held = self.gradient_at_entry(m) if outside else Constant(m.here(getattr, (self.fake, "grad"), {}))
         return self.held
 
     def gradient_at_entry(self, m: Machine) -> Value:
@@ -265,8 +265,7 @@ class TensorValue(Value):
             return found
         if self.fake.dim() == 0:
             m.exceptions.raise_(TypeError, "iteration over a 0-d tensor")
-        parts = m.record.method(self, "unbind", [Constant(0)], {})
-        return parts.iterator(m)
+        return m.record.method(self, "unbind", [Constant(0)], {}).iterator(m)
 
     def contains(self, m: Machine, item: Value) -> Value:
         found = self.overridden(m, "__contains__", item)

@@ -329,8 +329,7 @@ def repeat(x: FakeTensor, repeats: Sequence[Size]) -> Meta:
     m = x.meta
     lead = len(repeats) - len(m.sizes)
     decline_if(lead < 0 or any(type(r) is int and r < 0 for r in repeats))
-    sizes = [r * (m.sizes[i - lead] if i >= lead else 1) for i, r in enumerate(repeats)]
-    return dense(m, sizes)
+    return dense(m, [r * (m.sizes[i - lead] if i >= lead else 1) for i, r in enumerate(repeats)])
 
 
 @rule("roll")
@@ -403,8 +402,7 @@ def channel_shuffle(x: FakeTensor, groups: Size) -> Meta:
 def pixel_shuffle(x: FakeTensor, factor: int) -> Meta:
     *lead, channels, height, width = x.meta.sizes
     decline_if(factor <= 0 or channels % (factor * factor) != 0)
-    sizes = (*lead, channels // (factor * factor), height * factor, width * factor)
-    return _shuffled(x, sizes)
+    return _shuffled(x, (*lead, channels // (factor * factor), height * factor, width * factor))
 
 
 @rule("pixel_unshuffle")

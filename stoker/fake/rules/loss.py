@@ -76,8 +76,7 @@ def nll_loss(x: FakeTensor, target: FakeTensor, weight: Any, reduction: int, ign
     decline_if(target.meta.dtype not in (torch.int64, torch.uint8))
     decline_if(not same(m.sizes[:1] if len(m.sizes) == 2 else (1,), target.meta.sizes or (1,)))
     _require_weights(weight, m, m.sizes[-1])
-    sizes = m.sizes[:1] if reduction == _NONE and len(m.sizes) == 2 else ()
-    return dense(m, sizes), dense(m, ())
+    return dense(m, m.sizes[:1] if reduction == _NONE and len(m.sizes) == 2 else ()), dense(m, ())
 
 
 def _require_weights(weight: Any, m: Meta, classes: Size) -> None:

@@ -89,8 +89,7 @@ def addr(x: FakeTensor, a: FakeTensor, b: FakeTensor, **scales: Any) -> Meta:
 @rule("_int_mm")
 def int_mm(a: FakeTensor, b: FakeTensor) -> Meta:
     """int8 products summed in int32."""
-    product = mm(a, b)
-    return dense(product, dtype=torch.int32)
+    return dense(mm(a, b), dtype=torch.int32)
 
 
 @rule("_trilinear.default")

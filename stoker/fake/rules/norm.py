@@ -171,8 +171,7 @@ def rms_norm(x: FakeTensor, normalized_shape: Sequence[Size], weight: Any, eps: 
     m = x.meta
     lead = len(m.sizes) - len(normalized_shape)
     stats = (*m.sizes[:lead], *([1] * len(normalized_shape)))
-    dtype = torch.float32 if m.dtype in _HALF else m.dtype
-    return dense(m), dense(m, stats, dtype)
+    return dense(m), dense(m, stats, torch.float32 if m.dtype in _HALF else m.dtype)
 
 
 @rule("_fused_rms_norm_backward")

@@ -71,8 +71,7 @@ def im2col(x: FakeTensor, kernel_size: Any, dilation: Any, padding: Any, stride:
     *batch, channels, _, _ = sizes = x.meta.sizes
     kernels, strides, counts = _windows(sizes[-2:], kernel_size, dilation, padding, stride)
     decline_if(any(s < 1 for s in (*counts, *kernels, *strides, channels, *batch)))
-    columns = (*batch, channels * kernels[0] * kernels[1], counts[0] * counts[1])
-    return dense(x.meta, columns)
+    return dense(x.meta, (*batch, channels * kernels[0] * kernels[1], counts[0] * counts[1]))
 
 
 @rule("col2im.default")

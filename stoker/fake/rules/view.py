@@ -263,8 +263,7 @@ def _untold_bounds(size: Size, low: Size, end: Size | None) -> tuple[Size, Size]
         low = torch.sym_max(low + size, 0) if low < 0 else torch.sym_min(low, size)
     if end is None or (type(end) is int and end == sys.maxsize):
         return low, size
-    high = end + size if end < 0 else torch.sym_min(end, size)
-    return low, torch.sym_max(high, low)
+    return low, torch.sym_max(end + size if end < 0 else torch.sym_min(end, size), low)
 
 
 @rule("select.int")
