@@ -309,6 +309,10 @@ ATTENTION_SWITCHES = {
 top_saved_tensors_hooks = torch._C._autograd._top_saved_tensors_default_hooks
 """The innermost hooks that torch.autograd.graph.saved_tensors_hooks has set, or None. 2.11, 2.13."""
 
+push_saved_tensors_hooks = torch._C._autograd._push_saved_tensors_default_hooks
+pop_saved_tensors_hooks = torch._C._autograd._pop_saved_tensors_default_hooks
+"""What torch.autograd.graph.saved_tensors_hooks calls where it is entered, and left. 2.11, 2.13."""
+
 saved_tensors_hooks_refusal = torch._C._autograd._saved_tensors_hooks_get_disabled_error_message
 """What entering saved_tensors_hooks raises while they are turned off; None while they are not. 2.11, 2.13."""
 

@@ -32,6 +32,7 @@ from stoker.capture.policy import Policy
 from stoker.capture.sizes import History
 from stoker.capture.tidy import tidy
 from stoker.capture.values.cached import refuse_shared
+from stoker.capture.values.context import WholeScope
 from stoker.capture.values.reference import refuse_called_back
 from stoker.errors import BeginAnew, Break, BreakReason, CaptureBug, GraphBreakError, SkipFrame, StepBreak
 from stoker.graph.modes import leave_scope
@@ -165,6 +166,9 @@ def finish(m: Evaluator, stop: Stop, compile_graph: GraphCompiler, state: Any) -
             and not m.effects.first
         ):
             _refuse_empty(m, stop)
+        for scope in m.modes.open_scopes:
+            if isinstance(scope, WholeScope):
+                raise StepBreak(scope.step, stop.reason)
         for scope in reversed(m.modes.open_scopes):
             scope.leave_graph(m)
         leave_by_break(e, m, stop.instruction)

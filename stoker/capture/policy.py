@@ -155,6 +155,8 @@ class Policy:
         """Why a Python function is not entered from captured code; None if it may be."""
         if getattr(real, "_stoker_disabled", False) or getattr(real, "_torchdynamo_disable", False):
             return why_disabled(real)
+        if real.__code__.co_qualname.startswith(ENTERED_CLASSES) and real.__module__ == "torch.autograd.graph":
+            return None
         return self.refuse_file(real.__code__.co_filename)
 
     def enters_withheld(self, real: types.FunctionType) -> bool:
@@ -205,6 +207,8 @@ class Policy:
         return filename.startswith((STANDARD_LIBRARY, TORCH, STOKER, GENERATED)) or "site-packages" in filename
 
 
+ENTERED_CLASSES = ("saved_tensors_hooks.", "save_on_cpu.")
+"""Of a file whose functions are not entered but for these."""
 ENTERED_FILES = (
     POLYFILL,
     f"{TORCH}/__init__.py",

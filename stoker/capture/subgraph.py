@@ -30,7 +30,7 @@ from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Era, NotConstant, Value
 from stoker.errors import Break, Raised
 from stoker.fake import FakeStorage
-from stoker.fake.meta import meta_of
+from stoker.fake.meta import Meta, meta_of
 from stoker.fake.tensor import make_fake
 from stoker.graph.nested import Inside, UnderModes
 from stoker.graph.walk import draws
@@ -99,8 +99,12 @@ def stand_in(m: Machine, value: TensorValue, *, element: bool = False) -> Tensor
     """A tensor like another, contiguous, or like one of its elements: what a graph inside is given in its place."""
     meta = value.fake.meta  # type: ignore[attr-defined]  # a FakeTensor
     sizes = meta.sizes[1:] if element else meta.sizes
-    storage = FakeStorage(m.record.fake_mode)
-    fake = make_fake(meta_of(meta.dtype, sizes, None, meta.device), storage, value.fake.requires_grad)
+    return of_meta(m, meta_of(meta.dtype, sizes, None, meta.device), value.fake.requires_grad)
+
+
+def of_meta(m: Machine, meta: Meta, requires_grad: bool = False) -> TensorValue:
+    """A tensor of which this is known: what a graph inside is given."""
+    fake = make_fake(meta, FakeStorage(m.record.fake_mode), requires_grad)
     node = m.record.graph.create_node("call_function", stand_in, (), {})
     node.meta["example_value"] = fake
     made = TensorValue(node, fake)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.fx import Graph
 
 from stoker import torch_private
 
@@ -49,6 +50,25 @@ def enter_device(device: torch.device) -> Any:
     device.__enter__()
     _scopes.open.append(device)
     return device
+
+
+def enter_hooks(pack: Callable[..., Any], unpack: Callable[..., Any]) -> Any:
+    scope = torch.autograd.graph.saved_tensors_hooks(pack, unpack)
+    scope.__enter__()
+    _scopes.open.append(scope)
+    return scope
+
+
+class EnterHooks:
+    """`saved_tensors_hooks` with functions of the program, as a node's target."""
+
+    def __init__(self, pack: Callable[..., Any], unpack: Callable[..., Any]) -> None:
+        self.pack, self.unpack = pack, unpack
+        self.__name__ = self.__qualname__ = "enter_hooks"
+        self.__module__ = __name__
+
+    def __call__(self) -> Any:
+        return enter_hooks(self.pack, self.unpack)
 
 
 def leave_scope(scope: Any) -> None:
@@ -97,3 +117,8 @@ SETTERS = frozenset(set_ for _, set_, _ in MODES) | {
     enter_inference_mode, enter_device, torch.autocast_increment_nesting,
 }  # fmt: skip
 """What nodes of captured graphs call to change a mode."""
+
+
+def changes_modes(graph: Graph) -> bool:
+    """Does a captured graph change a mode?"""
+    return any(node.target in SETTERS or isinstance(node.target, EnterHooks) for node in graph.nodes)

@@ -21,7 +21,7 @@ from torch.fx import GraphModule
 
 from stoker import torch_private
 from stoker.fake.history import may_refuse_write
-from stoker.graph.modes import SETTERS, FoundModes
+from stoker.graph.modes import FoundModes, changes_modes
 from stoker.graph.raising import raises_by_data
 
 UNEXPECTED = "a branch that raises is taken"
@@ -74,7 +74,7 @@ class Undoable:
         self.takes_back_all = compiled is None
         self.written = _marked(graph_module, "written")
         self.followed = _marked(graph_module, "followed")
-        self.changes_modes = any(node.target in SETTERS for node in graph_module.graph.nodes)
+        self.changes_modes = changes_modes(graph_module.graph)
         self.raises = any(map(raises_by_data, graph_module.graph.nodes))
 
     def __repr__(self) -> str:

@@ -48,3 +48,8 @@ def _all_of(made: Any, given: Any, words: str) -> Any:
     if len(made) != len(given):
         raise RuntimeError(f"{words}, got {len(made)}, but expected {len(given)}")
     return made
+
+
+def packed_and_unpacked(pack: Any, unpack: Any, tensor: Any) -> Any:
+    """What hooks on saved tensors make of one."""
+    return unpack(pack(tensor))

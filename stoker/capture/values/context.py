@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 ENTER: dict[type, Callable[..., Any]] = {torch_private.InferenceMode: enter_inference_mode, torch.device: enter_device}
 
 
+class WholeScope:
+    """A scope that lies in one graph: a break inside is one where it is entered."""
+
+    scope: Any
+    step: int
+
+
 class ScopeValue(Value):
     """A context manager of torch that changes how operators behave, and nothing else."""
 

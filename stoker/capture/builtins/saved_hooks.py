@@ -1,0 +1,135 @@
+"""Hooks on the tensors that autograd saves, which captured code sets around operators: `torch.autograd.graph.saved_tensors_hooks`.
+
+Whoever differentiates the graph runs it, with the program's own functions set where the program sets them: what they compute becomes a part of
+what is saved. While capturing, the functions are evaluated on the side for each kind of tensor that is saved, so that what they depend on is
+guarded; that they do more than compute, or read other tensors, is a break where they are set.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import torch
+
+from stoker import torch_private
+from stoker.capture import subgraph
+from stoker.capture.handlers import handles
+from stoker.capture.polyfill import hooking
+from stoker.capture.values.constant import Constant
+from stoker.capture.values.context import WholeScope
+from stoker.capture.values.function import FunctionValue
+from stoker.capture.values.tensor import TensorValue
+from stoker.capture.values.value import Value
+from stoker.errors import Break, StepBreak
+from stoker.fake import FakeTensor
+from stoker.fake.meta import Meta, meta_of
+from stoker.graph.modes import EnterHooks, enter_hooks, leave_scope
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+    from stoker.capture.machine import Machine
+
+WHAT = "torch.autograd.graph.saved_tensors_hooks()"
+
+
+class HooksInside(WholeScope):
+    """Hooks that captured code has set and not taken away yet. While capturing, others collect the tensors that are saved."""
+
+    def __init__(self, m: Machine, pack: Value, unpack: Value) -> None:
+        self.pack, self.unpack, self.step = pack, unpack, m.step
+        self.saved: dict[Meta, None] = {}
+        real = _real(m, pack), _real(m, unpack)
+        self.contents = _contents(pack, unpack)
+        self.scope = m.concrete.run(enter_hooks, self.collect, lambda tensor: tensor)
+        m.modes.open_scopes.append(self)
+        self.node = _node(m, EnterHooks(*real), ())
+
+    def collect(self, tensor: torch.Tensor) -> torch.Tensor:
+        meta = (
+            tensor.meta if isinstance(tensor, FakeTensor) else meta_of(tensor.dtype, tensor.shape, None, tensor.device)
+        )
+        self.saved[meta] = None
+        return tensor
+
+    def leave(self, m: Machine) -> None:
+        leave_scope(self.scope)
+        m.modes.open_scopes.remove(self)
+        try:
+            if self.contents != _contents(self.pack, self.unpack):
+                raise Break(WHAT, "a variable that it reads is set while it is active")
+            for meta in self.saved:
+                rehearse(m, self, meta)
+        except Break as reason:
+            self.refuse(m, reason)
+        _node(m, leave_scope, (self.node,))
+
+    def refuse(self, m: Machine, reason: Break) -> NoReturn:
+        found = Break(WHAT, f"what is done to tensors that are saved is not captured: {reason.reason}", reason.fix)
+        m.blame(found)
+        raise StepBreak(self.step, found)
+
+
+def rehearse(m: Machine, hooks: HooksInside, meta: Meta) -> None:
+    known = set(m.record.graph.nodes)
+    given = subgraph.of_meta(m, meta)
+    both = m.wrap.object(hooking.packed_and_unpacked)
+    with torch.no_grad():  # as autograd calls both
+        branch = subgraph.capture_branch(m, WHAT, both, [hooks.pack, hooks.unpack, given])
+    inside = {*branch.nodes, given.node}
+    if any(source not in inside for node in branch.nodes for source in node.all_input_nodes):
+        raise Break(WHAT, "it reads a tensor or a size besides what it is given", "save what it reads as well")
+    subgraph.forget(m, known)
+
+
+def _real(m: Machine, hook: Value) -> Any:
+    """The function itself: the program's own, or one like it, where it is made inside and refers to nothing but plain objects."""
+    hook = m.wrap.force(hook)
+    if not isinstance(hook, FunctionValue):
+        raise Break(WHAT, f"{hook.describe()} is no plain function", "give it a function")
+    if hook.real is not None:
+        return hook.real
+    if hook.globals.real is None:
+        raise Break(WHAT, "the function was made with globals of its own")
+    cells = [types.CellType(_content(m, cell.get(m))) for cell in hook.closure(m)]
+    defaults = tuple(_content(m, value) for value in hook.defaults(m))
+    return types.FunctionType(hook.code, hook.globals.real, hook.name, defaults, tuple(cells) or None)
+
+
+def _contents(*hooks: Value) -> list[int]:
+    """What variables hold that functions made inside refer to."""
+    made = [hook for hook in hooks if isinstance(hook, FunctionValue) and hook.real is None]
+    return [id(cell.contents) for hook in made for cell in hook._closure]
+
+
+def _content(m: Machine, value: Value | None) -> Any:
+    found = m.wrap.force(value) if value is not None else Constant(None)
+    real = getattr(found, "real", None)
+    if isinstance(real, (types.ModuleType, types.FunctionType, types.BuiltinFunctionType, type)):
+        return real
+    if isinstance(found, TensorValue):
+        raise Break(WHAT, "it reads a tensor besides what it is given", "save what it reads as well")
+    return m.concrete.constant(found, WHAT)
+
+
+def _node(m: Machine, target: Any, args: tuple[Any, ...]) -> Node:
+    node = m.record.graph.create_node("call_function", target, args, {})
+    node.meta["location"] = m.location()
+    m.modes.changes += 1
+    return node
+
+
+@handles(torch_private.push_saved_tensors_hooks)
+def push(m: Machine, pack: Value, unpack: Value) -> Value:
+    HooksInside(m, pack, unpack)
+    return Constant(None)
+
+
+@handles(torch_private.pop_saved_tensors_hooks)
+def pop(m: Machine) -> Value:
+    inner = [scope for scope in m.modes.open_scopes if isinstance(scope, HooksInside)]
+    if not inner:
+        raise Break(WHAT, "hooks are taken away that were set before the call")
+    inner[-1].leave(m)
+    return Constant(None)
