@@ -168,7 +168,8 @@ class AliasTable:
         sizes, strides = ([v for v, k in zip(values, kept) if k] for values in (seen.sizes, seen.strides))
         base = self.content(root)
         offset = seen.offset - root.meta.offset + base.meta["val"].meta.offset
-        return root, self._emit(torch.ops.aten.as_strided_scatter.default, base, node, sizes, strides, offset)
+        scattered = self._emit(torch.ops.aten.as_strided_scatter.default, base, node, sizes, strides, offset)
+        return root, self.fit(scattered, root)
 
     def _fill_gaps(self, storage: Storage) -> None:
         """A computed value is dense. So a root that skips elements of its memory becomes a view of the whole span before

@@ -458,3 +458,15 @@ def test_leaves_written_without_grad(function: Any, backend: str) -> None:
             call(torch.zeros(3))
         found.append([parameter.detach(), parameter._version, *(list(made.parameters()) if made is not None else [])])
     torch.testing.assert_close(found[1], found[0])
+
+
+def test_a_row_of_a_repetition_is_written_at_sizes_that_vary() -> None:
+    def program(x: torch.Tensor) -> torch.Tensor:
+        x.expand(2, *x.shape)[0][0, 0] = 9
+        return x
+
+    compiled = stoker.compile(program, dynamic=True)
+    for sizes in ((4, 6), (3, 5), (1, 1)):
+        given, again = torch.zeros(sizes), torch.zeros(sizes)
+        assert compiled(given) is given
+        assert torch.equal(given, program(again))
