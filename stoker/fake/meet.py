@@ -47,15 +47,15 @@ def eager_refuses(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> N
     for a, b in itertools.combinations(fakes, 2):
         if a.memory is b.memory and not (ends_before(a.meta, b.meta) or ends_before(b.meta, a.meta)):
             _begin_together(a.meta, b.meta)
-    memory = _memory(fakes)
-    known = {id(fake): _stand_in(fake, memory) for fake in fakes}  # eager looks whether two are one object
-    given_args, given_kwargs = map_leaves(lambda leaf: known.get(id(leaf), _plain(leaf)), [args, kwargs])
     with (
         torch_private.dispatch_modes_off(),
         torch.random.fork_rng(devices=[]),
         torch.no_grad(),
         warnings.catch_warnings(action="ignore"),
     ):
+        memory = _memory(fakes)
+        known = {id(fake): _stand_in(fake, memory) for fake in fakes}  # eager looks whether two are one object
+        given_args, given_kwargs = map_leaves(lambda leaf: known.get(id(leaf), _plain(leaf)), [args, kwargs])
         try:
             func(*given_args, **given_kwargs)
         except RuntimeError as error:

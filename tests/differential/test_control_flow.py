@@ -600,3 +600,16 @@ def test_no_python_runs_for_what_is_inside(function: Any) -> None:
             sys.setprofile(None)
         seen.append(frames)
     assert seen[0] == seen[1] and len(seen[0]) <= 6, seen
+
+
+def test_a_scan_over_a_cell_is_compiled() -> None:
+    """The operator of a cell writes to pieces of one memory, which eager is asked about, on the way to a graph."""
+    cell, xs, start = nn.GRUCell(3, 4), torch.randn(3, 2, 3), torch.randn(2, 4)
+
+    def program(f: Any) -> Any:
+        return f.scan(lambda c, x: (cell(x, c), x.clone()), start, xs)
+
+    stoker.reset()
+    last, rows = stoker.compile(program, fullgraph=True)(Torch)
+    assert not stoker.events("as captured")
+    torch.testing.assert_close((last, rows), program(Plain))
