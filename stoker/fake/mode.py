@@ -29,6 +29,8 @@ class FakeMode(torch_private.TorchDispatchMode):
         self.memo: dict[Any, Any] = {}
         self.contents: dict[Any, int] = {}
         """The number of what an operator makes of contents (`FakeStorage.content`)."""
+        self.batches: dict[int, Any] = {}
+        """Of packed sequences, how many there are, by the content that tells how many there are at each step (`stoker.fake.packed`)."""
         self.scope: Any = None
         """Sizes that only data tells are the same only within one scope: what holds of them in a branch need not hold outside."""
         self.told_by_data = 0
