@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Callable
 from typing import Any
@@ -146,6 +147,30 @@ def new_numpy_through_its_bits(x):
     return x + torch.from_numpy(a - b), NEW.random(), bits.state
 
 
+def new_numpy_read_first(x):
+    before = NEW.bit_generator.state
+    return x * NEW.random(), before, NEW.bit_generator.state
+
+
+def for_a_while(seed):
+    before = random.getstate(), np.random.get_state(), NEW.bit_generator.state
+    random.seed(seed)
+    np.random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])
+        NEW.bit_generator.state = before[2]
+
+
+def by_a_context_manager(x):
+    for seed in range(2):
+        with contextlib.contextmanager(for_a_while)(seed):
+            x = x * random.random() + np.random.rand() * NEW.random()
+    return x + random.random() + np.random.rand() + NEW.random()
+
+
 def new_numpy_given_to_another(x):
     NEWER.bit_generator.state = NEW.bit_generator.state
     return x * NEWER.random() + NEW.random()
@@ -183,7 +208,7 @@ SHARED = np.random.Generator(NEW.bit_generator)
 ONE_GRAPH = [
     put_back, put_back_the_module, nobody_sees, given_to_another, in_the_middle, again_and_again, given_back, kept_outside,
     taken_from_outside, made_inside, made_inside_in_a_state, seeded_inside_in_a_state, of_one_made_inside, old_numpy, old_numpy_for_a_while,
-    old_numpy_as_dictionaries, new_numpy, new_numpy_through_its_bits, new_numpy_given_to_another, new_numpy_made_inside,
+    old_numpy_as_dictionaries, new_numpy, new_numpy_through_its_bits, new_numpy_read_first, by_a_context_manager, new_numpy_given_to_another, new_numpy_made_inside,
     new_numpy_made_inside_in_a_state, two_on_the_same_bits, without_a_seed,
 ]  # fmt: skip
 

@@ -152,7 +152,10 @@ def drawn_from(m: Machine, generator: Value, what: str) -> Drawn:
         if others:
             m.guards.add(place, NotSameAs(others))
         m.effects.drawn[id(bits)] = Drawn(place, real, source)
-    return m.effects.drawn[id(bits)]
+    found: Drawn = m.effects.drawn[id(bits)]
+    if found.make is None and not found.steps:  # it was met as the bits of a generator, which do not draw
+        return replace(found, origin=real, source=source)
+    return found
 
 
 def draw(m: Machine, generator: Value, name: str, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Value:
