@@ -14,6 +14,7 @@ import itertools
 import linecache
 import time
 import types
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,7 +45,7 @@ from stoker.capture.values.traceback import Passage
 from stoker.capture.values.value import Lazy, MadePart, Value
 from stoker.capture.wrap import Wrapper
 from stoker.errors import Break, Raised, StepBreak
-from stoker.graph.calling import called_at
+from stoker.graph.calling import called_at, quietly
 from stoker.guard.source import Closure, Local
 from stoker.shape import ShapeEnv
 
@@ -249,8 +250,10 @@ class Evaluator:
         return f"{self.current.code.co_filename}:{self.current.line}"
 
     def here(self, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Call a function of torch as if the line that is evaluated did: it may warn."""
+        """Call a function of torch as if the line that is evaluated did: it may warn, by filters that the program has not changed."""
         frame = self.current
+        if id(self.wrap.globals(vars(warnings))) in self.effects.mutated:
+            return quietly(function, args, kwargs)
         return called_at(frame.code, frame.line or 1, frame.globals.real or {})(function, args, kwargs)
 
     def fresh(self, prefix: str) -> str:

@@ -98,8 +98,7 @@ class FakeTensor(torch.Tensor):
     def __repr__(self, *, tensor_contents: object = None) -> str:  # type: ignore[override]  # torch's stubs know no such use
         m = self.meta
         grad = ", requires_grad=True" if self.requires_grad else ""
-        sizes = ", ".join(str(s) for s in m.sizes)
-        return f"FakeTensor([{sizes}], {m.dtype}, {m.device}{grad})"
+        return f"FakeTensor([{', '.join(map(str, m.sizes))}], {m.dtype}, {m.device}{grad})"
 
     __str__ = __repr__
 

@@ -78,8 +78,7 @@ def _product(builder: Builder, out: Result, name: str, bias: Tensor | None, a: T
     operands = [a if wide else _with_rows(builder, a, step), b if wide else _with_rows(builder, b, step)]
     if not wide:
         leave_if(operands == [a, b], PRODUCT)
-        given = operands if bias is None else [bias, *operands]
-        return builder.call(find(name), given, {}, out)
+        return builder.call(find(name), operands if bias is None else [bias, *operands], {}, out)
     leave_if(builder.usage.returned and columns < FEW * step, PRODUCT)
     if builder.usage.returned and b.strides[0].value == 1 and (b.strides[1].value or 1) % step == 0:
         return _in_pieces(builder, out, name, bias, a, b, columns - columns % step)

@@ -110,8 +110,7 @@ def _two(line: Line, i: Expr, dtype: torch.dtype) -> list[tuple[Expr, Any]]:
     """The two elements around a place, and their shares."""
     first = maximum(line.place(i), constant(0)) // line.whole
     after = ops.sub(ops.maximum(line.rounded(i, dtype), number(0, dtype)), number(first, dtype))
-    second = minimum(first + 1, line.image - 1)
-    return [(first, ops.sub(number(1, dtype), after)), (second, after)]
+    return [(first, ops.sub(number(1, dtype), after)), (minimum(first + 1, line.image - 1), after)]
 
 
 _BEND = -0.75

@@ -82,7 +82,6 @@ class Pool:
         try:
             return worker.run(job)
         except WorkerDied:
-            worker = _Worker()
-            return worker.run(job)
+            return _Worker().run(job)
         finally:
             self._idle.put(worker)

@@ -316,3 +316,18 @@ def test_a_warning_of_torchs_c_code_that_is_an_error() -> None:
             stoker.compile(_of_one_that_is_ignored)(torch.ones(3))
         warnings.simplefilter("ignore")
         assert stoker.compile(_of_one_that_is_ignored)(torch.ones(3)).tolist() == [3.0, 4.0, 5.0]
+
+
+def _ignored_inside(x):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        y = torch.range(0, 2)
+    return y + x
+
+
+def test_a_warning_of_torchs_c_code_that_the_program_ignores() -> None:
+    compiled = stoker.compile(_ignored_inside)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        assert compiled(torch.ones(3)).tolist() == [1.0, 2.0, 3.0]
+    assert not told
