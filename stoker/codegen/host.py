@@ -14,7 +14,7 @@ import torch
 
 from stoker.codegen.backend import HostKernel
 from stoker.graph.undo import mark_written
-from stoker.loop.interpret import allocate, conform, fetch
+from stoker.loop.memory import allocate, conform, fetch
 from stoker.loop.op import outside_error
 from stoker.schedule.plan import Plan, first_write
 from stoker.schedule.step import Allocate, Batch, Free, Library, Run

@@ -1,7 +1,7 @@
-"""The elementwise operations of loop bodies: how many arguments, which type comes out, and what each means.
+"""The elementwise operations of loop bodies: how many arguments, and which type comes out.
 
-Arguments of one operation have one type (`where` after its condition); conversions are written out as `to_dtype`. The
-meaning is given in torch, for the interpreter; code generators have tables of their own, and tests/unit/loop/test_op.py
+Arguments of one operation have one type (`where` after its condition); conversions are written out as `to_dtype`. What
+each means, tests/stages/loop_oracle.py says in torch; code generators have tables of their own, and tests/unit/loop/test_op.py
 holds that none misses an entry.
 
 What is not in this table, as loads and reductions, has a kind of instruction of its own: `stoker/loop/instruction.py`.
@@ -9,15 +9,10 @@ What is not in this table, as loads and reductions, has a kind of instruction of
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
-
-import torch
 
 from stoker.errors import OUTSIDE
-from stoker.loop.philox import philox
 
 
 class ResultType(Enum):
@@ -33,7 +28,6 @@ class Elementwise:
     """One operation. `cost` is in additions, for deciding what to compute twice."""
 
     arity: int
-    meaning: Callable[..., Any]
     result: ResultType
     cost: int
 
@@ -63,34 +57,8 @@ _TABLE: tuple[tuple[ResultType, int, int, str], ...] = (
 """The type of the result, how many arguments, the cost, and the operations of which this holds."""
 
 
-def _fma(a: Any, b: Any, c: Any) -> Any:
-    """a times b plus c, rounded once (of float32: twice, which the interpreter may)."""
-    return (a.double() * b.double() + c.double()).to(a.dtype)
-
-
-def _plus_at(number: Any, address: Any) -> Any:
-    assert not address.any(), "the interpreter has no memory of a device"
-    return number
-
-
-_MEANINGS: dict[str, Callable[..., Any]] = {
-    "floor_divide": lambda a, b: torch.div(a, b, rounding_mode="floor"),
-    "truncate_divide": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
-    "left_shift": torch.bitwise_left_shift,
-    "right_shift": torch.bitwise_right_shift,
-    "decay": torch.exp,
-    "normal_tail": lambda x: torch.special.ndtr(-x.abs()),
-    "quick_sin": torch.sin,
-    "fma": _fma,
-    "plus_at": _plus_at,
-    "philox": philox,
-}
-"""Of operations that torch does not have by that name."""
-
 ELEMENTWISE: dict[str, Elementwise] = {
-    name: Elementwise(arity, _MEANINGS.get(name) or getattr(torch, name), result, cost)
-    for result, arity, cost, names in _TABLE
-    for name in names.split()
+    name: Elementwise(arity, result, cost) for result, arity, cost, names in _TABLE for name in names.split()
 }
 
 REDUCTIONS: tuple[str, ...] = (

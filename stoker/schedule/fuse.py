@@ -3,7 +3,7 @@
 In:  two drafts, the first before the second, and the limits of the target.
 Out: the joined draft, or a Refusal, so that stoker.explain can say why not.
 
-Requirements, held by tests/stages against the loop interpreter:
+Requirements, held by tests/stages against the oracle of loops:
   1. Joining never changes what any stored buffer holds.
   2. The answer depends on the arguments alone.
 """

@@ -324,39 +324,6 @@ def _atom_code(atom: Atom, index: Mapping[Symbol, int]) -> list[Instruction]:
     raise TypeError(f"not an atom: {atom!r}")
 
 
-def run_program(code: list[Instruction], values: list[int]) -> bool:
-    """What the stack machine answers: the meaning of `program`, and what its C++ form is tested against."""
-    stack: list[int] = []
-    for name, argument in code:
-        if name == "CONST":
-            stack.append(argument)
-        elif name == "SYMBOL":
-            stack.append(values[argument])
-        elif name == "NOT":
-            stack.append(not stack.pop())
-        else:
-            right, left = stack.pop(), stack.pop()
-            stack.append(_MEANING[name](left, right))
-    return bool(stack.pop())
-
-
-_MEANING: dict[str, Callable[[int, int], int]] = {
-    "ADD": lambda a, b: a + b,
-    "SUB": lambda a, b: a - b,
-    "MUL": lambda a, b: a * b,
-    "FLOORDIV": lambda a, b: a // b,
-    "MOD": lambda a, b: a % b,
-    "MIN": min,
-    "MAX": max,
-    "EQ": lambda a, b: a == b,
-    "NE": lambda a, b: a != b,
-    "LT": lambda a, b: a < b,
-    "LE": lambda a, b: a <= b,
-    "AND": lambda a, b: bool(a and b),
-    "OR": lambda a, b: bool(a or b),
-}
-
-
 _RELATIONS = {Relation.EQ: operator.eq, Relation.NE: operator.ne, Relation.LE: operator.le}
 
 

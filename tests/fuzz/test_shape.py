@@ -10,11 +10,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stoker.shape import Eq, Ge, Gt, Interval, Le, Lt, Ne, Proof, ShapeEnv, constant, symbol
-from stoker.shape.condition import And, Not, Or, holds, program, run_program
+from stoker.shape.condition import And, Not, Or, holds, program
 from stoker.shape.expr import Expr, maximum, minimum, rejoined
 from stoker.shape.prove import bounds, prove, prove_by_cases
 from stoker.shape.symnode import symint
 from stoker.shape.walk import evaluate, substitute
+from tests.unit.shape.stack_machine import run_program
 
 NAMES = "abcd"
 SYMBOLS = [symbol(n) for n in NAMES]

@@ -14,10 +14,10 @@ from stoker.codegen.backend import Built, Site
 from stoker.codegen.host import host_program
 from stoker.lower.driver import lower_graph
 from stoker.pipeline import build_kernels, decompositions, improve
-from stoker.schedule.interpret import run_kernel
 from stoker.schedule.kernel import Kernel
 from stoker.schedule.plan import make_plan
 from tests.stages.interpreted import Interpreted
+from tests.stages.kernel_oracle import run_kernel
 from tests.stages.test_triton import PROGRAMS, single_graph
 from tests.unit.codegen.plain_generator import PlainGenerator
 

@@ -22,7 +22,6 @@ from stoker.loop.check import Malformed, check
 from stoker.loop.handler import ops, using
 from stoker.loop.index import Dimension
 from stoker.loop.instruction import Reduce
-from stoker.loop.interpret import interpret
 from stoker.loop.layout import Layout, contiguous
 from stoker.loop.node import Loops, Program
 from stoker.loop.view import Stored
@@ -30,6 +29,7 @@ from stoker.pipeline import Record, build_kernels, compile_graph, decompositions
 from stoker.schedule.plan import make_plan
 from stoker.shape.expr import constant, symbol
 from tests.stages.conftest import Agree
+from tests.stages.loop_oracle import interpret
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ from stoker.lower.driver import lower_graph
 from stoker.pipeline import decompositions
 from stoker.runtime.cubin import Job, compile_all
 from stoker.schedule.epilogue import Candidate
-from stoker.schedule.interpret import run_kernel
 from stoker.schedule.plan import make_plan
 from stoker.schedule.product import Prologue
 from stoker.schedule.step import Run
 from tests.stages.interpreted import Interpreted, compile_interpreted
+from tests.stages.kernel_oracle import run_kernel
 from tests.stages.test_products import compiled, given
 from tests.stages.test_triton import single_graph
 

@@ -18,7 +18,6 @@ from stoker.loop.body import Recorder
 from stoker.loop.check import check
 from stoker.loop.handler import ops, using
 from stoker.loop.index import Dimension
-from stoker.loop.interpret import interpret
 from stoker.loop.layout import Layout
 from stoker.loop.node import Loops, Program
 from stoker.loop.op import outside_code, outside_error
@@ -26,6 +25,7 @@ from stoker.loop.view import Stored
 from stoker.pipeline import build_kernels
 from stoker.schedule.plan import make_plan
 from stoker.shape.expr import constant, symbol
+from tests.stages.loop_oracle import interpret
 
 X, PLACES, ONE = torch.arange(12.0).view(4, 3), torch.tensor([[0, -1, 1]]), torch.ones(1, 3)
 REFUSE: dict[str, Callable[..., Any]] = {

@@ -11,8 +11,8 @@ import torch
 
 from stoker import _C, log
 from stoker.codegen.backend import Built, Launch, Site
-from stoker.loop.interpret import allocate, fetch
 from stoker.loop.layout import Layout
+from stoker.loop.memory import allocate, fetch
 from stoker.loop.node import tensors_in
 from stoker.runtime import choices
 from stoker.runtime.device import elapsed, index_flags, surroundings

@@ -1,7 +1,7 @@
 """A third code generator, on a page: kernels as Python functions that call torch. The example that CONTRIBUTING.md walks through.
 
 A value is a tensor over (outer points, inner points). It serves kernels that read, compute, reduce and write; those with scratch,
-scans, computed indices or combining stores it leaves to the oracle, `stoker.schedule.interpret`.
+scans, computed indices or combining stores it leaves to the oracle, `tests/stages/kernel_oracle.py`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from stoker.codegen.writer import Writer
 from stoker.loop.index import Dimensions, count
 from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopInstruction, Number, Reduce, Scan, Store
 from stoker.loop.layout import Layout
-from stoker.loop.op import ELEMENTWISE
 from stoker.loop.target import Target
 from stoker.schedule.epilogue import Candidate
-from stoker.schedule.interpret import run_kernel
 from stoker.schedule.kernel import Kernel
 from stoker.shape.expr import text
+from tests.stages.kernel_oracle import run_kernel
+from tests.stages.loop_oracle import MEANINGS
 
 REDUCTIONS = {"sum": "sum(-1, dtype=v.dtype)", "max": "amax(-1)", "min": "amin(-1)", "any": "any(-1)", "all": "all(-1)"}
 
@@ -73,7 +73,7 @@ def _built(kernel: Kernel) -> tuple[HostKernel, str]:
     source = emit(kernel)
     names: dict[str, Any] = {
         "torch": torch,
-        "meaning": {name: e.meaning for name, e in ELEMENTWISE.items()},
+        "meaning": MEANINGS,
         **_IN_INDICES,
     }
     exec(source, names)  # noqa: S102  (our own text)

@@ -24,9 +24,10 @@ from stoker.shape import (
     minimum,
     symbol,
 )
-from stoker.shape.condition import And, Or, run_program
+from stoker.shape.condition import And, Or
 from stoker.shape.expr import text
 from stoker.shape.walk import evaluate
+from tests.unit.shape.stack_machine import run_program
 
 
 def guards(env: ShapeEnv) -> list[str]:

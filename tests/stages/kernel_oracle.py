@@ -3,7 +3,7 @@
 In:  a kernel, its buffers (each from its first element on) and its sizes.
 Out: the buffers, written; and the bits of the families of indices that were out of range.
 
-A kernel is walked as a program's loops are (`stoker.loop.interpret.Walk`). Held by tests/stages/test_kernels.py.
+A kernel is walked as a program's loops are (`tests/stages/loop_oracle.py`). Held by tests/stages/test_kernels.py.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import replace
 import torch
 
 from stoker.loop.instruction import Load, Store
-from stoker.loop.interpret import Walk, flat
 from stoker.schedule.kernel import Kernel
 from stoker.schedule.product import PRODUCT, Factor, Product, Prologue, Windows
 from stoker.shape.expr import symbol
+from tests.stages.loop_oracle import Walk, flat
 
 
 def run_kernel(kernel: Kernel, buffers: Sequence[torch.Tensor], sizes: Sequence[int]) -> int:

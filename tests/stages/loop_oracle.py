@@ -7,7 +7,7 @@ memory. Slow, and the reference that every later stage is compared with.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, assert_never
 
 import torch
@@ -15,15 +15,12 @@ import torch
 from stoker.loop.index import Dimensions
 from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopInstruction, Number, Reduce, Scan, Store
 from stoker.loop.layout import Layout
+from stoker.loop.memory import Memory, allocate, conform, fetch
 from stoker.loop.node import Extern, Loops, Program, reads
 from stoker.loop.op import ELEMENTWISE, outside_code, outside_error
-from stoker.loop.view import Scalar, Stored
-from stoker.nest import map_leaves
+from stoker.loop.philox import philox
 from stoker.shape.expr import Expr, Extreme, FloorDiv, Max, Mod, Symbol
 from stoker.shape.walk import atoms, evaluate
-
-Memory = dict[str, torch.Tensor]
-"""Buffers as tensors whose first element is the buffer's first."""
 
 
 def interpret(program: Program, inputs: Sequence[Any]) -> tuple[Any, ...]:
@@ -45,31 +42,6 @@ def bind(program: Program, inputs: Sequence[Any]) -> dict[Symbol, int]:
     return {name: source.read(inputs) for name, source in program.symbols.items()}
 
 
-def fetch(value: Any, memory: Memory, sizes: Mapping[Symbol, int]) -> Any:
-    """An argument or output as torch wants it."""
-    return map_leaves(lambda leaf: _fetched(leaf, memory, sizes), value)
-
-
-def _fetched(value: Any, memory: Memory, sizes: Mapping[Symbol, int]) -> Any:
-    if isinstance(value, Stored):
-        base = memory[value.buffer]
-        if isinstance(value, Scalar):
-            return base.item()
-        if base.layout is not torch.strided:
-            return base  # a packed weight, which only libraries read
-        shape, strides = [evaluate(s, sizes) for s in value.sizes], [evaluate(s, sizes) for s in value.strides]
-        if base.dtype is not value.dtype:
-            base = base.view(value.dtype)
-        return base.as_strided(shape, strides, base.storage_offset() + evaluate(value.offset, sizes))
-    return evaluate(value, sizes) if isinstance(value, Expr) else value
-
-
-def allocate(layout: Layout, sizes: Mapping[Symbol, int]) -> torch.Tensor:
-    """Memory for a buffer."""
-    shape, strides = [evaluate(s, sizes) for s in layout.sizes], [evaluate(s, sizes) for s in layout.strides]
-    return torch.empty_strided(shape, strides, dtype=layout.dtype, device=layout.device)
-
-
 def run_extern(node: Extern, memory: Memory, sizes: Mapping[Symbol, int], layouts: Mapping[str, Layout]) -> None:
     arguments = fetch(node.arguments, memory, sizes)
     keywords = {name: fetch(value, memory, sizes) for name, value in node.keywords.items()}
@@ -77,16 +49,6 @@ def run_extern(node: Extern, memory: Memory, sizes: Mapping[Symbol, int], layout
     for name, part in zip(node.writes, result if node.several else (result,)):
         if name is not None:
             memory[name] = conform(part, layouts[name], sizes)
-
-
-def conform(result: torch.Tensor, layout: Layout, sizes: Mapping[Symbol, int]) -> torch.Tensor:
-    """A library's result as the program expects it: copied if its strides are not those that were foretold."""
-    strides = [evaluate(s, sizes) for s in layout.strides]
-    if result.dtype is not layout.dtype:
-        raise TypeError(f"a library call gave {result.dtype} where {layout.dtype} was foretold")
-    if all(a == b or n <= 1 for a, b, n in zip(result.stride(), strides, result.shape)) or not result.numel():
-        return result
-    return allocate(layout, sizes).copy_(result)
 
 
 def run_loops(node: Loops, memory: Memory, sizes: Mapping[Symbol, int], layouts: Mapping[str, Layout]) -> None:
@@ -101,6 +63,34 @@ def flat(buffer: torch.Tensor) -> torch.Tensor:
     """A buffer's memory as a vector that starts at its first element."""
     reach = 1 + sum((s - 1) * t for s, t in zip(buffer.shape, buffer.stride())) if buffer.numel() else 0
     return buffer.as_strided([reach], [1], buffer.storage_offset())
+
+
+def _fma(a: Any, b: Any, c: Any) -> Any:
+    """a times b plus c, rounded once (of float32: twice, which the oracle may)."""
+    return (a.double() * b.double() + c.double()).to(a.dtype)
+
+
+def _plus_at(number: Any, address: Any) -> Any:
+    assert not address.any(), "the oracle has no memory of a device"
+    return number
+
+
+_OWN: dict[str, Callable[..., Any]] = {
+    "floor_divide": lambda a, b: torch.div(a, b, rounding_mode="floor"),
+    "truncate_divide": lambda a, b: torch.div(a, b, rounding_mode="trunc"),
+    "left_shift": torch.bitwise_left_shift,
+    "right_shift": torch.bitwise_right_shift,
+    "decay": torch.exp,
+    "normal_tail": lambda x: torch.special.ndtr(-x.abs()),
+    "quick_sin": torch.sin,
+    "fma": _fma,
+    "plus_at": _plus_at,
+    "philox": philox,
+}
+"""Of operations that torch does not have by that name."""
+
+MEANINGS = {name: _OWN.get(name) or getattr(torch, name) for name in ELEMENTWISE}
+"""Each operation in torch."""
 
 
 _REDUCED = {"mul": "prod", "max": "amax", "min": "amin"}
@@ -154,7 +144,7 @@ class Walk:
             case Convert():
                 return arguments[0].to(i.dtype)
             case Apply():
-                return ELEMENTWISE[i.operation].meaning(*arguments)
+                return MEANINGS[i.operation](*arguments)
         assert_never(i)
 
     def place(self, i: Load | Store) -> torch.Tensor:
