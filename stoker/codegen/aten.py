@@ -114,9 +114,7 @@ def _conformed(value: torch.Tensor, foretold: Foretold, known: dict[Symbol, int]
     strides = [evaluate(s, known) for s in foretold[1]]
     if not value.numel() or all(a == b or n <= 1 for a, b, n in zip(value.stride(), strides, value.shape)):
         return value
-    once = tuple(
-        slice(0, 1) if stride == 0 else slice(None) for stride in strides
-    )  # elements that lie in one place are equal
-    content = value[once]
+    # elements that lie in one place are equal
+    content = value[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in strides)]
     laid = torch.empty_strided(content.shape, strides, dtype=value.dtype, device=value.device)
     return laid.copy_(content).expand(value.shape)

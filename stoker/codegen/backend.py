@@ -101,15 +101,12 @@ class Backend(Protocol):
 
     def start(self) -> None:
         """Kernels will be asked for: get ready in the background."""
-        ...
 
     def choose_product(self, candidate: Candidate, layouts: Mapping[str, Layout]) -> bool:
         """Is a kernel that computes the matrix product it reads faster than the library and the kernel after it? Asked when tuning."""
-        ...
 
     def build(self, kernels: Sequence[Kernel], sites: Sequence[Site], *, tune: bool) -> list[Built]:
         """The kernels, built in parallel or found in the cache. To tune is to measure alternatives, on memory as at the sites."""
-        ...
 
 
 @runtime_checkable
@@ -118,7 +115,6 @@ class BuildsAhead(Protocol):
 
     def begin(self, kernels: Sequence[Kernel], sites: Sequence[Site]) -> Building:
         """Begin to build the kernels, without tuning."""
-        ...
 
 
 def begin(backend: Backend, kernels: Sequence[Kernel], sites: Sequence[Site], *, tune: bool) -> Building:

@@ -34,10 +34,7 @@ from stoker.shape.walk import free_symbols, substitute
 
 
 def executor(
-    plan: Plan,
-    layouts: dict[str, Layout],
-    kernels: Sequence[Built],
-    otherwise: Callable[..., object] | None = None,
+    plan: Plan, layouts: dict[str, Layout], kernels: Sequence[Built], otherwise: Callable[..., object] | None = None
 ) -> _C.Plan:
     """A callable that runs without Python: of the plan's inputs, or of a list of them if its `_boxed_call` is true.
 
@@ -120,9 +117,7 @@ def _output(coding: Encoding, value: object) -> record.PlanOutput:
     if isinstance(value, Stored):
         view = coding.view(value)
         if any(value.buffer == name for name, _ in coding.plan.constants):
-            return replace(
-                view, whole=False
-            )  # a tensor of its own; an input is itself, as a gradient that is passed on
+            return replace(view, whole=False)  # of its own; an input is itself, as a gradient that is passed on
         return view
     if isinstance(value, Expr):
         return coding.part(value)

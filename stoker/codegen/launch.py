@@ -6,6 +6,7 @@ allocated, filled by kernels that take words as their parameters, read by the on
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import assert_never
 
 import torch
@@ -23,6 +24,10 @@ def sizes_of(step: Run) -> dict[Atom, Expr]:
     return {symbol(f"n{i}"): as_expr(size) for i, size in enumerate(step.sizes)}
 
 
+Place = tuple[record.BufferSlot, bool, int]
+"""An argument of a kernel: its slot, whether it is written, and the bytes of a number that is taken by value."""
+
+
 def run(coding: Encoding, step: Run) -> record.RunStep | record.LaunchStep:
     """A call of a kernel."""
     slots, sizes = tuple(coding.slot(b) for b in step.buffers), coding.numbers.each(step.sizes)
@@ -31,16 +36,10 @@ def run(coding: Encoding, step: Run) -> record.RunStep | record.LaunchStep:
         case Native(address):
             return record.RunStep(record.NativeKernel(coding.hold(address)), slots, sizes)
         case Launch():
-            written = coding.plan.kernels[step.kernel].written
+            written = (n in coding.plan.kernels[step.kernel].written for n in range(len(slots)))
+            programs = substitute(launchable.programs, sizes_of(step))
             return _launch(
-                coding,
-                launchable,
-                programs=substitute(launchable.programs, sizes_of(step)),
-                slots=slots,
-                written=tuple(n in written for n in range(len(slots))),
-                value_bytes=launchable.value_bytes,
-                sizes=sizes,
-                origins=_origins(coding, step),
+                coding, step, launchable, programs, zip(slots, written, launchable.value_bytes, strict=True), sizes
             )
         case LaunchBatch() | None:
             raise AssertionError("a kernel that the executor cannot run on one row of buffers")
@@ -51,62 +50,37 @@ def batch(coding: Encoding, step: Batch) -> list[record.PlanStep]:
     """A call of a kernel on many rows."""
     kernel, launchable = coding.plan.kernels[step.kernel], coding.kernels[step.kernel].launchable
     assert isinstance(launchable, LaunchBatch)
-    places = launchable.places([row.points for row in step.rows], kernel.device)
     slots = [coding.slot(b) for row in step.rows for b in row.buffers]
     written = [n in kernel.written for n in range(len(kernel.arguments))] * len(step.rows)
-    value_bytes = list(launchable.value_bytes) * len(step.rows)
+    words = list(zip(slots, written, list(launchable.value_bytes) * len(step.rows), strict=True))
     table, width = coding.fresh("table"), launchable.fill_words
-    fills = range(0, len(slots), width)
-    layout = record.BufferLayout(
-        dtype_name(torch.int64),
-        coding.numbers.each([len(fills) * width]),
-        coding.numbers.each([1]),
-        record.Device(str(kernel.device)),
-    )
+    fills = range(0, len(words), width)
+    length, stride = coding.numbers.each([len(fills) * width]), coding.numbers.each([1])
+    layout = record.BufferLayout(dtype_name(torch.int64), length, stride, record.Device(str(kernel.device)))
     steps: list[record.PlanStep] = [record.AllocateStep(table, layout)]
+    fill, launch = launchable.fill, launchable.launch
     for start in fills:
-        part = slice(start, start + width)
-        spare = width - len(slots[part])
-        steps.append(
-            _launch(
-                coding,
-                launchable.fill,
-                programs=launchable.fill.programs,
-                slots=(table, *slots[part], *[table] * spare),
-                written=(True, *written[part], *[False] * spare),
-                value_bytes=(0, *value_bytes[part], *[0] * spare),
-                sizes=coding.numbers.each([start]),
-                origins=_origins(coding, step),
-                hands_on=True,
-            )
-        )
-    steps.append(
-        _launch(
-            coding,
-            launchable.launch,
-            programs=as_expr(len(places[0])),
-            slots=(table, *(coding.constant(part) for part in places)),
-            written=(False,) * (1 + len(places)),
-            value_bytes=launchable.launch.value_bytes,
-            sizes=(),
-            origins=_origins(coding, step),
-        )
+        part = words[start : start + width]
+        given = [(table, True, 0), *part, *[(table, False, 0)] * (width - len(part))]
+        steps.append(_launch(coding, step, fill, fill.programs, given, coding.numbers.each([start]), hands_on=True))
+    places = launchable.places([row.points for row in step.rows], kernel.device)
+    given = list(
+        zip((table, *map(coding.constant, places)), (False,) * (1 + len(places)), launch.value_bytes, strict=True)
     )
+    steps.append(_launch(coding, step, launch, as_expr(len(places[0])), given))
     return [*steps, record.FreeStep(table)]
 
 
 def _launch(
     coding: Encoding,
+    step: Run | Batch,
     launch: Launch,
-    *,
     programs: Expr,
-    slots: tuple[record.BufferSlot, ...],
-    written: tuple[bool, ...],
-    value_bytes: tuple[int, ...],
-    sizes: tuple[record.Number, ...],
-    origins: str,
+    places: Iterable[Place],
+    sizes: tuple[record.Number, ...] = (),
     hands_on: bool = False,
 ) -> record.LaunchStep:
+    slots, written, value_bytes = zip(*places)
     return record.LaunchStep(
         kernel=record.DeviceKernel(coding.hold(launch.function)),
         threads=launch.threads,
@@ -118,10 +92,6 @@ def _launch(
         value_bytes=value_bytes,
         sizes=sizes,
         watches=launch.watches,
-        origins=origins,
+        origins=", ".join(coding.plan.origins[step.kernel]),
         hands_on=hands_on,
     )
-
-
-def _origins(coding: Encoding, step: Run | Batch) -> str:
-    return ", ".join(coding.plan.origins[step.kernel])

@@ -44,31 +44,10 @@ HeldObject = NewType("HeldObject", int)
 """Among the objects: any object of Python."""
 
 
-class Arithmetic(IntEnum):
-    """Operations on numbers."""
-
-    ADD = 0
-    MUL = 1
-    FLOORDIV = 2
-    MOD = 3
-    MIN = 4
-    MAX = 5
-
-
-class LiteralKind(IntEnum):
-    """What the dispatcher is to make of a literal."""
-
-    NONE = 0
-    UNDEFINED = 1
-    BOOL = 2
-    INT = 3
-    FLOAT = 4
-    TEXT = 5
-    DTYPE = 6
-    DEVICE = 7
-    BOOLS = 8
-    FLOATS = 9
-    SCALARS = 10
+Arithmetic = IntEnum("Arithmetic", "ADD MUL FLOORDIV MOD MIN MAX", start=0)
+"""Operations on numbers."""
+LiteralKind = IntEnum("LiteralKind", "NONE UNDEFINED BOOL INT FLOAT TEXT DTYPE DEVICE BOOLS FLOATS SCALARS", start=0)
+"""What the dispatcher is to make of a literal."""
 
 
 @dataclass(frozen=True, slots=True)

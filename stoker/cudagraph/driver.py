@@ -49,18 +49,14 @@ class Driver(Protocol):
 
     def capture(self, run: Callable[[], tuple[Any, ...]]) -> tuple[Instantiated, tuple[Any, ...]]:
         """Record what `run` starts, without doing it. Its results lie in memory that is the recording's own."""
-        ...
 
     def stream(self) -> int:
         """The stream that operators use now."""
-        ...
 
     def is_capturing(self) -> bool:
         """Is the user recording just now?"""
-        ...
 
     def synchronize(self) -> None: ...
 
     def random_state_kept(self) -> AbstractContextManager[None]:
         """Random numbers drawn inside are drawn again after it."""
-        ...

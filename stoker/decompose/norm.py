@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -19,17 +20,19 @@ def _statistics_type(x: Tensor, *parameters: Any) -> torch.dtype:
     return x.dtype if same and x.device.type == "cpu" else widened(x).dtype
 
 
+def _affine(out: Tensor, weight: Any, bias: Any) -> Tensor:
+    if weight is not None:
+        out = out * weight
+    return out if bias is None else out + bias
+
+
 @decompose("native_layer_norm.default")
 def layer_norm(x: Tensor, shape: Any, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     dims = list(range(x.dim() - len(shape), x.dim()))
     wide = widened(x)
     spread, middle = torch.var_mean(wide, dims, correction=0, keepdim=True)
     scale = torch.rsqrt(spread + eps)
-    out = (wide - middle) * scale
-    if weight is not None:
-        out = out * weight
-    if bias is not None:
-        out = out + bias
+    out = _affine((wide - middle) * scale, weight, bias)
     kept = _statistics_type(x, weight, bias)
     return out.to(x.dtype).contiguous(), middle.to(kept), scale.to(kept)
 
@@ -40,9 +43,7 @@ def layer_norm_backward(
 ) -> tuple[Any, Any, Any]:
     inner = list(range(x.dim() - len(shape), x.dim()))
     outer = list(range(x.dim() - len(shape)))
-    count: Any = 1
-    for size in shape:
-        count = count * size
+    count: Any = math.prod(shape)
     upstream, mean, rstd = widened(gradient), widened(mean), widened(rstd)
     normal = (widened(x) - mean) * rstd
     dx = dw = db = None
@@ -100,21 +101,11 @@ def batch_norm(
     if not training or x.numel() == 0:
         return NotImplemented
     out, middle, scale, spread = _normalized(x, weight, bias, eps)
-    count: Any = 1
-    for dim in [0, *range(2, x.dim())]:
-        count = count * x.shape[dim]
+    count: Any = math.prod(x.shape[dim] for dim in [0, *range(2, x.dim())])
     unbiased = spread * (count / (count - 1)) if count != 1 else spread * float("nan")
     new_mean, new_variance = stoker.running(mean, middle, momentum), stoker.running(variance, unbiased, momentum)
     kept = _statistics_type(x, mean if weight is None else weight)
     return out, middle.to(kept), scale.to(kept), new_mean, new_variance
-
-
-def _affine(out: Tensor, weight: Any, bias: Any) -> Tensor:
-    if weight is not None:
-        out = out * per_channel(weight, out.dim())
-    if bias is not None:
-        out = out + per_channel(bias, out.dim())
-    return out
 
 
 @decompose("native_batch_norm.default", "_native_batch_norm_legit_no_training.default")
@@ -172,7 +163,7 @@ def group_norm(
     spread, middle = torch.var_mean(wide, [2], correction=0, keepdim=True)
     scale = torch.rsqrt(spread + eps)
     out = ((wide - middle) * scale).view(x.shape)
-    out = _affine(out, weight, bias).to(x.dtype)
+    out = _affine(out, *(None if p is None else per_channel(p, x.dim()) for p in (weight, bias))).to(x.dtype)
     kept = _statistics_type(x, weight, bias)
     return out, middle.view(batch, groups).to(kept), scale.view(batch, groups).to(kept)
 

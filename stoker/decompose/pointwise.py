@@ -101,10 +101,8 @@ def entropy(x: Tensor) -> Tensor:
     return torch.where(torch.isnan(wide), wide, torch.where(wide > 0, -wide * torch.log(wide), at_most)).to(dtype)
 
 
-@decompose("sinc.default")
+@decompose("sinc.default", only_real=True)
 def sinc(x: Tensor) -> Tensor:
-    if x.is_complex():
-        return NotImplemented
     dtype = _floating(x, x)
     wide = x.to(wide_type(dtype))
     angle = wide * math.pi

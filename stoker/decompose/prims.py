@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
+from stoker.decompose.registry import find
 
 FAMILIES: dict[str, str] = {
     "arithmetic": """
@@ -66,12 +66,7 @@ FAMILIES: dict[str, str] = {
 }
 
 
-def _lookup(name: str) -> Any:
-    packet, _, overload = name.partition(".")
-    return getattr(getattr(torch.ops.aten, packet, None), overload, None)
-
-
 PRIMS: frozenset[Any] = frozenset(
-    found for names in FAMILIES.values() for name in names.split() if (found := _lookup(name)) is not None
+    found for names in FAMILIES.values() for name in names.split() if (found := find(name)) is not None
 )
 """The prims that this version of torch has."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -12,10 +13,7 @@ from stoker.decompose.registry import decompose, wide_type, widened
 
 def _count(x: Tensor, dims: Any) -> Any:
     """How many elements one result is made of."""
-    total: Any = 1
-    for dim in dims or range(x.dim()):
-        total = total * (x.shape[dim] if x.dim() else 1)
-    return total
+    return math.prod(x.shape[dim] for dim in dims or range(x.dim())) if x.dim() else 1
 
 
 @decompose("mean.default")
@@ -30,10 +28,8 @@ def mean(x: Tensor, dim: Any, keepdim: bool = False, *, dtype: Any = None) -> Te
     return (total / _count(x, dim)).to(wanted)
 
 
-@decompose("var_mean.correction")
+@decompose("var_mean.correction", only_real=True)
 def var_mean(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    if x.is_complex():
-        return NotImplemented
     dims = list(dim) if dim else list(range(x.dim()))
     wide = widened(x)
     count = _count(x, dims)
@@ -46,26 +42,14 @@ def var_mean(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: boo
     return spread.to(x.dtype), middle.to(x.dtype)
 
 
-@decompose("var.correction")
-def var(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Tensor:
-    if x.is_complex():
-        return NotImplemented
-    return var_mean(x, dim, correction=correction, keepdim=keepdim)[0]
-
-
-@decompose("std.correction")
-def std(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Tensor:
-    if x.is_complex():
-        return NotImplemented
-    return std_mean(x, dim, correction=correction, keepdim=keepdim)[0]
-
-
-@decompose("std_mean.correction")
-def std_mean(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
-    if x.is_complex():
-        return NotImplemented
-    spread, middle = var_mean(widened(x), dim, correction=correction, keepdim=keepdim)
+@decompose("std_mean.correction", only_real=True)
+def std_mean(x: Tensor, dim: Any = None, **how: Any) -> tuple[Tensor, Tensor]:
+    spread, middle = var_mean(widened(x), dim, **how)
     return torch.sqrt(spread).to(x.dtype), middle.to(x.dtype)
+
+
+decompose("var.correction", only_real=True)(lambda x, dim=None, **how: var_mean(x, dim, **how)[0])
+decompose("std.correction", only_real=True)(lambda x, dim=None, **how: std_mean(x, dim, **how)[0])
 
 
 def _softmax_type(x: Tensor, half_to_float: bool) -> torch.dtype:
@@ -128,6 +112,4 @@ def safe_softmax(x: Tensor, dim: int, dtype: Any = None) -> Tensor:
     return torch.where(nothing, torch.zeros((), dtype=weights.dtype, device=x.device), weights)
 
 
-@decompose("trace.default")
-def trace(x: Tensor) -> Tensor:
-    return NotImplemented if x.is_complex() else x.diagonal().sum()
+decompose("trace.default", only_real=True)(lambda x: x.diagonal().sum())

@@ -29,15 +29,19 @@ OURS: dict[Any, Decomposition] = {}
 """Filled by the modules of this package."""
 
 
-def decompose(*names: str) -> Callable[[Decomposition], Decomposition]:
-    """Register for "name.overload"s of ATen; what this version of torch lacks is skipped."""
+def find(name: str) -> Any:
+    """The operator "name.overload" of ATen, or None if this version of torch lacks it."""
+    packet, _, overload = name.partition(".")
+    return getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
+
+
+def decompose(*names: str, only_real: bool = False) -> Callable[[Decomposition], Decomposition]:
+    """Register for "name.overload"s of ATen; what this version of torch lacks is skipped. Complex numbers may be left alone."""
 
     def register(function: Decomposition) -> Decomposition:
         for name in names:
-            packet, _, overload = name.partition(".")
-            found = getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
-            if found is not None:
-                OURS[found] = _conforming(found, function)
+            if (found := find(name)) is not None:
+                OURS[found] = _conforming(found, function, only_real)
         return function
 
     return register
@@ -61,12 +65,12 @@ def widened(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.float() if tensor.dtype in HALF else tensor
 
 
-def _conforming(operator: Any, function: Decomposition) -> Decomposition:
+def _conforming(operator: Any, function: Decomposition, only_real: bool = False) -> Decomposition:
     """The decomposition with results laid out as the operator's are."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if is_refused(operator, args):
+        if is_refused(operator, args) or (only_real and args[0].is_complex()):
             return NotImplemented
         made = function(*args, **kwargs)
         mode = next((a.memory.mode for a in leaves(args) if isinstance(a, FakeTensor)), None)

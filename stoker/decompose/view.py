@@ -25,14 +25,9 @@ def copy(target: Tensor, source: Tensor, non_blocking: bool = False) -> Tensor:
     return made.clone() if made.stride() == target.stride() else NotImplemented
 
 
-@decompose("unsafe_split.Tensor")
-def unsafe_split(x: Tensor, size: int, dim: int = 0) -> list[Tensor]:
+@decompose("unsafe_split.Tensor", "unsafe_split_with_sizes.default")
+def unsafe_split(x: Tensor, sizes: int | list[int], dim: int = 0) -> list[Tensor]:
     """Unsafe for autograd alone, which has passed."""
-    return list(x.split(size, dim))
-
-
-@decompose("unsafe_split_with_sizes.default")
-def unsafe_split_with_sizes(x: Tensor, sizes: list[int], dim: int = 0) -> list[Tensor]:
     return list(x.split(sizes, dim))
 
 

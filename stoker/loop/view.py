@@ -111,69 +111,67 @@ def remap(tensor: Computed, sizes: Sizes, strides: Sizes, index_map: Callable[[I
     return replace(tensor, sizes=sizes, strides=strides, element=lambda index: tensor.at(index_map(index)))
 
 
+def view(
+    tensor: Tensor, sizes: Sizes, strides: Sizes, index_map: Callable[[Index], Index], start: Expr | int = 0
+) -> Tensor:
+    """A view by strides, from some element on, if it is stored; by another index if it is computed."""
+    if isinstance(tensor, Stored):
+        return replace(tensor, sizes=sizes, strides=strides, offset=tensor.offset + start)
+    return remap(tensor, sizes, strides, index_map)
+
+
 def permute(tensor: Tensor, order: Sequence[int]) -> Tensor:
     sizes = tuple(tensor.sizes[d] for d in order)
     strides = tuple(tensor.strides[d] for d in order)
-    if isinstance(tensor, Stored):
-        return replace(tensor, sizes=sizes, strides=strides)
     inverse = [list(order).index(d) for d in range(len(order))]
-    return remap(tensor, sizes, strides, lambda index: tuple(index[p] for p in inverse))
+    return view(tensor, sizes, strides, lambda index: tuple(index[p] for p in inverse))
 
 
 def expand(tensor: Tensor, sizes: Sizes) -> Tensor:
     """Stretch dimensions of one element, and add leading ones."""
     lead = len(sizes) - len(tensor.sizes)
     stretched = [d < lead or (tensor.sizes[d - lead].value == 1 and sizes[d].value != 1) for d in range(len(sizes))]
-    strides = tuple(constant(0) if s else tensor.strides[d - lead] for d, s in enumerate(stretched))
-    if isinstance(tensor, Stored):
-        return replace(tensor, sizes=sizes, strides=strides)
     zero = constant(0)
+    strides = tuple(zero if s else tensor.strides[d - lead] for d, s in enumerate(stretched))
 
     def base(index: Index) -> Index:
         return tuple(zero if stretched[d] else index[d] for d in range(lead, len(sizes)))
 
-    return remap(tensor, sizes, strides, base)
+    return view(tensor, sizes, strides, base)
 
 
 def narrow(tensor: Tensor, dim: int, start: Expr, size: Expr, step: Expr) -> Tensor:
     """Elements start, start + step, ... of one dimension."""
     sizes = (*tensor.sizes[:dim], size, *tensor.sizes[dim + 1 :])
     strides = (*tensor.strides[:dim], tensor.strides[dim] * step, *tensor.strides[dim + 1 :])
-    if isinstance(tensor, Stored):
-        return replace(tensor, sizes=sizes, strides=strides, offset=tensor.offset + start * tensor.strides[dim])
-    return remap(tensor, sizes, strides, lambda i: (*i[:dim], i[dim] * step + start, *i[dim + 1 :]))
+    moved = start * tensor.strides[dim]
+    return view(tensor, sizes, strides, lambda i: (*i[:dim], i[dim] * step + start, *i[dim + 1 :]), moved)
 
 
 def select(tensor: Tensor, dim: int, at: Expr) -> Tensor:
     """One element of a dimension, which goes away."""
     sizes = tensor.sizes[:dim] + tensor.sizes[dim + 1 :]
     strides = tensor.strides[:dim] + tensor.strides[dim + 1 :]
-    if isinstance(tensor, Stored):
-        return replace(tensor, sizes=sizes, strides=strides, offset=tensor.offset + at * tensor.strides[dim])
-    return remap(tensor, sizes, strides, lambda i: (*i[:dim], at, *i[dim:]))
+    return view(tensor, sizes, strides, lambda i: (*i[:dim], at, *i[dim:]), at * tensor.strides[dim])
 
 
 def unsqueeze(tensor: Tensor, dim: int, stride: Expr) -> Tensor:
     sizes = (*tensor.sizes[:dim], constant(1), *tensor.sizes[dim:])
     strides = (*tensor.strides[:dim], stride, *tensor.strides[dim:])
-    if isinstance(tensor, Stored):
-        return replace(tensor, sizes=sizes, strides=strides)
-    return remap(tensor, sizes, strides, lambda i: i[:dim] + i[dim + 1 :])
+    return view(tensor, sizes, strides, lambda i: i[:dim] + i[dim + 1 :])
 
 
 def squeeze(tensor: Tensor, dims: Sequence[int]) -> Tensor:
     """Without these dimensions, each of which has one element."""
     kept = [d for d in range(len(tensor.sizes)) if d not in dims]
     sizes, strides = tuple(tensor.sizes[d] for d in kept), tuple(tensor.strides[d] for d in kept)
-    if isinstance(tensor, Stored):
-        return replace(tensor, sizes=sizes, strides=strides)
     zero, rank = constant(0), len(tensor.sizes)
 
     def base(index: Index) -> Index:
         given = iter(index)
         return tuple(zero if d in dims else next(given) for d in range(rank))
 
-    return remap(tensor, sizes, strides, base)
+    return view(tensor, sizes, strides, base)
 
 
 def split_map(old: Sizes, new: Sizes) -> Callable[[Index], Index] | None:

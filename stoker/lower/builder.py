@@ -32,6 +32,7 @@ OF_TRUTHS = {"sum": "any", "prod": "all"}
 """How truths are added and multiplied: nothing larger than True is kept of them."""
 
 
+Names = tuple[str, ...]
 Element = Callable[[Index], LoopValue]
 """The value of a tensor at an index."""
 Reduced = Callable[[Index, Index], LoopValue]
@@ -134,7 +135,7 @@ class Builder:
 
     def copy(self, tensor: Tensor, out: Result) -> Stored:
         """The tensor in memory of its own, for later nodes to write to."""
-        stored = self.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides))
+        stored = self.new_buffer(out)
         self.write(tensor, stored)
         return stored
 
@@ -147,14 +148,14 @@ class Builder:
         with using(Recorder(self.wide)) as recorder:
             made = ops.to_dtype(value(index), target.dtype)
             ops.store(target.buffer, target.place(place(index)), made, combine)
-        self._add(recorder, (target.buffer,), outer, ())
+        self._add(recorder, (target.buffer,), outer)
 
     def scan(self, results: Sequence[Result], dim: int, kinds: Sequence[str], element: Element) -> list[Stored]:
         """Running reductions of one element function along a dimension: a result for each kind, in one nest."""
         sizes = results[0].sizes
         outer = loops_of("i", sizes[:dim] + sizes[dim + 1 :])
         inner = loops_of("r", sizes[dim : dim + 1])
-        made = [self.new_buffer(Layout(r.dtype, r.device, r.sizes, r.strides)) for r in results]
+        made = [self.new_buffer(r) for r in results]
         with using(Recorder(self.wide)) as recorder:
             at = _loop_index(outer)
             index = (*at[:dim], *_loop_index(inner), *at[dim:])
@@ -166,19 +167,25 @@ class Builder:
         return made
 
     def reduce(self, out: Result, kept: Sizes, strides: Sizes, over: Sizes, kind: str, element: Reduced) -> Stored:
-        """A reduction: `element(outer, inner)` combined over the inner sizes.
-
-        The loops run over the `kept` sizes, which lie in the result at these strides.
-        """
+        """A reduction: `element(outer, inner)` combined over the inner sizes; of pieces of them first, and then of these, where a device
+        would not be busy otherwise. The loops run over the `kept` sizes, which lie in the result at these strides."""
         outer, inner = loops_of("i", kept), loops_of("r", over)
         with using(Recorder(self.wide)) as recorder:
             at = _loop_index(outer)
             value = element(at, _loop_index(inner))
         kind = OF_TRUTHS.get(kind, kind) if value.dtype is torch.bool else kind
-        found = self._cut(out, outer, inner, recorder)
-        if found is not None and kind in IN_PIECES:
-            return self._reduce_in_pieces(out, kept, strides, over, kind, element, found, value.dtype)
-        stored = self.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides))
+        made = self._cut(out, outer, inner, recorder)
+        if made is not None and kind in IN_PIECES:
+            sizes = (*made.counts, *kept)
+            part = Result(value.dtype, out.device, sizes, contiguous(sizes))
+
+            def in_piece(outer: Index, inner: Index) -> LoopValue:
+                at = made.place(outer[: len(over)], inner)
+                return inside(at, over, made, kind, value.dtype, lambda: element(outer[len(over) :], at))
+
+            first = self.reduce(part, sizes, part.strides, made.lengths, kind, in_piece)
+            return self.reduce(out, kept, strides, made.counts, kind, lambda o, i: first.at((*i, *o)))
+        stored = self.new_buffer(out)
         place = replace(stored, sizes=kept, strides=strides)
         with using(recorder):
             result = ops.reduce(kind, value, torch.int64 if kind.startswith("arg") else value.dtype)
@@ -201,35 +208,8 @@ class Builder:
         wanted = split(*shown, recorder.instructions)
         return cut(tuple(d.size for d in inner), wanted) if wanted > 1 else None
 
-    def _reduce_in_pieces(
-        self,
-        out: Result,
-        kept: Sizes,
-        strides: Sizes,
-        over: Sizes,
-        kind: str,
-        element: Reduced,
-        made: Cut,
-        dtype: torch.dtype,
-    ) -> Stored:
-        """Reduce pieces of the inner loops, then their results."""
-        sizes = (*made.counts, *kept)
-        part = Result(dtype, out.device, sizes, contiguous(sizes))
-
-        def in_piece(outer: Index, inner: Index) -> LoopValue:
-            at = made.place(outer[: len(over)], inner)
-            return inside(at, over, made, kind, dtype, lambda: element(outer[len(over) :], at))
-
-        first = self.reduce(part, sizes, part.strides, made.lengths, kind, in_piece)
-        return self.reduce(out, kept, strides, made.counts, kind, lambda o, i: first.at((*i, *o)))
-
     def _add(
-        self,
-        recorder: Recorder,
-        writes: tuple[str, ...],
-        outer: Dimensions,
-        inner: Dimensions,
-        origins: tuple[str, ...] = (),
+        self, recorder: Recorder, writes: Names, outer: Dimensions, inner: Dimensions = (), origins: Names = ()
     ) -> None:
         """A node. It stands for the operator being lowered, and those whose elements it computes, unless told otherwise."""
         ranges = ranges_of((*outer, *inner))
@@ -243,12 +223,12 @@ class Builder:
     def call(self, operator: Any, arguments: Any, keywords: Any, results: Any, *, aliases: bool = False) -> Any:
         """A library call. `results` is the metadata of what it returns: a Result, or a sequence of Result and None."""
         several = isinstance(results, (list, tuple))
-        made = [self._result(r) for r in (results if several else [results])]
+        known = results if several else [results]
+        made = [self.new_buffer(r) if isinstance(r, Layout) else None for r in known]
         arguments, keywords = self._in_memory(arguments), self._in_memory(keywords)
         writes = tuple(m.buffer if isinstance(m, Stored) else None for m in made)
-        self.program.nodes.append(
-            Extern(writes, operator, tuple(arguments), keywords, several, aliases, _keeps_order(operator))
-        )
+        order = _keeps_order(operator)
+        self.program.nodes.append(Extern(writes, operator, tuple(arguments), keywords, several, aliases, order))
         return made if several else made[0]
 
     def draw(self, device: torch.device, increment: int) -> tuple[GeneratorState, int]:
@@ -266,11 +246,6 @@ class Builder:
         before: int = node.arguments[1]
         nodes[drawn[0]] = replace(node, arguments=(device, before + increment))
         return drawn[2], before
-
-    def _result(self, result: Any) -> Any:
-        if not isinstance(result, Result):
-            return None
-        return self.new_buffer(Layout(result.dtype, result.device, result.sizes, result.strides))
 
     def _in_memory(self, value: Any) -> Any:
         """Libraries see where rows begin: some take none but aligned ones."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,7 +11,7 @@ from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
 from stoker.loop.layout import product
 from stoker.loop.op import ELEMENTWISE
-from stoker.loop.view import Scalar, Stored, Tensor, remap
+from stoker.loop.view import Scalar, Tensor, view
 from stoker.lower.builder import Builder
 from stoker.lower.operand import divider, elementwise, number
 from stoker.lower.registry import LOWERINGS, Operand, Result
@@ -28,9 +27,7 @@ def _spread(vector: Tensor, rank: int) -> Tensor:
     one, zero = constant(1), constant(0)
     sizes = (one, *vector.sizes, *[one] * (rank - 2))
     strides = (zero, *vector.strides, *[zero] * (rank - 2))
-    if isinstance(vector, Stored):
-        return replace(vector, sizes=sizes, strides=strides)
-    return remap(vector, sizes, strides, lambda index: index[1:2])
+    return view(vector, sizes, strides, lambda index: index[1:2])
 
 
 def normalize(
@@ -48,15 +45,9 @@ def normalize(
 
 
 def normalize_backward(
-    builder: Builder,
-    out: Result,
-    gradient: Tensor,
-    normal: Tensor,
-    scale: Tensor,
-    weight: Tensor | None,
-    total: Tensor | None,
-    along: Tensor | None,
+    builder: Builder, out: Result, gradient: Tensor, normal: Tensor, scale: Tensor, *parts: Tensor | None
 ) -> Tensor:
+    weight, total, along = parts
     of_batch = total is not None and along is not None
     count = product([size for d, size in enumerate(out.sizes) if d != 1])
     divide = divider(builder, out.device)

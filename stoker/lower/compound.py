@@ -113,14 +113,8 @@ def ask(builder: Builder, out: Result, x: Tensor, *, question: Callable[[LoopVal
 
 
 @lower("nan_to_num.default")
-def nan_to_num(
-    builder: Builder,
-    out: Result,
-    x: Tensor,
-    nan: float | None = None,
-    high: float | None = None,
-    low: float | None = None,
-) -> Tensor:
+def nan_to_num(builder: Builder, out: Result, x: Tensor, *numbers: float | None) -> Tensor:
+    nan, high, low = (*numbers, None, None, None)[:3]
     if not out.dtype.is_floating_point:
         return elementwise(builder, out, [x], lambda v: v)
     limits = torch.finfo(out.dtype)
@@ -158,13 +152,6 @@ def shift(builder: Builder, out: Result, a: Operand, b: Operand, *, name: str) -
 def floor_divide(builder: Builder, out: Result, a: Operand, b: Operand) -> Tensor:
     refuse_rounded_quotient(out, b)
     return elementwise(builder, out, [a, b], lambda x, y: ops.floor_divide(x, y), cost=8)
-
-
-@lower("aminmax.default")
-def aminmax(builder: Builder, out: list[Result], x: Tensor, *, dim: Dims = None, keepdim: bool = False) -> list[Tensor]:
-    leave_if(any(size.value == 0 for size in x.sizes), "nothing to choose from: the library raises the right error")
-    convert = lambda v: ops.to_dtype(v, compute_dtype(x.dtype))  # noqa: E731
-    return [reduced(builder, r, x, dim, keepdim, kind, convert) for r, kind in zip(out, ("min", "max"))]
 
 
 @lower("count_nonzero.default", "count_nonzero.dim_IntList")

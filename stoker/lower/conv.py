@@ -8,6 +8,7 @@ convolution that a kernel of ours computes (`Target.convolves`) reads its input 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -119,19 +120,11 @@ def _with_bias(value: LoopValue, bias: LoopValue, dtype: torch.dtype) -> LoopVal
     return ops.to_dtype(ops.add(ops.to_dtype(value, wide), ops.to_dtype(bias, wide)), dtype)
 
 
-def packed_convolution(builder: Builder, out: Result, x: Tensor, *rest: Any) -> Tensor:
-    """A convolution whose weight `stoker.passes.pack` has packed."""
-    return _packed(builder, out, torch_private.PACKED_CONVOLUTION, (_reordered(builder, x), *rest))
+def packed(builder: Builder, out: Result, *given: Any, operator: Any, images: int) -> Tensor:
+    """A convolution whose weight `stoker.passes.pack` has packed; so many of its arguments are images."""
+    laid = [_reordered(builder, x) for x in given[:images]]
+    return builder.call(operator, (*laid, *given[images:]), {}, replace(out, strides=channels_last(out.sizes)))
 
 
-def packed_convolution_add(builder: Builder, out: Result, x: Tensor, other: Tensor, *rest: Any) -> Tensor:
-    images = (_reordered(builder, x), _reordered(builder, other))
-    return _packed(builder, out, torch_private.PACKED_CONVOLUTION_ADD, (*images, *rest))
-
-
-def _packed(builder: Builder, out: Result, operator: Any, arguments: tuple[Any, ...]) -> Tensor:
-    return builder.call(operator, arguments, {}, replace(out, strides=channels_last(out.sizes)))
-
-
-LOWERINGS[torch_private.PACKED_CONVOLUTION] = packed_convolution
-LOWERINGS[torch_private.PACKED_CONVOLUTION_ADD] = packed_convolution_add
+for _operator, _images in ((torch_private.PACKED_CONVOLUTION, 1), (torch_private.PACKED_CONVOLUTION_ADD, 2)):
+    LOWERINGS[_operator] = functools.partial(packed, operator=_operator, images=_images)

@@ -21,7 +21,7 @@ from stoker.loop.layout import contiguous, is_dense, product
 from stoker.loop.op import ELEMENTWISE
 from stoker.loop.view import Index, Stored, Tensor
 from stoker.lower.builder import Builder, GeneratorState
-from stoker.lower.registry import LOWERINGS, LeftToLibrary, Result, lower
+from stoker.lower.registry import LOWERINGS, LeftToLibrary, Result, leave_if, lower
 from stoker.shape.expr import Expr, constant
 
 DRAWN = frozenset({torch.float16, torch.bfloat16, torch.float32})
@@ -31,15 +31,14 @@ Word = Callable[[Index, int], LoopValue]
 """A word of the generator for the element at an index: its own, or one beside it."""
 
 
-def _own_order() -> LeftToLibrary:
-    return LeftToLibrary("it draws random numbers in eager's order")
+OWN_ORDER = "it draws random numbers in eager's order"
 
 
 def _count(builder: Builder, out: Result) -> int:
     """The number of elements that are drawn, where kernels may draw them."""
     elements = product(out.sizes).value
     if not elements or not builder.target(out.device).drawing_threads() or not is_dense(out.sizes, out.strides):
-        raise _own_order()
+        raise LeftToLibrary(OWN_ORDER)
     return elements
 
 
@@ -67,8 +66,7 @@ def native_dropout(builder: Builder, out: list[Result], x: Tensor, p: float, tra
     """Multiplied by 0 in some places, so that nan stays, by the scale in the rest."""
     result, mask = out
     elements = _count(builder, result)
-    if train is False or not 0 <= p < 1 or result.dtype not in DRAWN:
-        raise _own_order()
+    leave_if(train is False or not 0 <= p < 1 or result.dtype not in DRAWN, OWN_ORDER)
     dealt = _dealt_to_dropout(builder, result, x, elements)
     kept = ctypes.c_float(1 - p).value
     scale, limit = ctypes.c_float(1 / kept).value, philox.words_below(kept)
@@ -90,20 +88,18 @@ def _dealt_to_dropout(
     """Eager walks memory by vectors where it begins aligned, and where the number of elements allows it."""
     width = philox.vector_width(elements, out.dtype.itemsize)
     fake, (started, most) = builder.usage.operands[0], (0, builder.target(out.device).drawing_threads())
-    if not is_dense(out.sizes, tuple(map(_as_size, fake.meta.strides))):
-        raise _own_order()
+    leave_if(not is_dense(out.sizes, tuple(map(_as_size, fake.meta.strides))), OWN_ORDER)
     if 0 in builder.usage.outside:
         if not isinstance(x, Stored) or x.buffer not in builder.program.inputs or not _whole_vectors(x.offset, width):
-            raise _own_order()
-    elif not isinstance(fake.meta.offset, int) or fake.meta.offset % width:
-        raise _own_order()
+            raise LeftToLibrary(OWN_ORDER)
+    else:
+        leave_if(not isinstance(fake.meta.offset, int) or fake.meta.offset % width, OWN_ORDER)
     if width >= philox.WORDS:
         if isinstance(x, Stored) and 0 in builder.usage.outside:
             builder.program.aligned.add(x.buffer)
         started = philox.threads(elements, most)
         return lambda element: philox.by_vectors(element, started, width)
-    if elements % 2 == 0 or elements > most or out.strides != contiguous(out.sizes):
-        raise _own_order()
+    leave_if(elements % 2 == 0 or elements > most or out.strides != contiguous(out.sizes), OWN_ORDER)
     return philox.by_element
 
 
@@ -118,8 +114,7 @@ def _whole_vectors(offset: Expr, width: int) -> bool:
 def _one_each(builder: Builder, out: Result) -> tuple[GeneratorState, Word]:
     """Words for a distribution of which each thread draws one element."""
     elements = _count(builder, out)
-    if out.dtype not in DRAWN or elements > builder.target(out.device).drawing_threads():
-        raise _own_order()
+    leave_if(out.dtype not in DRAWN or elements > builder.target(out.device).drawing_threads(), OWN_ORDER)
     return _drawn(builder, out, elements, philox.by_element)
 
 
@@ -165,8 +160,7 @@ def like(builder: Builder, out: Result, x: Tensor, *, function: Callable[..., Te
 
 @lower("bernoulli.p")
 def bernoulli(builder: Builder, out: Result, x: Tensor, p: float, *, generator: Any = None) -> Tensor:
-    if not _count(builder, out) or generator is not None or not 0 <= p <= 1:
-        raise _own_order()
+    leave_if(not _count(builder, out) or generator is not None or not 0 <= p <= 1, OWN_ORDER)
     state, word = _one_each(builder, out)
     limit = philox.words_below(ctypes.c_float(p).value)
 

@@ -154,10 +154,8 @@ class _Lowering:
 
     def know(self, size: Any, source: SymbolSource) -> None:
         if isinstance(size, torch.SymInt):
-            for expr in (
-                expr_of(size),
-                size_of(size),
-            ):  # as it was named, and as it is since it was found equal to another
+            # as it was named, and as it is since it was found equal to another
+            for expr in (expr_of(size), size_of(size)):
                 if isinstance(expr, Symbol):
                     self.builder.program.symbols.setdefault(expr, source)
 
@@ -166,7 +164,7 @@ class _Lowering:
         result = result_of(value, self.targets)
         self.memory[name] = value.memory
         self.given.add(value.memory)
-        self.builder.program.layouts[name] = Layout(result.dtype, result.device, result.sizes, result.strides, False)
+        self.builder.program.layouts[name] = replace(result, flexible=False)
         return Stored(name, result.dtype, result.device, result.sizes, result.strides)
 
     def constant(self, node: GraphNode) -> Tensor:
@@ -321,7 +319,7 @@ class _Lowering:
         """A copy with given strides; dimensions of stride 0 are one element, shown many times."""
         if out.dtype not in LOOP_DTYPES:
             return self.builder.call(find("clone.default"), (value,), {}, out)
-        shown = self.builder.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides, False))
+        shown = self.builder.new_buffer(replace(out, flexible=False))
         self.builder.write(value, shown)
         return shown
 

@@ -22,13 +22,7 @@ NONE, MEAN = 0, 1
 
 @lower("nll_loss_forward.default", "nll_loss2d_forward.default")
 def nll_loss_forward(
-    builder: Builder,
-    out: list[Result],
-    x: Tensor,
-    target: Tensor,
-    weight: Tensor | None,
-    reduction: int,
-    ignore_index: int,
+    builder: Builder, out: list[Result], x: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore: int
 ) -> list[Tensor]:
     """The loss, and the sum of the weights of all labels that are not ignored."""
     require_supported(x.dtype)
@@ -42,7 +36,7 @@ def nll_loss_forward(
     def label_at(at: Index) -> tuple[LoopValue, LoopValue]:
         """A label, 0 if it is ignored; and whether it is."""
         label = ops.to_dtype(target.at(at), torch.int64)
-        ignored = ops.eq(label, ops.constant(ignore_index, torch.int64))
+        ignored = ops.eq(label, ops.constant(ignore, torch.int64))
         return ops.where(ignored, ops.constant(0, torch.int64), label), ignored
 
     def place_of(label: LoopValue) -> Expr:

@@ -107,7 +107,7 @@ def _in_more_rows(
 
     if not builder.usage.returned:
         return _span(make(0, _up(rows, step)), 0, 0, rows)
-    whole = builder.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides))
+    whole = builder.new_buffer(out)
     for start, count in ((0, rows - rows % step), (rows - rows % step, rows % step)):
         builder.write(make(start, count), _stored(_span(whole, 0, start, count)))
     return whole
@@ -145,7 +145,7 @@ def _in_pieces(
     builder: Builder, out: Result, name: str, bias: Tensor | None, a: Tensor, b: Tensor, aligned: int
 ) -> Stored:
     """The result in dense memory: as many columns as are aligned, some rows after the other, and the few that are left."""
-    whole = builder.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides))
+    whole = builder.new_buffer(out)
     a, b, rows, columns = builder.store(a), builder.store(b), out.sizes[0].value or 0, out.sizes[1].value or 0
 
     def make(start: int, count: int, first: int, width: int) -> None:
@@ -214,8 +214,8 @@ def _filled(builder: Builder, tensor: Tensor, step: int) -> Stored:
         by_columns = tensor.strides[0].value == 1 and tensor.strides[1].value != 1
         sizes = (rows, constant(size))
         strides = (constant(1), rows) if by_columns else contiguous(sizes)
-        memory = builder.new_buffer(Layout(tensor.dtype, tensor.device, sizes, strides))
         whole = Result(tensor.dtype, tensor.device, sizes, strides)
+        memory = builder.new_buffer(whole)
         builder.write(pad(builder, whole, tensor, [0, size - (length.value or 0)]), memory)
         builder.padded[tensor] = memory
     return builder.padded[tensor]

@@ -10,12 +10,11 @@ import torch
 from stoker.loop import view
 from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
-from stoker.loop.layout import Layout
 from stoker.loop.view import Computed, Index, Stored, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.index import counted_from_0
 from stoker.lower.operand import broadcast_index, is_tensor, number, require_supported
-from stoker.lower.registry import LeftToLibrary, Operand, Result, Size, leave_if, lower
+from stoker.lower.registry import Bound, LeftToLibrary, Operand, Result, Size, leave_if, lower
 from stoker.lower.view import dimension, slice_start
 from stoker.shape.expr import Expr, as_expr, constant
 
@@ -36,7 +35,7 @@ def cat(builder: Builder, out: Result, tensors: list[Tensor], dim: int = 0) -> T
     cheap = len(parts) <= MOST_CHOICES and all(isinstance(p, Stored) or p.cost <= CHEAP_PART for p in parts)
     if cheap and builder.usage.used_in_loops:
         return _chosen(builder, out, parts, dim)
-    whole = builder.new_buffer(Layout(out.dtype, out.device, out.sizes, out.strides))
+    whole = builder.new_buffer(out)
     start = constant(0)
     for part in parts:
         target = view.narrow(whole, dim, start, part.sizes[dim], constant(1))
@@ -89,12 +88,8 @@ def all_of(conditions: list[Any]) -> Any:
 @lower("constant_pad_nd.default")
 def pad(builder: Builder, out: Result, x: Tensor, amounts: list[Any], value: Operand = 0) -> Computed:
     require_supported(out.dtype)
-    rank = len(x.sizes)
-    before = [constant(0)] * rank
-    after = [constant(0)] * rank
-    for position in range(len(amounts) // 2):
-        before[rank - 1 - position] = as_expr(amounts[2 * position])
-        after[rank - 1 - position] = as_expr(amounts[2 * position + 1])
+    ends = [*map(as_expr, amounts), *[constant(0)] * (2 * len(x.sizes) - len(amounts))]  # of the last dimension first
+    before, after = ends[-2::-2], ends[::-2]
 
     def element(at: Index) -> LoopValue:
         inside = tuple(i - b for i, b in zip(at, before))
@@ -142,20 +137,17 @@ def repeat(builder: Builder, out: Result, x: Tensor, repeats: Any) -> Tensor:
     return builder.compute(out, element, [x])
 
 
-def _triangle(keep: Callable[[Expr, Expr], Any]) -> Callable[..., Any]:
-    def lowering(builder: Builder, out: Result, x: Tensor, diagonal: Any = 0) -> Computed:
-        require_supported(x.dtype)
+@lower("tril.default", keep=lambda offset, diagonal: less(offset, diagonal + 1))
+@lower("triu.default", keep=at_least)
+def triangle(
+    builder: Builder, out: Result, x: Tensor, diagonal: Any = 0, *, keep: Callable[[Expr, Expr], Any]
+) -> Computed:
+    require_supported(x.dtype)
 
-        def element(at: Index) -> LoopValue:
-            return ops.where(keep(at[-1] - at[-2], as_expr(diagonal)), x.at(at), number(0, x.dtype))
+    def element(at: Index) -> LoopValue:
+        return ops.where(keep(at[-1] - at[-2], as_expr(diagonal)), x.at(at), number(0, x.dtype))
 
-        return builder.compute(out, element, [x], cost=2)
-
-    return lowering
-
-
-lower("tril.default")(_triangle(lambda offset, diagonal: less(offset, diagonal + 1)))
-lower("triu.default")(_triangle(lambda offset, diagonal: at_least(offset, diagonal)))
+    return builder.compute(out, element, [x], cost=2)
 
 
 @lower("select_scatter.default")
@@ -181,8 +173,8 @@ def slice_scatter(
     x: Tensor,
     source: Tensor,
     dim: int = 0,
-    start: Size | None = None,
-    end: Size | None = None,
+    start: Bound = None,
+    end: Bound = None,
     step: Size = 1,
 ) -> Computed:
     dim = dimension(dim, len(x.sizes))
@@ -230,4 +222,4 @@ def scatter_value(builder: Builder, out: Result, x: Tensor, dim: int, places: Te
 def empty(builder: Builder, out: Result, *arguments: Any, **options: Any) -> Stored:
     """A buffer that nobody writes."""
     require_supported(out.dtype)
-    return builder.blank(Layout(out.dtype, out.device, out.sizes, out.strides))
+    return builder.blank(out)

@@ -12,7 +12,7 @@ from stoker.loop.handler import ops
 from stoker.loop.view import Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.formula import formula, like, refuse_other_types
-from stoker.lower.operand import divider, elementwise
+from stoker.lower.operand import Divider, elementwise
 from stoker.lower.registry import Operand, Result, lower
 
 
@@ -70,11 +70,9 @@ def _raised(x: LoopValue) -> Any:
     return ops.minimum(like(x, 6.0), ops.maximum(like(x, 0.0), ops.add(x, like(x, 3.0))))
 
 
-@lower("hardsigmoid.default")
-def hardsigmoid(builder: Builder, out: Result, x: Tensor) -> Tensor:
-    refuse_other_types(out, [x])
-    divide = divider(builder, out.device)
-    return elementwise(builder, out, [x], lambda v: divide(_raised(v), like(v, 6.0)), cost=7)
+@formula("hardsigmoid.default", cost=7, floating=True, divides=True)
+def hardsigmoid(divide: Divider, x: LoopValue) -> LoopValue:
+    return divide(_raised(x), like(x, 6.0))
 
 
 @formula("hardsigmoid_backward.default", cost=7, floating=True)
@@ -83,21 +81,13 @@ def hardsigmoid_backward(gradient: LoopValue, x: LoopValue) -> LoopValue:
     return ops.where(within, ops.mul(gradient, like(x, 1 / 6)), like(x, 0.0))
 
 
-@lower("hardswish.default")
-def hardswish(builder: Builder, out: Result, x: Tensor) -> Tensor:
-    refuse_other_types(out, [x])
-    divide = divider(builder, out.device)
-    return elementwise(builder, out, [x], lambda v: divide(ops.mul(v, _raised(v)), like(v, 6.0)), cost=9)
+@formula("hardswish.default", cost=9, floating=True, divides=True)
+def hardswish(divide: Divider, x: LoopValue) -> LoopValue:
+    return divide(ops.mul(x, _raised(x)), like(x, 6.0))
 
 
-@lower("hardswish_backward.default")
-def hardswish_backward(builder: Builder, out: Result, gradient: Tensor, x: Tensor) -> Tensor:
-    refuse_other_types(out, [gradient, x])
-    divide = divider(builder, out.device)
-
-    def function(g: LoopValue, v: LoopValue) -> LoopValue:
-        bent = ops.mul(g, ops.add(divide(v, like(v, 3.0)), like(v, 0.5)))
-        inner = ops.where(ops.lt(v, like(v, 3.0)), bent, g)
-        return ops.where(ops.le(v, like(v, -3.0)), like(v, 0.0), inner)
-
-    return elementwise(builder, out, [gradient, x], function, cost=16)
+@formula("hardswish_backward.default", cost=16, floating=True, divides=True)
+def hardswish_backward(divide: Divider, gradient: LoopValue, x: LoopValue) -> LoopValue:
+    bent = ops.mul(gradient, ops.add(divide(x, like(x, 3.0)), like(x, 0.5)))
+    inner = ops.where(ops.lt(x, like(x, 3.0)), bent, gradient)
+    return ops.where(ops.le(x, like(x, -3.0)), like(x, 0.0), inner)

@@ -110,7 +110,10 @@ def elementwise(
     return builder.compute(out, element, tensors, cost)
 
 
-def divider(builder: Builder, device: torch.device) -> Callable[[LoopValue, LoopValue], Any]:
+Divider = Callable[[LoopValue, LoopValue], Any]
+
+
+def divider(builder: Builder, device: torch.device) -> Divider:
     """A quotient by a number, as eager's kernels for the device compute it."""
     if builder.target(device).inverts_numbers:
         return lambda x, y: ops.mul(x, ops.reciprocal(y))

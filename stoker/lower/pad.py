@@ -23,22 +23,21 @@ def _repeated(i: Expr, size: Expr) -> Expr:
     return minimum(maximum(i, constant(0)), size - 1)
 
 
-def _padding(at_border: Callable[[Expr, Expr], Expr]) -> Callable[..., Any]:
-    def lowering(builder: Builder, out: Result, x: Tensor, amounts: Any) -> Tensor:
-        require_supported(x.dtype)
-        leave_if(any(size.value == 0 for size in (*x.sizes, *out.sizes)), "an empty tensor")
-        rank = len(x.sizes)
-        before = {rank - 1 - position // 2: as_expr(amounts[position]) for position in range(0, len(amounts), 2)}
-
-        def element(at: Index) -> LoopValue:
-            inside = (at_border(i - before[d], x.sizes[d]) if d in before else i for d, i in enumerate(at))
-            return x.at(tuple(inside))
-
-        return builder.compute(out, element, [x], cost=4)
-
-    return lowering
+_RANKS = ("1d", "2d", "3d")
 
 
-for _rank in ("1d", "2d", "3d"):
-    lower(f"reflection_pad{_rank}.default")(_padding(_reflected))
-    lower(f"replication_pad{_rank}.default")(_padding(_repeated))
+@lower(*(f"reflection_pad{rank}.default" for rank in _RANKS), at_border=_reflected)
+@lower(*(f"replication_pad{rank}.default" for rank in _RANKS), at_border=_repeated)
+def padding(
+    builder: Builder, out: Result, x: Tensor, amounts: Any, *, at_border: Callable[[Expr, Expr], Expr]
+) -> Tensor:
+    require_supported(x.dtype)
+    leave_if(any(size.value == 0 for size in (*x.sizes, *out.sizes)), "an empty tensor")
+    rank = len(x.sizes)
+    before = {rank - 1 - position // 2: as_expr(amounts[position]) for position in range(0, len(amounts), 2)}
+
+    def element(at: Index) -> LoopValue:
+        inside = (at_border(i - before[d], x.sizes[d]) if d in before else i for d, i in enumerate(at))
+        return x.at(tuple(inside))
+
+    return builder.compute(out, element, [x], cost=4)

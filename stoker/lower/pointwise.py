@@ -26,7 +26,7 @@ from stoker.lower.operand import (
     require_supported,
     tensors_among,
 )
-from stoker.lower.registry import LOWERINGS, LeftToLibrary, Numbers, Operand, Result, Size, find, leave_if, lower
+from stoker.lower.registry import LeftToLibrary, Numbers, Operand, Result, Size, find, leave_if, lower
 
 _UNARY = """
 neg abs sign floor ceil round trunc sqrt rsqrt reciprocal relu exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan
@@ -36,7 +36,6 @@ _BINARY = """
 remainder.Tensor remainder.Scalar fmod.Tensor fmod.Scalar maximum.default minimum.default atan2.default
 """
 _COMPARE = "eq ne lt le gt ge"
-_BITS = "bitwise_and bitwise_or bitwise_xor"
 _INTEGRAL_IDENTITY = ("floor", "ceil", "round", "trunc")
 
 
@@ -45,67 +44,44 @@ def _operation(name: str) -> Callable[..., Any]:
     return lambda *values: getattr(ops, name)(*values)
 
 
-def _unary(name: str) -> Callable[..., Any]:
-    def lowering(builder: Builder, out: Result, x: Tensor) -> Tensor:
-        if name in _INTEGRAL_IDENTITY and not out.dtype.is_floating_point:
-            return elementwise(builder, out, [x], lambda value: value)
-        return elementwise(builder, out, [x], _operation(name), cost=ELEMENTWISE[name].cost)
-
-    return lowering
+def _unary(builder: Builder, out: Result, x: Tensor, *, name: str) -> Tensor:
+    if name in _INTEGRAL_IDENTITY and not out.dtype.is_floating_point:
+        return elementwise(builder, out, [x], lambda value: value)
+    return elementwise(builder, out, [x], _operation(name), cost=ELEMENTWISE[name].cost)
 
 
-def _binary(name: str) -> Callable[..., Any]:
-    def lowering(builder: Builder, out: Result, a: Operand, b: Operand) -> Tensor:
-        if name in ("remainder", "fmod"):
-            refuse_division_by_zero(out, b)
-        return elementwise(builder, out, [a, b], _operation(name), None, ELEMENTWISE[name].cost, out.dtype)
-
-    return lowering
+def _binary(builder: Builder, out: Result, a: Operand, b: Operand, *, name: str) -> Tensor:
+    if name in ("remainder", "fmod"):
+        refuse_division_by_zero(out, b)
+    return elementwise(builder, out, [a, b], _operation(name), None, ELEMENTWISE[name].cost, out.dtype)
 
 
-def _comparison(name: str) -> Callable[..., Any]:
-    def lowering(builder: Builder, out: Result, a: Operand, b: Operand) -> Tensor:
-        common = result_dtype(builder.usage.operands[:2])
-        return elementwise(builder, out, [a, b], _operation(name), compute_dtype(common), scalar_dtype=common)
-
-    return lowering
+def _comparison(builder: Builder, out: Result, a: Operand, b: Operand, *, name: str) -> Tensor:
+    common = result_dtype(builder.usage.operands[:2])
+    return elementwise(builder, out, [a, b], _operation(name), compute_dtype(common), scalar_dtype=common)
 
 
-def _logical(name: str) -> Callable[..., Any]:
-    def lowering(builder: Builder, out: Result, *operands: Any) -> Tensor:
-        return elementwise(builder, out, operands, _operation(name), torch.bool)
-
-    return lowering
+def _logical(builder: Builder, out: Result, *operands: Any, name: str) -> Tensor:
+    return elementwise(builder, out, operands, _operation(name), torch.bool)
 
 
-def _bits(name: str) -> Callable[..., Any]:
-    def lowering(builder: Builder, out: Result, *operands: Operand) -> Tensor:
-        if out.dtype.is_floating_point:
-            raise LeftToLibrary("numbers that are not whole have no bits: the library raises the right error")
-        return elementwise(builder, out, operands, _operation(name), None, ELEMENTWISE[name].cost, out.dtype)
-
-    return lowering
+def _bits(builder: Builder, out: Result, *operands: Operand, name: str) -> Tensor:
+    if out.dtype.is_floating_point:
+        raise LeftToLibrary("numbers that are not whole have no bits: the library raises the right error")
+    return elementwise(builder, out, operands, _operation(name), None, ELEMENTWISE[name].cost, out.dtype)
 
 
-def _register() -> None:
-    for name in _UNARY.split():
-        LOWERINGS[find(f"{name}.default")] = _unary(name)
-    for name in _BINARY.split():
-        if (operator := find(name)) is not None:
-            LOWERINGS[operator] = _binary(name.split(".")[0])
-    for name in _COMPARE.split():
-        for overload in ("Tensor", "Scalar"):
-            LOWERINGS[find(f"{name}.{overload}")] = _comparison(name)
-    for name in _BITS.split():
-        for overload in ("Tensor", "Scalar"):
-            LOWERINGS[find(f"{name}.{overload}")] = _bits(name)
-    for name in ("and", "or", "xor"):
-        LOWERINGS[find(f"logical_{name}.default")] = _logical(f"bitwise_{name}")
-    LOWERINGS[find("logical_not.default")] = _logical("bitwise_not")
-    LOWERINGS[find("bitwise_not.default")] = _bits("bitwise_not")
-
-
-_register()
+for _name in _UNARY.split():
+    lower(f"{_name}.default", name=_name)(_unary)
+for _name in _BINARY.split():
+    lower(_name, name=_name.split(".")[0])(_binary)
+for _name in _COMPARE.split():
+    lower(f"{_name}.Tensor", f"{_name}.Scalar", name=_name)(_comparison)
+for _name in ("and", "or", "xor"):
+    lower(f"bitwise_{_name}.Tensor", f"bitwise_{_name}.Scalar", name=f"bitwise_{_name}")(_bits)
+    lower(f"logical_{_name}.default", name=f"bitwise_{_name}")(_logical)
+lower("bitwise_not.default", name="bitwise_not")(_bits)
+lower("logical_not.default", name="bitwise_not")(_logical)
 
 
 @lower("add.Tensor", "add.Scalar", name="add")
@@ -270,14 +246,12 @@ def zero_without_memory(builder: Builder, out: Result, size: Numbers, **options:
     return builder.call(find("full.default"), (list(out.sizes), 0), {"dtype": out.dtype, "device": out.device}, out)
 
 
+Number = Size | float
+
+
 @lower("arange.start_step", "arange.default", "arange.start")
 def arange(
-    builder: Builder,
-    out: Result,
-    start: Size | float,
-    end: Size | float | None = None,
-    step: Size | float = 1,
-    **options: Any,
+    builder: Builder, out: Result, start: Number, end: Number | None = None, step: Number = 1, **options: Any
 ) -> Computed:
     if end is None:
         start, end = 0, start

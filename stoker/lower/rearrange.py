@@ -14,7 +14,7 @@ from stoker.lower import scatter, unfold, view  # noqa: F401  (their lowerings a
 from stoker.lower.builder import Builder
 from stoker.lower.operand import number, require_supported
 from stoker.lower.registry import LOWERINGS, Numbers, Result, find, leave_if, lower
-from stoker.lower.view import dimension, flattened
+from stoker.lower.view import dimension, flattened, position
 from stoker.shape.expr import Expr, constant
 
 
@@ -44,14 +44,7 @@ def _rolled_as_one(builder: Builder, out: Result, x: Tensor, shift: Any) -> Tens
     """All dimensions as one: an element moves by its number in the whole tensor."""
     flat = flattened(builder, x)
     (count,) = flat.sizes
-
-    def place(at: Index) -> Index:
-        number_ = constant(0)
-        for i, size in zip(at, x.sizes):
-            number_ = number_ * size + i
-        return ((number_ - shift) % count,)
-
-    return _read_at(builder, out, flat, place)
+    return _read_at(builder, out, flat, lambda at: ((position(at, x.sizes) - shift) % count,))
 
 
 @lower("channel_shuffle.default")

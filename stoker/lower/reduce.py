@@ -66,27 +66,28 @@ def _converted(dtype: torch.dtype) -> Prepare:
 @lower("sum.default", "sum.dim_IntList", kind="sum")
 @lower("prod.default", "prod.dim_int", kind="prod")
 def total(
-    builder: Builder,
-    out: Result,
-    x: Tensor,
-    dims: Dims = None,
-    keepdim: bool = False,
-    *,
-    dtype: torch.dtype | None = None,
-    kind: str,
+    builder: Builder, out: Result, x: Tensor, dims: Dims = None, keepdim: bool = False, *, kind: str, **options: Any
 ) -> Tensor:
     return reduced(builder, out, x, dims, keepdim, kind, _converted(compute_dtype(out.dtype)))
 
 
-def _nonempty(x: Tensor) -> None:
-    leave_if(any(size.value == 0 for size in x.sizes), "nothing to choose from: the library raises the right error")
-
-
 @lower("amax.default", "max.default", kind="max")
 @lower("amin.default", "min.default", kind="min")
+@lower("argmax.default", kind="argmax")
+@lower("argmin.default", kind="argmin")
 def extreme(builder: Builder, out: Result, x: Tensor, dims: Dims = None, keepdim: bool = False, *, kind: str) -> Tensor:
-    _nonempty(x)
-    return reduced(builder, out, x, dims, keepdim, kind, _converted(compute_dtype(out.dtype)))
+    return extremes(builder, [out], x, dims, keepdim, kinds=(kind,))[0]
+
+
+@lower("max.dim", kinds=("max", "argmax"))
+@lower("min.dim", kinds=("min", "argmin"))
+@lower("aminmax.default", kinds=("min", "max"))
+def extremes(
+    builder: Builder, out: list[Result], x: Tensor, dim: Dims = None, keepdim: bool = False, *, kinds: tuple[str, ...]
+) -> list[Tensor]:
+    leave_if(any(size.value == 0 for size in x.sizes), "nothing to choose from: the library raises the right error")
+    convert = _converted(compute_dtype(x.dtype))
+    return [reduced(builder, r, x, dim, keepdim, kind, convert) for r, kind in zip(out, kinds)]
 
 
 @lower("any.default", "any.dim", "any.dims", kind="any")
@@ -94,21 +95,3 @@ def extreme(builder: Builder, out: Result, x: Tensor, dims: Dims = None, keepdim
 def truth(builder: Builder, out: Result, x: Tensor, dims: Dims = None, keepdim: bool = False, *, kind: str) -> Tensor:
     leave_if(out.dtype is not torch.bool, "the truth of bytes is left to the library")
     return reduced(builder, out, x, dims, keepdim, kind, _converted(torch.bool))
-
-
-@lower("argmax.default", kind="argmax")
-@lower("argmin.default", kind="argmin")
-def argument(builder: Builder, out: Result, x: Tensor, dim: Dims = None, keepdim: bool = False, *, kind: str) -> Tensor:
-    _nonempty(x)
-    return reduced(builder, out, x, dim, keepdim, kind, _converted(compute_dtype(x.dtype)))
-
-
-@lower("max.dim", kind="max")
-@lower("min.dim", kind="min")
-def extreme_along(
-    builder: Builder, out: list[Result], x: Tensor, dim: int, keepdim: bool = False, *, kind: str
-) -> list[Tensor]:
-    _nonempty(x)
-    convert = _converted(compute_dtype(x.dtype))
-    values = reduced(builder, out[0], x, [dim], keepdim, kind, convert)
-    return [values, reduced(builder, out[1], x, [dim], keepdim, f"arg{kind}", convert)]

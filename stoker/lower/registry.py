@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from inspect import isfunction
 from typing import Any, TypeAlias
 
-import torch
-
-from stoker.loop.layout import Sizes
+from stoker.decompose.registry import find
+from stoker.loop.layout import Layout
 from stoker.loop.view import Tensor
 from stoker.shape.expr import Expr
 
@@ -27,6 +26,8 @@ Size: TypeAlias = int | Expr
 Dims: TypeAlias = Sequence[int] | int | None
 Numbers: TypeAlias = Sequence[Size] | Size
 """One for each dimension, or one for all."""
+Bound: TypeAlias = Size | None
+"""Where something begins or ends, if that is said."""
 
 LOWERINGS: dict[Any, Lowering] = {}
 """Filled by the families of this package."""
@@ -50,14 +51,8 @@ def leave_if(other_case: Any, reason: str) -> None:
         raise LeftToLibrary(reason)
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What is known of a result: eager's type, device, sizes and strides."""
-
-    dtype: torch.dtype
-    device: torch.device
-    sizes: Sizes
-    strides: Sizes
+Result = Layout
+"""What is known of a result: eager's type, device, sizes and strides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +77,6 @@ class Usage:
         return str(getattr(self.operator, "__name__", "")) if isfunction(self.operator) else str(self.operator or "")
 
 
-def find(name: str) -> Any:
-    """The operator "name.overload" of ATen, or None if this version of torch lacks it."""
-    packet, _, overload = name.partition(".")
-    return getattr(getattr(torch.ops.aten, packet, None), overload or "default", None)
-
-
 CALLS: set[Any] = set()
 """Operators whose lowering prepares a library call: they read memory, not loops."""
 
@@ -100,8 +89,7 @@ def lower(*names: str, calls: bool = False, **variant: Any) -> Callable[[Lowerin
 
     def register(function: Lowering) -> Lowering:
         for name in names:
-            operator = find(name)
-            if operator is not None:
+            if (operator := find(name)) is not None:
                 LOWERINGS[operator] = functools.partial(function, **variant) if variant else function
                 if calls:
                     CALLS.add(operator)

@@ -16,8 +16,8 @@ from stoker.lower.builder import Builder
 from stoker.lower.index import counted_from_0
 from stoker.lower.operand import broadcast_index, compute_dtype, elementwise, is_tensor, number, require_supported
 from stoker.lower.pieces import neutral
-from stoker.lower.registry import CannotLower, LeftToLibrary, Operand, Result, Size, leave_if, lower
-from stoker.lower.view import dimension
+from stoker.lower.registry import Bound, CannotLower, LeftToLibrary, Numbers, Operand, Result, Size, leave_if, lower
+from stoker.lower.view import diagonal, dimension
 from stoker.shape.expr import Expr, as_expr, constant
 from stoker.shape.symnode import expr_of
 
@@ -209,13 +209,9 @@ def diagonal_scatter(
     builder: Builder, out: Result, x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Tensor:
     require_supported(out.dtype, source.dtype)
-    rank = len(x.sizes)
-    a, b = dimension(dim1, rank), dimension(dim2, rank)
-    kept = [d for d in range(rank) if d not in (a, b)]
     base = builder.copy(x, out)
-    strides = (*(base.strides[d] for d in kept), base.strides[a] + base.strides[b])
-    start = base.offset + base.strides[a] * max(-offset, 0) + base.strides[b] * max(offset, 0)
-    target = Stored(base.buffer, base.dtype, base.device, source.sizes, strides, start)
+    target = diagonal(builder, replace(out, sizes=source.sizes), base, offset, dim1, dim2)
+    assert isinstance(target, Stored), "a view of memory"
     builder.write(source, target, "set")
     return base
 
@@ -236,7 +232,7 @@ def _size(value: Any) -> Expr:
 
 @lower("as_strided.default")
 def as_strided(
-    builder: Builder, out: Result, x: Tensor, size: Sequence[Size], stride: Sequence[Size], offset: Size | None = None
+    builder: Builder, out: Result, x: Tensor, size: Numbers, stride: Sequence[Size], offset: Bound = None
 ) -> Tensor:
     stored, start = _in_eagers_memory(builder, x)
     at = stored.offset if offset is None else start + as_expr(offset)
@@ -254,9 +250,9 @@ def as_strided_scatter(
     out: Result,
     x: Tensor,
     source: Tensor,
-    size: Sequence[Size],
+    size: Numbers,
     stride: Sequence[Size],
-    offset: Size | None = None,
+    offset: Bound = None,
 ) -> Tensor:
     require_supported(out.dtype, source.dtype)
     fake = builder.usage.operands[0].meta

@@ -8,7 +8,7 @@ from typing import Any
 
 from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
-from stoker.loop.view import Index, Stored, Tensor, remap
+from stoker.loop.view import Index, Stored, Tensor, view
 from stoker.lower.axis import Sliding
 from stoker.lower.builder import Builder
 from stoker.lower.move import all_of, at_least, less
@@ -24,10 +24,9 @@ def unfold(builder: Builder, out: Result, x: Tensor, dim: int, size: Size, step:
     """A view: windows in the place of the dimension, their elements in a last one."""
     leave_if(not x.sizes, "a tensor without dimensions")
     dim = dimension(dim, len(x.sizes))
-    if isinstance(x, Stored):
-        strides = (*x.strides[:dim], x.strides[dim] * step, *x.strides[dim + 1 :], x.strides[dim])
-        return Stored(x.buffer, x.dtype, x.device, out.sizes, strides, x.offset)
-    return remap(x, out.sizes, out.strides, lambda at: (*at[:dim], at[dim] * step + at[-1], *at[dim + 1 : -1]))
+    stored = (*x.strides[:dim], x.strides[dim] * step, *x.strides[dim + 1 :], x.strides[dim])
+    strides = stored if isinstance(x, Stored) else out.strides
+    return view(x, out.sizes, strides, lambda at: (*at[:dim], at[dim] * step + at[-1], *at[dim + 1 : -1]))
 
 
 @lower("unfold_backward.default")

@@ -13,7 +13,7 @@ from stoker.loop import view
 from stoker.loop.layout import Layout, Sizes, contiguous, product
 from stoker.loop.view import Computed, Index, Stored, Tensor
 from stoker.lower.builder import Builder
-from stoker.lower.registry import Dims, LeftToLibrary, Numbers, Result, Size, leave_if, lower
+from stoker.lower.registry import Bound, Dims, LeftToLibrary, Numbers, Result, Size, leave_if, lower
 from stoker.shape.env import DataDependent
 from stoker.shape.expr import Expr, as_expr, constant
 from stoker.shape.symnode import size_of
@@ -80,19 +80,13 @@ def select(builder: Builder, out: Result, x: Tensor, dim: int, at: Any) -> Tenso
 
 @lower("slice.Tensor")
 def slice_(
-    builder: Builder,
-    out: Result,
-    x: Tensor,
-    dim: int = 0,
-    start: Size | None = None,
-    end: Size | None = None,
-    step: Size = 1,
+    builder: Builder, out: Result, x: Tensor, dim: int = 0, start: Bound = None, end: Bound = None, step: Size = 1
 ) -> Tensor:
     dim = dimension(dim, len(x.sizes))
     return view.narrow(x, dim, slice_start(builder, dim, start, 2), out.sizes[dim], as_expr(step))
 
 
-def slice_start(builder: Builder, dim: int, start: Size | None, place: int) -> Expr:
+def slice_start(builder: Builder, dim: int, start: Bound, place: int) -> Expr:
     """Where a slice begins: from the end if negative, within the dimension. `place` is where the operator has `start`. Of symbols the
     answers hold that were given when the slice was traced, and are guarded."""
     given = builder.usage.operands
@@ -153,17 +147,23 @@ def reshaped(builder: Builder, x: Tensor, sizes: Sizes, strides: Sizes) -> Tenso
     return _by_division(x, sizes, strides)
 
 
+def position(place: Sequence[Expr], sizes: Sequence[Expr]) -> Expr:
+    """The number of an element in its image."""
+    found = constant(0)
+    for i, size in zip(place, sizes):
+        found = found * size + i
+    return found
+
+
 def _by_division(x: Stored, sizes: Sizes, strides: Sizes) -> Computed:
     """A view that strides cannot express: the linear position is taken apart again."""
 
     def base(index: Index) -> Index:
-        position = constant(0)
-        for i, size in zip(index, sizes):
-            position = position * size + i
+        place = position(index, sizes)
         result: list[Expr] = []
         for size in reversed(x.sizes):
-            result.append(position % size)
-            position = position // size
+            result.append(place % size)
+            place = place // size
         return tuple(reversed(result))
 
     return Computed(x.dtype, x.device, sizes, strides, lambda index: x.at(base(index)), frozenset({x.buffer}), cost=4)
@@ -183,12 +183,8 @@ def diagonal(builder: Builder, out: Result, x: Tensor, offset: int = 0, dim1: in
         result[a], result[b] = index[-1] + row, index[-1] + column
         return tuple(result)
 
-    if isinstance(x, Stored):
-        strides = (*(x.strides[d] for d in kept), x.strides[a] + x.strides[b])
-        return replace(
-            x, sizes=out.sizes, strides=strides, offset=x.offset + x.strides[a] * row + x.strides[b] * column
-        )
-    return view.remap(x, out.sizes, out.strides, base)
+    strides = (*(x.strides[d] for d in kept), x.strides[a] + x.strides[b]) if isinstance(x, Stored) else out.strides
+    return view.view(x, out.sizes, strides, base, x.strides[a] * row + x.strides[b] * column)
 
 
 @lower("view.dtype")

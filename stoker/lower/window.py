@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from stoker.lower.conv import channels_last, is_channels_last, laid_like
 from stoker.lower.move import all_of
 from stoker.lower.operand import compute_dtype, number, require_supported
 from stoker.lower.registry import LeftToLibrary, Numbers, Result, leave_if, lower
+from stoker.lower.view import position
 from stoker.shape.expr import Expr, constant
 
 LARGEST_WINDOW = 25
@@ -111,11 +112,6 @@ def _library(
     return builder.call(builder.usage.operator, (x, *rest), options, keep if isinstance(out, list) else keep[0])
 
 
-def _joined(join: Callable[..., LoopValue], values: Iterable[LoopValue]) -> LoopValue:
-    """All elements of a window as one value, from left to right."""
-    return functools.reduce(join, values)
-
-
 def _totals(builder: Builder, out: Result, x: Tensor, axes: Axes) -> Computed:
     """The sums of windows, in the type computed with."""
     wide = replace(laid_like(builder, out, x), dtype=compute_dtype(out.dtype))
@@ -125,7 +121,7 @@ def _totals(builder: Builder, out: Result, x: Tensor, axes: Axes) -> Computed:
         return builder.compute(wide, sums.at, [sums])
 
     def element(at: Index) -> LoopValue:
-        return _joined(ops.add, (ops.to_dtype(value, wide.dtype) for _, value in _values(x, axes, at, 0)))
+        return functools.reduce(ops.add, (ops.to_dtype(value, wide.dtype) for _, value in _values(x, axes, at, 0)))
 
     return builder.compute(wide, element, [x], cost=4 * _elements(axes))
 
@@ -259,17 +255,9 @@ def _largest_along(builder: Builder, out: Result, x: Tensor, axis: Axis, dim: in
     def element(at: Index) -> LoopValue:
         places = (axis.element(at[dim], constant(offset)) for offset in range(axis.most))
         values = (_read(x, (*at[:dim], p, *at[dim + 1 :]), tests, float("-inf")) for p, tests in places)
-        return ops.to_dtype(_joined(ops.maximum, (ops.to_dtype(v, dtype) for v in values)), out.dtype)
+        return ops.to_dtype(functools.reduce(ops.maximum, (ops.to_dtype(v, dtype) for v in values)), out.dtype)
 
     return builder.compute(out, element, [x], cost=2 * axis.most)
-
-
-def position(place: Sequence[Expr], sizes: Sequence[Expr]) -> Expr:
-    """The number of an element in its image."""
-    found = constant(0)
-    for i, size in zip(place, sizes):
-        found = found * size + i
-    return found
 
 
 def gathered(axes: Axes, at: Index, read: Callable[[Index], LoopValue], nothing: LoopValue) -> LoopValue:
@@ -282,7 +270,7 @@ def gathered(axes: Axes, at: Index, read: Callable[[Index], LoopValue], nothing:
         tests = [test for _, several in found for test in several]
         here = functools.partial(read, window)
         values.append(ops.masked(all_of(tests), here, nothing) if tests else here())
-    return _joined(ops.add, values)
+    return functools.reduce(ops.add, values)
 
 
 def few_holding(axes: Axes) -> int:

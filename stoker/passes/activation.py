@@ -14,7 +14,6 @@ kernel that held them in registers would.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -50,8 +49,8 @@ def join_activations(module: GraphModule, faster: Faster) -> int:
     for node in list(graph.nodes):
         if node.target is aten.addmm.default and _is_plain(node):
             found = _activation(node)
-            if found is not None and faster(node, found.form):
-                _exchange(graph, node, found)
+            if found is not None and faster(node, found[2]):
+                _exchange(graph, node, *found)
                 count += 1
     return count
 
@@ -66,17 +65,9 @@ def _is_plain(node: Node) -> bool:
     return on_device and meta.sizes[0] != 1 and len(bias.meta.sizes) == 1 and bias.meta.sizes[0] == meta.sizes[1]
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A function of a product: what it is computed of, which is the product or a view of it; where it ends; and which one it is."""
-
-    seen: Node
-    end: Node
-    form: str
-
-
-def _activation(node: Node) -> _Found | None:
-    """The first of the library's functions that is computed of a product alone."""
+def _activation(node: Node) -> tuple[Node, Node, str] | None:
+    """The first of the library's functions that is computed of a product alone: what it is computed of, which is the product or a view
+    of it; where it ends; and which one it is."""
     seen = node
     while len(seen.users) == 1 and is_view(user := next(iter(seen.users))) and user.args[0] is seen:
         seen = user
@@ -85,7 +76,7 @@ def _activation(node: Node) -> _Found | None:
             computed = _evaluated(seen, inside, end)
             for name, form in FORMS.items():
                 if torch.allclose(computed, form(_SAMPLES), rtol=1e-9, atol=1e-9):
-                    return _Found(seen, end, name)
+                    return seen, end, name
     return None
 
 
@@ -117,12 +108,12 @@ def _evaluated(start: Node, inside: set[Node], end: Node) -> torch.Tensor:
     return values[end]
 
 
-def _exchange(graph: Graph, node: Node, found: _Found) -> None:
+def _exchange(graph: Graph, node: Node, seen: Node, end: Node, form: str) -> None:
     with graph.inserting_before(node):
-        made = graph.call_function(aten._addmm_activation.default, node.args, {"use_gelu": found.form == "gelu"})
+        made = graph.call_function(aten._addmm_activation.default, node.args, {"use_gelu": form == "gelu"})
     made.meta = dict(node.meta)  # the memory is that of the product, which views look at
     node.replace_all_uses_with(made)
-    found.end.replace_all_uses_with(made if found.seen is node else found.seen)
+    end.replace_all_uses_with(made if seen is node else seen)
     for old in reversed(list(graph.nodes)):
         if old.op == "call_function" and not old.users and (old is node or old.target in _ELEMENTWISE):
             graph.erase_node(old)

@@ -40,6 +40,5 @@ def _suits(node: Node, fixed: Collection[Node]) -> bool:
     weight, value = fake_of(node.args[1]), fake_of(node)
     if weight is None or value is None or node.args[1] not in fixed or node.args[6]:
         return False
-    return (
-        value.device.type == "cuda" and value.dim() == 4 and not weight.is_contiguous(memory_format=torch.channels_last)
-    )
+    on_gpu = value.device.type == "cuda" and value.dim() == 4
+    return on_gpu and not weight.is_contiguous(memory_format=torch.channels_last)

@@ -47,9 +47,7 @@ def _fold_after(graph: Graph, conv: Node, fixed: set[Node]) -> int:
             break
         with graph.inserting_before(conv):
             weight, bias = _updated(graph, conv, user, other, channels, fixed)
-        arguments = list(conv.args)
-        arguments[1], arguments[2] = weight, bias
-        conv.args = tuple(arguments)
+        conv.args = (conv.args[0], weight, bias, *conv.args[3:])
         user.replace_all_uses_with(conv)
         graph.erase_node(user)
         count += 1
@@ -109,10 +107,9 @@ def _updated(graph: Graph, conv: Node, user: Node, other: Any, channels: int, fi
         other = call(aten.reshape.default, other, [channels])
     weight, bias = conv.args[1], conv.args[2]
     if user.target in _SHIFTS:
-        sign = aten.add.Tensor if user.target is aten.add.Tensor else aten.sub.Tensor
         if bias is None:
             bias = call(aten.new_zeros.default, weight, [channels])
-        return weight, call(sign, bias, other)  # type: ignore[return-value]  # fx types arguments loosely: here they are nodes
+        return weight, call(user.target, bias, other)  # type: ignore[return-value]  # fx types arguments loosely: here they are nodes
     rows = [channels, *(1,) * (conv.args[1].meta["val"].dim() - 1)]  # type: ignore[union-attr]  # fx types arguments loosely: here they are nodes
     scale = call(aten.reshape.default, other, rows) if isinstance(other, Node) else other
     return call(user.target, weight, scale), None if bias is None else call(user.target, bias, other)

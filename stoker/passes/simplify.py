@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from stoker.decompose.registry import find
 from stoker.graph.facts import alike, fake_of, plain_layout
 
 aten = torch.ops.aten
@@ -198,8 +199,7 @@ def _seen_before(node: Node) -> Node | None:
 
 def operators(names: str) -> frozenset[Any]:
     """Operators of ATen by their names, those that this version of torch has."""
-    found = (getattr(getattr(aten, p), o or "default", None) for p, _, o in (n.partition(".") for n in names.split()))
-    return frozenset(f for f in found if f is not None)
+    return frozenset(map(find, names.split())) - {None}
 
 
 VIEWS = operators(

@@ -237,9 +237,7 @@ def sides(expr: Expr) -> tuple[Expr, Expr]:
     """expr as left - right, both without negative coefficients."""
     left, right = constant(max(expr.offset, 0)), constant(max(-expr.offset, 0))
     for monomial, coefficient in expr.terms:
-        product = constant(abs(coefficient))
-        for atom in monomial:
-            product = product * atom
+        product = functools.reduce(operator.mul, monomial, constant(abs(coefficient)))
         if coefficient > 0:
             left = left + product
         else:

@@ -140,29 +140,20 @@ def _shifted_bounds(expr: Expr, ranges: Ranges) -> Interval:
     replaced: dict[Atom, Expr] = {}
     for monomial, _ in expr.terms:
         for atom in monomial:
-            if isinstance(atom, Symbol):
-                low = ranges.get(atom, EVERYTHING).low
-                if math.isinf(low):
-                    return EVERYTHING
-                replaced[atom] = symbol(f"{atom.name}'", atom.owner) + int(low)
-            else:
-                low = bounds(atom, ranges).low
-                if math.isinf(low):
-                    return EVERYTHING
-                replaced[atom] = symbol(f"({atom.order[1]})'") + int(low)
+            low = (ranges.get(atom, EVERYTHING) if isinstance(atom, Symbol) else bounds(atom, ranges)).low
+            if math.isinf(low):
+                return EVERYTHING
+            name, owner = (atom.name, atom.owner) if isinstance(atom, Symbol) else (f"({atom.order[1]})", 0)
+            replaced[atom] = symbol(f"{name}'", owner) + int(low)
     total = constant(expr.offset)
     for monomial, coefficient in expr.terms:
         product = constant(coefficient)
         for atom in monomial:
             product = product * replaced[atom]
         total = total + product
-    low, high = float(total.offset), float(total.offset)
-    for _, coefficient in total.terms:
-        if coefficient < 0:
-            low = -INFINITY
-        else:
-            high = INFINITY
-    return Interval(low if math.isinf(low) else total.offset, high if math.isinf(high) else total.offset)
+    low = -INFINITY if any(coefficient < 0 for _, coefficient in total.terms) else total.offset
+    high = INFINITY if any(coefficient > 0 for _, coefficient in total.terms) else total.offset
+    return Interval(low, high)
 
 
 def prove(condition: Condition, ranges: Ranges, facts: Iterable[Condition] = ()) -> Proof:

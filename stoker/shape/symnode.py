@@ -436,16 +436,12 @@ class FloatNode(Node):
         return all(self.env.decide(cond.Ge(n, -limit)) and self.env.decide(cond.Le(n, limit)) for n in integers)
 
     def _to_int(self, function: Callable[[float], int]) -> IntNode:
-        parts = self.recipe.parts
-        if self.recipe.operation is OF_QUOTIENT and function is math.floor:
-            return IntNode(self.env, self.env.simplify(parts[0] // parts[1]))
-        if self.recipe.operation is OF_QUOTIENT and function is math.ceil:
-            return IntNode(self.env, self.env.simplify(-(-parts[0] // parts[1])))
         if self.recipe.operation is OF_INTEGER:
-            return IntNode(self.env, parts[0])
-        if (exact := self._exact_product()) is not None:
-            above, below = exact
-            if function in (math.floor, math.trunc):
+            return IntNode(self.env, self.recipe.parts[0])
+        is_quotient = self.recipe.operation is OF_QUOTIENT
+        if (fraction := self.recipe.parts if is_quotient else self._exact_product()) is not None:
+            above, below = fraction
+            if function is math.floor or (function is math.trunc and not is_quotient):
                 return IntNode(self.env, self.env.simplify(above // below))
             if function is math.ceil:
                 return IntNode(self.env, self.env.simplify(-(-above // below)))

@@ -35,38 +35,29 @@ class FunctionText(Protocol):
 
     def extent(self, loop: Dimension) -> str:
         """How often a loop runs."""
-        ...
 
     def around(self, loop: Dimension) -> str:
         """How often a loop runs around another one that is vectors."""
-        ...
 
     def head(self, loop: Dimension, start: str = "0", end: str | None = None) -> str:
         """The head of a loop."""
-        ...
 
     def loops(self, dimensions: tuple[Dimension, ...], *, around: bool = False) -> AbstractContextManager[None]:
         """Nested loops, in order. They may stand around another one that is vectors."""
-        ...
 
     def shared(self, dimensions: tuple[Dimension, ...]) -> AbstractContextManager[None]:
         """Loops in parallel."""
-        ...
 
     def parallel(self, kind: str, clauses: str = "") -> None:
         """Share the loop that follows among threads, if there is work for them."""
-        ...
 
     def copy_rows(self, last: Dimension, start: str, end: str) -> None:
         """Copy what the last loop has written between two of its positions, where it goes to several places."""
-        ...
 
     def simd(self, possible: bool, clauses: str = "") -> None:
         """Run the loop that follows as vectors."""
-        ...
 
     def vectorizable(self, phase: Phase) -> bool: ...
 
     def lines(self, phase: Phase, strip: str = "", accumulator: str = "acc") -> None:
         """The straight-line code of a phase."""
-        ...

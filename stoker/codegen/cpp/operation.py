@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from stoker.loop.op import ELEMENTWISE
+
 TYPES: dict[torch.dtype, str] = {
     torch.bool: "bool",
     torch.uint8: "uint8_t",
@@ -27,29 +29,11 @@ _OPERATIONS: dict[str, str] = {
     "sub": "{0} - {1}",
     "mul": "{0} * {1}",
     "div": "{0} / {1}",
-    "floor_divide": "floor_divide({0}, {1})",
-    "truncate_divide": "truncate_divide({0}, {1})",
-    "remainder": "remainder_of({0}, {1})",
-    "fmod": "fmod_of({0}, {1})",
     "neg": "-{0}",
-    "abs": "abs_of({0})",
-    "sign": "sign_of({0})",
-    "floor": "floor_of({0})",
-    "ceil": "ceil_of({0})",
     "round": "nearbyint_of({0})",
-    "trunc": "trunc_of({0})",
-    "sqrt": "sqrt_of({0})",
     "rsqrt": "{t}(1) / sqrt_of({0})",
     "reciprocal": "{t}(1) / {0}",
-    "minimum": "minimum({0}, {1})",
-    "maximum": "maximum({0}, {1})",
     "relu": "{0} < {t}(0) ? {t}(0) : {0}",
-    "copysign": "copysign_of({0}, {1})",
-    "left_shift": "left_shift({0}, {1})",
-    "right_shift": "right_shift({0}, {1})",
-    "pow": "pow_of({0}, {1})",
-    "atan2": "atan2_of({0}, {1})",
-    "fma": "fma_of({0}, {1}, {2})",
     "eq": "{0} == {1}",
     "ne": "{0} != {1}",
     "lt": "{0} < {1}",
@@ -63,14 +47,23 @@ _OPERATIONS: dict[str, str] = {
     "bitwise_or": "{0} | {1}",
     "bitwise_xor": "{0} ^ {1}",
     "where": "choose({0}, {1}, {2})",
+    "plus_at": "{0} + ({1} ? *reinterpret_cast<const int64_t*>({1}) : 0)",
 }
-_CALLED = """
-exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma sigmoid
-decay normal_tail quick_sin
+_BY_NAME = "floor_divide truncate_divide minimum maximum left_shift right_shift"
+"""Functions of the headers that have the operation's own name."""
+_OF = """
+remainder fmod abs sign floor ceil trunc sqrt copysign pow atan2 fma philox exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos
+atan sinh cosh tanh asinh acosh atanh erf erfc lgamma sigmoid decay normal_tail quick_sin
 """
-OPERATIONS: dict[str, str] = _OPERATIONS | {name: name + "_of({0})" for name in _CALLED.split()}
-OPERATIONS["plus_at"] = "{0} + ({1} ? *reinterpret_cast<const int64_t*>({1}) : 0)"
-OPERATIONS["philox"] = "philox_of({0}, {1}, {2}, {3}, {4})"
+"""Functions that are named `abs_of`."""
+
+
+def _call(function: str, name: str) -> str:
+    return f"{function}({', '.join(f'{{{n}}}' for n in range(ELEMENTWISE[name].arity))})"
+
+
+OPERATIONS: dict[str, str] = _OPERATIONS | {name: _call(name, name) for name in _BY_NAME.split()}
+OPERATIONS |= {name: _call(f"{name}_of", name) for name in _OF.split()}
 
 _FOR_TYPE: dict[tuple[str, torch.dtype], str] = {
     ("bitwise_not", torch.bool): "!{0}",

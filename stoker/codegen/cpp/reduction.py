@@ -58,13 +58,9 @@ def _extreme(kind: str, t: str, floating: bool, start: str, value: torch.dtype) 
     if value is torch.bool:
         return accumulator("any" if kind == "max" else "all", value, value)
     sign = "<" if kind == "max" else ">"
-    variables = [("", t, start)]
-    combine = [f"{{0}} = {{0}} {sign} {{v}} ? {{v}} : {{0}};"]
-    clause = [(kind, "")]
+    combine = f"{{0}} = {{0}} {sign} {{v}} ? {{v}} : {{0}};"
     if not floating:
-        return Accumulator(tuple(variables), tuple(combine), "{0}", tuple(clause))
-    variables.append(("_nan", "int32_t", "0"))
-    combine.append("{0}_nan |= {v} != {v};")
-    clause.append(("|", "_nan"))
+        return Accumulator((("", t, start),), (combine,), "{0}", ((kind, ""),))
+    variables = (("", t, start), ("_nan", "int32_t", "0"))
     result = f"({{0}}_nan ? std::numeric_limits<{t}>::quiet_NaN() : {{0}})"
-    return Accumulator(tuple(variables), tuple(combine), result, tuple(clause))
+    return Accumulator(variables, (combine, "{0}_nan |= {v} != {v};"), result, ((kind, ""), ("|", "_nan")))

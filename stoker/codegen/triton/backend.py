@@ -95,9 +95,8 @@ class TritonBackend:
             trials = {n: self._trial(kernels[n], sites[n], usual[n]) for n, f in enumerate(free) if f}
             fresh = [t for t in trials.values() if not is_known(t.question)]
             flat = [(t.kernel, t.site, tiling) for t in fresh for tiling in t.tilings]
-            self.built(
-                [k for k, _, _ in flat], [s for _, s, _ in flat], [t for _, _, t in flat]
-            )  # all at the same time
+            # all at the same time
+            self.built([k for k, _, _ in flat], [s for _, s, _ in flat], [t for _, _, t in flat])
             usual = [trials[n].tilings[self._best(trials[n])] if n in trials else t for n, t in enumerate(usual)]
         return self.built(kernels, sites, usual)
 
@@ -134,11 +133,8 @@ def _loaded(kernel: Kernel, unit: Unit, binary: Binary, fill: Binary) -> Built:
     """The kernel on its device; one of a batch with the kernel that fills its table."""
     device = kernel.device.index if kernel.device.index is not None else torch.cuda.current_device()
     if not unit.batched:
-        launch = replace(
-            _launch(device, binary, unit.programs, unit.value_bytes, overlaps=unit.overlaps),
-            watches=unit.watches,
-            limited=unit.limited,
-        )
+        launch = _launch(device, binary, unit.programs, unit.value_bytes, overlaps=unit.overlaps)
+        launch = replace(launch, watches=unit.watches, limited=unit.limited)
         return Built(launch, host_kernel(unit), unit.source)
     batch = LaunchBatch(
         _launch(device, binary, constant(1), (0,) * len(PARAMETERS), overlaps=unit.overlaps),

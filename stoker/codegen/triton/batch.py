@@ -16,12 +16,7 @@ from stoker.codegen.triton.operation import TYPES
 from stoker.codegen.writer import Writer
 from stoker.schedule.kernel import Kernel
 
-PARAMETERS: tuple[tuple[str, str], ...] = (
-    ("table", "*i64"),
-    ("owners", "*i32"),
-    ("firsts", "*i32"),
-    ("points", "*i32"),
-)
+PARAMETERS = (("table", "*i64"), ("owners", "*i32"), ("firsts", "*i32"), ("points", "*i32"))
 """What a kernel of a batch takes, with Triton's types."""
 ALIGNMENT_BYTES = 16
 """Of addresses in the table."""

@@ -63,13 +63,8 @@ class Written:
 def emit(name: str, kernel: Kernel, tiling: Tiling, *, overlaps: bool = False) -> Written:
     """The Triton of a kernel; with `overlaps` of one that may be placed before the kernel ahead of it has ended."""
     emitter = _Emitter(name, each_once(kernel) if kernel.inner and tiling.persistent else kernel, tiling)
-    return Written(
-        emitter.function(overlaps=overlaps),
-        emitter.programs(),
-        tiling.warps,
-        emitter.watches,
-        emitter.width is Width.LIMITED,
-    )
+    source, limited = emitter.function(overlaps=overlaps), emitter.width is Width.LIMITED
+    return Written(source, emitter.programs(), tiling.warps, emitter.watches, limited)
 
 
 def _wait(out: Writer, fresh: set[str]) -> None:
@@ -183,9 +178,8 @@ class _Emitter:
         two = bool(kernel.inner) or tiling.y is not None
         column = "[:, None]" if two else ""
         if tiling.y is None:
-            out.line(
-                f"tl.assume(program * {tiling.x_block} >= 0)"
-            )  # divisions of numbers that may be negative are longer
+            # divisions of numbers that may be negative are longer
+            out.line(f"tl.assume(program * {tiling.x_block} >= 0)")
             out.line(f"x = program * {tiling.x_block} + tl.arange(0, {tiling.x_block}){column}")
             out.line(f"x_inside = x < {self.expr(count(kernel.outer))}")
             self.unravel("x", kernel.outer)
@@ -447,11 +441,9 @@ class _Emitter:
         size, two = self.sizes[axis], bool(self.kernel.inner) or self.tiling.y is not None
         across = axis == "r" or (axis == "x" and self.tiling.y is not None)
         shape = "" if not two else "[None, :]" if across else "[:, None]"
-        start = {"x": f"program * {size}", "y": f"down * {size}", "r": "0" if self.tiling.persistent else "r_start"}[
-            axis
-        ]
-        if axis == "x" and self.tiling.y is not None:
-            start = f"across * {size}"
+        first = "0" if self.tiling.persistent else "r_start"
+        along = f"program * {size}" if self.tiling.y is None else f"across * {size}"
+        start = {"x": along, "y": f"down * {size}", "r": first}[axis]
         return f"{start} + tl.arange(0, {size // run}){shape} * {run}"
 
     def renamed_index(self, n: int, names: Mapping[Symbol, Symbol]) -> str:

@@ -101,12 +101,7 @@ OPERATIONS: dict[str, str] = {
     "where": "tl.where({0}, {1}, {2})",
 } | {name: f"libdevice.{name}({{0}})" for name in _DEVICE_FUNCTIONS.split()}
 
-_FOR_BOOL: dict[str, str] = {
-    "bitwise_not": "{0} == 0",
-    "abs": "{0}",
-    "minimum": "{0} & {1}",
-    "maximum": "{0} | {1}",
-}
+_FOR_BOOL: dict[str, str] = {"bitwise_not": "{0} == 0", "abs": "{0}", "minimum": "{0} & {1}", "maximum": "{0} | {1}"}
 _HALF = (torch.float16, torch.bfloat16)
 _NARROW = (torch.uint8, torch.int8, torch.int16)
 

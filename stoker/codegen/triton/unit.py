@@ -57,21 +57,11 @@ def unit_of(kernel: Kernel, tiling: Tiling, origins: Sequence[str] = (), *, over
     aligned = tuple(n for n, size in enumerate(value_bytes) if not size)
     if kernel.batched:
         parameters, aligned = list(PARAMETERS), tuple(range(len(PARAMETERS)))
+    source = f"{_needed(written.text)}\n\n{written.text}"
     return Unit(
-        name,
-        f"{_needed(written.text)}\n\n{written.text}",
-        tuple(parameters),
-        aligned,
-        written.warps,
-        tiling.stages,
-        written.programs,
-        written.watches,
-        written.limited,
-        value_bytes,
-        kernel.batched,
-        overlaps,
-        tiling.x_block,
-    )
+        name, source, tuple(parameters), aligned, written.warps, tiling.stages, written.programs, written.watches, written.limited,
+        value_bytes, kernel.batched, overlaps, tiling.x_block,
+    )  # fmt: skip
 
 
 def _name(origins: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from stoker.loop.index import Dimensions, count
+from stoker.loop.index import count
 from stoker.loop.instruction import Index, Load, Store
 from stoker.schedule.kernel import Kernel
 from stoker.shape.expr import Expr, FloorDiv, Mod, Symbol
@@ -33,22 +33,17 @@ def width_of(kernel: Kernel, ranges: Mapping[Symbol, Interval]) -> Width:
     numbers = [i.expr for i in lines if isinstance(i, Index)]
     found = [*(i.index for i in lines if isinstance(i, (Load, Store))), *numbers]
     found += [atom.numerator for e in found for atom in atoms(e) if isinstance(atom, (FloorDiv, Mod))]
-    points = points_of(kernel.outer, kernel.inner)
+    points = count(kernel.outer) * count(kernel.inner)
     if all(_is_small(e, ranges) for e in (*found, points)):
         return Width.NARROW
     loops = {d.symbol for d in (*kernel.outer, *kernel.inner)}
-    told = {
-        s for e in (*found, points) for s in free_symbols(e)
-    } - loops  # sizes, and indices that are read: these are wide
+    # sizes, and indices that are read: these are wide
+    told = {s for e in (*found, points) for s in free_symbols(e)} - loops
     plain = all(isinstance(atom, Symbol) for e in found for atom in atoms(e))
     known = [e for e in (*found, points) if free_symbols(e).isdisjoint(told) and _is_finite(e, ranges)]
     if not plain or any(not told.isdisjoint(free_symbols(e)) for e in numbers) or not points.terms:
         return Width.WIDE
     return Width.LIMITED if all(_is_small(e, ranges) for e in known) else Width.WIDE
-
-
-def points_of(outer: Dimensions, inner: Dimensions) -> Expr:
-    return count(outer) * count(inner)
 
 
 def _is_small(expr: Expr, ranges: Mapping[Symbol, Interval]) -> bool:
