@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 import torch
 
+from stoker.capture.machine import Machine
 from stoker.capture.values.array import DTYPES, EXACT, ArrayValue, is_operand, kind_of
 from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.sequence import ListValue, TupleValue
@@ -24,9 +25,6 @@ from stoker.graph.numpy_operator import SIZED_BY_DATA, SIZED_BY_NUMBERS, GivenAr
 from stoker.guard.guard import Holds
 from stoker.guard.source import Fixed
 from stoker.nest import leaves
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 OPERATORS = {
     "+": numpy.add, "-": numpy.subtract, "*": numpy.multiply, "/": numpy.true_divide, "&": numpy.bitwise_and,

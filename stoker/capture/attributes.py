@@ -8,12 +8,13 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from stoker.bytecode.versions import CLASS_METHODS_CHAIN
 from stoker.capture.handlers import FIELD_READERS, FIELD_WRITERS
+from stoker.capture.machine import Machine
 from stoker.capture.static import CLASS_OF_OBJECT, HEAP_TYPE, IMMUTABLE_TYPE, MISSING, derives, static_lookup
 from stoker.capture.values.classes import ClassField, ClassFields
 from stoker.capture.values.constant import Constant
@@ -25,9 +26,6 @@ from stoker.capture.values.sequence import SequenceValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break, Raised
 from stoker.guard.source import Attribute, Fixed
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 FUNCTION_FIELDS = frozenset({"__defaults__", "__kwdefaults__"})
 """What a call of a function reads, besides its arguments."""

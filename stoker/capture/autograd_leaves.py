@@ -8,17 +8,14 @@ is an output itself. A history that a backward inside used up leads nowhere.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import torch
 from torch.fx import Node
 
+from stoker.capture.machine import Machine
 from stoker.errors import BeginAnew, Break, StepBreak
 from stoker.fake.history import is_spent, leaves_behind, nodes_behind
 from stoker.nest import leaves
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 
 def leaf_break(what: str) -> Break:

@@ -7,15 +7,12 @@ Out: its parameters by name, or the TypeError that CPython raises (tests/unit/ca
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING
 
+from stoker.capture.machine import Machine, PythonFunction
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Arguments, Keywords, Value
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine, PythonFunction
 
 
 def bind_arguments(m: Machine, function: PythonFunction, args: Arguments, kwargs: Keywords) -> dict[str, Value]:

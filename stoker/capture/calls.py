@@ -13,7 +13,7 @@ import logging
 import threading
 import types
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 import torch
@@ -23,6 +23,7 @@ from stoker import torch_private
 from stoker.capture import handlers
 from stoker.capture.binding import bind_arguments
 from stoker.capture.frame import Frame, program_of
+from stoker.capture.machine import Machine, PythonFunction
 from stoker.capture.polyfill import counting
 from stoker.capture.python_operators import IN_PLACE_METHODS
 from stoker.capture.single_dispatch import SINGLE_DISPATCH, dispatch_by_class
@@ -42,9 +43,6 @@ from stoker.capture.values.text import settled
 from stoker.capture.values.value import Arguments, Exhausted, Keywords, Value
 from stoker.capture.warned import Warns
 from stoker.errors import Break, Raised, SkipFrame
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine, PythonFunction
 
 NUMPY_FUNCTIONS = (numpy.ufunc, type(numpy.prod))
 GENERATOR = inspect.CO_GENERATOR

@@ -10,10 +10,11 @@ import collections
 import operator
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from stoker.capture.machine import Machine
 from stoker.capture.text import Shown, is_shown_by_class
 from stoker.capture.values.constant import Constant, is_numpy_scalar
 from stoker.capture.values.deque import DequeValue
@@ -29,10 +30,6 @@ from stoker.capture.values.text import TextValue
 from stoker.capture.values.value import NotConstant, Value
 from stoker.errors import Break, Raised
 from stoker.shape import DataDependent
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
-
 
 FIELDS: dict[type[Exception], tuple[str, ...]] = {
     NameError: ("name",),

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch.fx import Node
 
 from stoker import torch_private
 from stoker.bytecode import Code, Instruction, build
+from stoker.capture.machine import Machine
 from stoker.capture.static import part_of
 from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Lazy, MadePart, Null, Value, asked_once
 from stoker.errors import Break, StepBreak
 from stoker.guard.source import Fixed, Local, Source, root_of
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 
 class Emitter:

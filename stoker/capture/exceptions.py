@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import types
 from types import NoneType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from stoker.capture.frame import Frame
+from stoker.capture.machine import Machine
 from stoker.capture.polyfill import groups
 from stoker.capture.static import name_in_c
 from stoker.capture.values.constant import Constant
@@ -15,10 +16,6 @@ from stoker.capture.values.instance import ExceptionValue
 from stoker.capture.values.iterator import GeneratorValue
 from stoker.capture.values.value import Arguments, Keywords, NotConstant, Value
 from stoker.errors import Break, Raised
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
-
 
 FIELDS: dict[str, tuple[Any, str]] = {
     "__cause__": ((BaseException, NoneType), "exception cause must be None or derive from BaseException"),

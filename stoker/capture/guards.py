@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stoker.capture.machine import Machine
 from stoker.capture.values.constant import is_plain
 from stoker.capture.values.value import Value
 from stoker.guard.guard import (
@@ -28,9 +29,6 @@ from stoker.guard.guard import (
     same_answer,
 )
 from stoker.guard.source import Asked, Attribute, Fixed, Source, ordered_keys, root_of
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 
 class Registered:

@@ -12,18 +12,16 @@ import math
 import operator
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stoker import torch_private
+from stoker.capture.machine import Machine
 from stoker.capture.static import HEAP_TYPE
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import ExceptionValue
 from stoker.capture.values.text import formatted, shown
 from stoker.capture.values.value import Arguments, Keywords, Value
 from stoker.errors import Break
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 Handler = Callable[..., Value]
 _handlers: dict[int, tuple[Any, Handler]] = {}

@@ -17,12 +17,13 @@ import threading
 import types
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 import torch
 
 from stoker import _C, torch_private
+from stoker.capture.machine import Machine
 from stoker.capture.values.ambient import ThreadLocalValue, VariableValue
 from stoker.capture.values.array import DTYPES, ArrayValue
 from stoker.capture.values.cached import CachedFunction
@@ -80,9 +81,6 @@ from stoker.guard.source import (
     Referent,
     Source,
 )
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 DICTS = (dict, collections.OrderedDict, collections.defaultdict)
 _VIEWS: tuple[Any, ...] = ({}, {}.values(), {}.items())

@@ -12,10 +12,11 @@ import operator
 import sys
 import types
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from stoker.capture.machine import Machine
 from stoker.capture.python_operators import BINARY, COMPARE, SPECIAL_BINARY, SPECIAL_COMPARE, SWAPPED
 from stoker.capture.static import MISSING, derives, name_in_c
 from stoker.capture.values.classes import ClassValue, SuperValue
@@ -33,9 +34,6 @@ from stoker.capture.values.varying import VaryingFloat, as_symbols, symbolic
 from stoker.errors import Break, Raised
 from stoker.guard.guard import Is, IsNot, NotSameAs
 from stoker.guard.source import Fixed
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 
 def is_iterable(cls: type) -> bool:

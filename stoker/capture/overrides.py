@@ -13,11 +13,12 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from stoker import torch_private
+from stoker.capture.machine import Machine
 from stoker.capture.static import MISSING, derives, static_lookup
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import MethodValue
@@ -29,9 +30,6 @@ from stoker.capture.values.subclass import SubclassValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Arguments, Keywords, Value
 from stoker.errors import Break
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 NAME = "__torch_function__"
 OVERRIDABLE_KINDS = (

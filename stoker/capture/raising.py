@@ -9,12 +9,11 @@ program does on the side that raises. So nothing depends on what that side does;
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from stoker.bytecode import Instruction
 from stoker.capture.frame import DecodedCode, Frame
+from stoker.capture.machine import Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
@@ -26,9 +25,6 @@ from stoker.shape.env import DataDependent, ShapeEnv
 from stoker.shape.expr import Expr
 from stoker.shape.symnode import BoolNode
 from stoker.shape.walk import free_symbols
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 _LONGEST = 200
 """How many instructions of a side are looked at."""

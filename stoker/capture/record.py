@@ -12,11 +12,12 @@ import keyword
 import operator
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.fx import Graph, Node
 
+from stoker.capture.machine import Machine
 from stoker.capture.python_operators import BINARY, COMPARE
 from stoker.capture.raising import assumes_sizes_fit
 from stoker.capture.static import HEAP_TYPE
@@ -39,9 +40,6 @@ from stoker.fake import DataDependent, FakeMode
 from stoker.fake.recurrent import whole
 from stoker.guard.source import Source
 from stoker.shape import ShapeEnv
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 
 class GraphRecorder:

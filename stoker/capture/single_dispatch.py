@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
 
+from stoker.capture.machine import Machine, PythonFunction
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.value import Arguments, Value
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine, PythonFunction
 
 SINGLE_DISPATCH = functools.singledispatch(lambda value: value).dispatch.__code__
 

@@ -12,11 +12,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.fx import Node
 
+from stoker.capture.machine import Machine
 from stoker.guard.guard import Check, Equals, Guard, Holds, HoldsTogether
 from stoker.guard.program import SizeRelations
 from stoker.guard.source import Size, Source, Stride
@@ -29,9 +30,6 @@ from stoker.shape.prove import Proof
 from stoker.shape.recipe import SYMBOL, TO_INTEGER, Recipe, integer_of_truth
 from stoker.shape.symnode import BoolNode, expr_of, symfloat, symint
 from stoker.shape.walk import atoms, evaluate
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 DYNAMIC = object()
 WORD = re.compile(r"\b[A-Za-z_]\w*\b")

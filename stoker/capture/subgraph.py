@@ -15,13 +15,14 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from stoker import torch_private
+from stoker.capture.machine import Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import ListValue, TupleValue
@@ -37,9 +38,6 @@ from stoker.graph.walk import draws
 from stoker.shape.env import DataDependent
 from stoker.shape.symnode import symint
 from stoker.shape.walk import free_symbols
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 CPU = Constant(torch.device("cpu"))
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stoker.capture.machine import Machine
 from stoker.capture.static import static_lookup
 from stoker.capture.values.constant import Constant, Varying
 from stoker.capture.values.instance import InstanceValue, ObjectValue
@@ -14,9 +15,6 @@ from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.text import TextValue, joined, shown
 from stoker.capture.values.value import Value
 from stoker.guard.source import Fixed
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 CONVERSIONS = {0: None, 1: "__str__", 2: "__repr__", 3: None}
 

@@ -9,20 +9,17 @@ Out: a break there, as at the head of a `for` loop over such a size (`stoker.cap
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import torch
 
 from stoker.bytecode import Instruction
 from stoker.capture.frame import DecodedCode, Frame
+from stoker.capture.machine import Machine
 from stoker.capture.raising import JUMPS, LEAVES
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.rounds import stop_at_head
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.value import Era, Lazy, Value
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 
 def stop_before_next_round(m: Machine, f: Frame, jump: Instruction, value: Value) -> None:

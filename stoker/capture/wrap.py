@@ -9,11 +9,12 @@ from __future__ import annotations
 import collections
 import types
 import typing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from stoker.capture.kinds import BUILTIN_CALLABLES, fixed_source, value_of
+from stoker.capture.machine import Machine
 from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.sequence import ListValue, TupleValue
@@ -33,9 +34,6 @@ from stoker.guard.source import (
     InstanceDict,
     Source,
 )
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 ALIASES = (type(typing.List[int]), type(typing.Optional[int]), type(typing.Any), typing.TypeVar)  # noqa: UP006, UP045
 

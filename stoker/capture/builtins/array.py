@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 import torch
 
 from stoker.capture.builtins.conjugate import known_bits
 from stoker.capture.handlers import TENSOR_METHODS, handles, pure, tensor_special
+from stoker.capture.machine import Machine
 from stoker.capture.values.array import DTYPES, ArrayValue
 from stoker.capture.values.constant import Constant, is_numpy_scalar
 from stoker.capture.values.sequence import GrowingList, ListValue, SequenceValue, TupleValue
@@ -19,9 +20,6 @@ from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.capture.values.varying import VaryingFloat, VaryingScalar
 from stoker.errors import Break
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 NONE = Constant(None)
 TRUE = Constant(True)

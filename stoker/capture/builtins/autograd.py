@@ -6,12 +6,13 @@ first evaluated on the side, forward and backward, so that what it depends on is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.utils.checkpoint
 
 from stoker.capture.handlers import handles
+from stoker.capture.machine import Machine
 from stoker.capture.polyfill import context
 from stoker.capture.subgraph import needing
 from stoker.capture.values.classes import ClassValue
@@ -22,9 +23,6 @@ from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break, Raised
 from stoker.marks import APPLIED
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 
 @handles(torch.autograd.Function.apply.__func__)  # type: ignore[attr-defined]  # a classmethod

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from stoker.capture.builtins.floats import follows_plain, varies
 from stoker.capture.handlers import handles, tensor_special
+from stoker.capture.machine import Machine
 from stoker.capture.polyfill import floats, indexing, untold
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.mapping import DictValue
@@ -18,9 +19,6 @@ from stoker.capture.values.sequence import ListValue, SequenceValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 NONE, ZERO, ONE, LAST = Constant(None), Constant(0), Constant(1), Constant(-1)
 UNSELECTABLE = (torch.uint16, torch.uint32, torch.uint64)

@@ -6,18 +6,14 @@ guarded. Of what is made inside, it is known whether any view of its memory has 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from stoker.capture.handlers import handles, tensor_special
+from stoker.capture.machine import Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 
 def known_bits(value: TensorValue) -> tuple[bool, bool]:

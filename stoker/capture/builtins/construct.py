@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import collections
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from stoker.capture.handlers import CLASS_METHODS, STORAGE, handles, on_object
+from stoker.capture.machine import Machine
 from stoker.capture.static import derives
 from stoker.capture.values.array import ArrayValue
 from stoker.capture.values.classes import ClassValue
@@ -26,9 +27,6 @@ from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Arguments, Keywords, NotConstant, Value
 from stoker.capture.values.varying import VaryingInteger, VaryingScalar, symbolic
 from stoker.errors import Break
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 NONE = Constant(None)
 

@@ -6,12 +6,13 @@ import contextlib
 import contextvars
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from stoker import torch_private
 from stoker.capture.handlers import handles
+from stoker.capture.machine import Machine
 from stoker.capture.polyfill import modes
 from stoker.capture.values.ambient import ContextValue, variables
 from stoker.capture.values.constant import Constant
@@ -20,9 +21,6 @@ from stoker.capture.values.value import Value
 from stoker.errors import Break
 from stoker.guard.guard import Holds
 from stoker.guard.source import Fixed
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 NONE = Constant(None)
 ATTENTION = Fixed(torch_private.ATTENTION_SWITCHES, "torch.nn.attention")

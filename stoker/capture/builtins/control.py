@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from stoker import torch_private
 from stoker.capture import subgraph
 from stoker.capture.handlers import handles
+from stoker.capture.machine import Machine
 from stoker.capture.polyfill import scanning
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.mapping import DictValue
@@ -23,9 +24,6 @@ from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break
 from stoker.graph.nested import Cond, Loop, ScanLoop
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 FALSE = Constant(False)
 

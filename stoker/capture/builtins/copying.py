@@ -5,13 +5,13 @@ from __future__ import annotations
 import copy
 import copyreg
 import types
-from typing import TYPE_CHECKING
 
 import torch
 
 from stoker import torch_private
 from stoker.capture.handlers import handles
 from stoker.capture.leaf import fresh_leaf
+from stoker.capture.machine import Machine
 from stoker.capture.static import HEAP_TYPE
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
@@ -25,9 +25,6 @@ from stoker.capture.values.sets import SetValue, set_of
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 Memo = dict[int, tuple[Value, Value]]
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 import torch
 
 from stoker.capture.handlers import describe, handles, on_object
+from stoker.capture.machine import Machine
 from stoker.capture.values.array import DTYPES, ArrayValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinValue
@@ -28,9 +29,6 @@ from stoker.capture.values.varying import VaryingFloat
 from stoker.errors import Break
 from stoker.guard.guard import InRange, NotSameAs, TypeIs
 from stoker.guard.source import Asked, Fixed, Item, Source
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 _LEGACY: Any = numpy.random.mtrand._rand
 

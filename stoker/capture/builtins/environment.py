@@ -6,15 +6,12 @@ import importlib.metadata
 import importlib.util
 import platform
 import sys
-from typing import TYPE_CHECKING
 
 from stoker.capture.handlers import handles, pure
+from stoker.capture.machine import Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.value import Value
 from stoker.guard.source import Fixed
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 pure(sys.getrecursionlimit, sys.intern, str.maketrans, bytes.maketrans)
 

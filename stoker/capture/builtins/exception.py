@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from stoker.capture.handlers import EXCEPTION_METHODS, handles, on_object
+from stoker.capture.machine import Machine
 from stoker.capture.polyfill import groups
 from stoker.capture.static import HEAP_TYPE
 from stoker.capture.values.constant import Constant
@@ -13,9 +13,6 @@ from stoker.capture.values.instance import ExceptionValue
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.value import Value
 from stoker.guard.guard import Holds
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 NONE = Constant(None)
 

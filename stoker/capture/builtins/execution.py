@@ -5,17 +5,15 @@ import __future__
 
 import builtins
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stoker.capture.frame import Frame, program_of
 from stoker.capture.handlers import handles
+from stoker.capture.machine import Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 NONE = Constant(None)
 BUILTINS = Constant("__builtins__")

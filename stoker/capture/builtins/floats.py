@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from stoker.capture.handlers import TENSOR_METHODS, handler_for, handles, tensor_special
+from stoker.capture.machine import Machine
 from stoker.capture.polyfill import floats
 from stoker.capture.raising import assume, can_assume
 from stoker.capture.values.constant import Constant
@@ -16,9 +17,6 @@ from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.capture.values.varying import VaryingFloat, VaryingInteger
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 
 def varies(value: Value | None) -> bool:

@@ -7,12 +7,12 @@ which tensors receive them is known from the history of the fakes.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 import torch
 
 from stoker.capture import engine
 from stoker.capture.handlers import handles, tensor_special
+from stoker.capture.machine import Machine
 from stoker.capture.polyfill import hooking
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.mapping import pairs_of
@@ -23,9 +23,6 @@ from stoker.capture.values.value import Value
 from stoker.errors import Break
 from stoker.fake.history import nodes_behind
 from stoker.guard.source import Attribute
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 NONE = Constant(None)
 FALSE = Constant(False)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 from stoker.capture.handlers import handles
+from stoker.capture.machine import Machine
 from stoker.capture.polyfill import iteration
 from stoker.capture.values.constant import Constant, ConstantIterator
 from stoker.capture.values.iterator import (
@@ -22,9 +22,6 @@ from stoker.capture.values.mapping import DictValue, DictView
 from stoker.capture.values.rounds import RoundsIterator, Rows, SizedRange, iterate
 from stoker.capture.values.sequence import ListValue, SequenceIterator, SequenceValue
 from stoker.capture.values.value import Exhausted, Value
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 
 @handles(iter)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stoker.capture.handlers import CLASS_METHODS, handles
+from stoker.capture.machine import Machine
 from stoker.capture.polyfill import iteration
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.iterator import PolyfilledIterator, PooledIterator
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.value import Value
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 NONE = Constant(None)
 

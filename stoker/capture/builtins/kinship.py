@@ -10,11 +10,12 @@ import abc
 import types
 import typing
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from stoker.capture.handlers import handles, on_object
+from stoker.capture.machine import Machine
 from stoker.capture.static import CLASS_OF_OBJECT, derives
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant, Varying
@@ -25,9 +26,6 @@ from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.errors import Raised
 from stoker.guard.source import Fixed, Source
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 NONE = Constant(None)
 

@@ -6,13 +6,14 @@ of the arguments are looked at.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.fx import Graph
 
 from stoker import torch_private
 from stoker.capture.handlers import handles
+from stoker.capture.machine import Machine
 from stoker.capture.subgraph import Seen
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.mapping import DictValue, pairs_of
@@ -22,9 +23,6 @@ from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.errors import BeginAnew, Break
 from stoker.graph.walk import draws
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 NONE = Constant(None)
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from stoker.capture.handlers import handles
+from stoker.capture.machine import Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.value import Arguments, Value
 from stoker.errors import Break
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 LEGACY_CLASSES = {
     getattr(torch, f"{name}Tensor"): dtype

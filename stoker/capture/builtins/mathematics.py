@@ -5,20 +5,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from stoker.capture.handlers import fold_pure, handles
+from stoker.capture.machine import Machine
 from stoker.capture.polyfill import folding
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.value import Value
 from stoker.capture.values.varying import symbolic
 from stoker.shape.recipe import MATH, TRUTHS
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 
 def _float(real: Any, *numbers: Any) -> Any:

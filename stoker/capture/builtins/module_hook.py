@@ -6,7 +6,7 @@ calls them between two operators that stand around the module (`engine.Entrance`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import torch
 import torch.utils.hooks
@@ -14,6 +14,7 @@ import torch.utils.hooks
 from stoker.capture import engine, subgraph
 from stoker.capture.builtins.hook import new_key
 from stoker.capture.handlers import handles
+from stoker.capture.machine import Machine
 from stoker.capture.polyfill import hooking
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod, BuiltinValue, PartialValue
@@ -23,9 +24,6 @@ from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break
 from stoker.graph import program_hook
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 WHAT = "a full backward hook on a module"
 

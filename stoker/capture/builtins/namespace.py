@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING
 
 from stoker.capture.handlers import STORAGE, on_object
+from stoker.capture.machine import Machine
 from stoker.capture.polyfill import namespace
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import ObjectValue
 from stoker.capture.values.value import Value
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 STORAGE[types.SimpleNamespace] = lambda m, owner, args, kwargs: None
 

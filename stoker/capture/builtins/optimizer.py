@@ -6,20 +6,16 @@ the order of eager's kernels, so that parameters come out the same.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from stoker import torch_private
 from stoker.capture.handlers import handles, tensor_special
+from stoker.capture.machine import Machine
 from stoker.capture.polyfill import grouping
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import SequenceValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 
 @handles(torch_private.optimizer_value)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from stoker.capture.handlers import handles
+from stoker.capture.machine import Machine
 from stoker.capture.polyfill import pooling, untold
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import SequenceValue
@@ -15,9 +16,6 @@ from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 POOLS: dict[Any, tuple[Any, int]] = {
     F.max_pool2d: (pooling.max_of_all, 2),

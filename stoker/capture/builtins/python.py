@@ -7,13 +7,14 @@ import collections
 import functools
 import operator
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 import torch
 
 from stoker.capture.builtins.definition import made_by_type
 from stoker.capture.handlers import handles, on_object, pure, special, tensor_special
+from stoker.capture.machine import Machine
 from stoker.capture.python_operators import BINARY, COMPARE, SPECIAL_BINARY, SPECIAL_COMPARE, UNARY
 from stoker.capture.static import MISSING
 from stoker.capture.values.array import ArrayValue
@@ -32,9 +33,6 @@ from stoker.capture.values.value import Value
 from stoker.capture.values.varying import symbolic
 from stoker.errors import Break, Raised
 from stoker.shape.recipe import float_max, float_min
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 TRUE, FALSE, NONE = Constant(True), Constant(False), Constant(None)
 

@@ -6,13 +6,14 @@ scale factors say.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from stoker import torch_private
 from stoker.capture.builtins.floats import varies
 from stoker.capture.handlers import handles
+from stoker.capture.machine import Machine
 from stoker.capture.polyfill import indexing, resizing
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import FunctionValue
@@ -20,9 +21,6 @@ from stoker.capture.values.sequence import SequenceValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 interpolate = torch.nn.functional.interpolate
 

@@ -7,21 +7,19 @@ A seed that is given before anything is drawn is given before the graph runs.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from stoker.capture.builtins.drawing import made_anew, number
 from stoker.capture.handlers import handles, on_object
+from stoker.capture.machine import Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Era, Value
 from stoker.errors import Break
 from stoker.guard.guard import NotSameAs
 from stoker.guard.source import Asked, Fixed
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 ops: Any = torch.ops.stoker
 

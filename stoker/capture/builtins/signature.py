@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import inspect
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stoker.capture.handlers import handles
+from stoker.capture.machine import Machine
 from stoker.capture.values.function import MethodValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break
 from stoker.guard.guard import DictKeys, Is, LacksKey
 from stoker.guard.source import Attribute, DictItem, Fixed, Source
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 
 @handles(inspect.signature)

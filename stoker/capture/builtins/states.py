@@ -10,7 +10,7 @@ import functools
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
@@ -26,6 +26,7 @@ from stoker.capture.builtins.drawing import (
     write_bits,
 )
 from stoker.capture.handlers import handles, on_object, reads_field, writes_field
+from stoker.capture.machine import Machine
 from stoker.capture.values.array import ArrayValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinValue
@@ -34,9 +35,6 @@ from stoker.capture.values.value import Value
 from stoker.errors import Break
 from stoker.guard.guard import Is
 from stoker.guard.source import Asked, Attribute, Fixed, Source
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 READ, WRITE = "a read of a generator's state", "a write of a generator's state"
 Setter = Callable[[Any, Any], None]

@@ -10,9 +10,10 @@ import struct
 import types
 import unicodedata
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stoker.capture.handlers import describe, handles, on_object, pure
+from stoker.capture.machine import Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import InstanceValue
 from stoker.capture.values.mapping import DictValue
@@ -20,9 +21,6 @@ from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.value import Value
 from stoker.errors import Break
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 RUN = (
     re.match,

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 import typing
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.distributions import constraints
 
 from stoker import torch_private
 from stoker.capture.handlers import handles, pure, tensor_special
+from stoker.capture.machine import Machine
 from stoker.capture.policy import TORCH
 from stoker.capture.polyfill import asserting, statistics
 from stoker.capture.raising import assume, can_assume
@@ -30,9 +31,6 @@ from stoker.errors import Break
 from stoker.guard.guard import Holds
 from stoker.guard.source import Fixed
 from stoker.marks import is_compiling
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 TRUE, FALSE, NONE = Constant(True), Constant(False), Constant(None)
 

@@ -8,15 +8,11 @@ from __future__ import annotations
 import linecache
 import traceback
 import types
-from typing import TYPE_CHECKING
 
 from stoker.capture.handlers import handles, on_object
+from stoker.capture.machine import Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.value import Value
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
-
 
 PARSES = vars(traceback)["_extract_caret_anchors_from_line_segment"]
 

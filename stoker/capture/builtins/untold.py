@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from stoker.capture.builtins.floats import of_floats, varies
 from stoker.capture.handlers import handles, tensor_special
+from stoker.capture.machine import Machine
 from stoker.capture.polyfill import floats, untold
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 KINDS = ("fft", "ifft", "rfft", "irfft")
 TRANSFORMS = [getattr(torch.fft, kind + dims) for kind in KINDS for dims in ("", "2", "n")]

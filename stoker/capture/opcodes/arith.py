@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stoker.bytecode import BINARY_OPS, Instruction
 from stoker.capture.frame import Frame
+from stoker.capture.machine import Machine
 from stoker.capture.raising import assume_it_divides
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 
 def BINARY_OP(m: Machine, f: Frame, i: Instruction) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import builtins
-from typing import TYPE_CHECKING
 
 from stoker.bytecode import Instruction
 from stoker.bytecode.versions import NULL_BEFORE_CALLABLE
 from stoker.capture.frame import Frame
+from stoker.capture.machine import Machine
 from stoker.capture.opcodes.container import callee_text
 from stoker.capture.opcodes.exception import PREP_RERAISE_STAR as raise_rest
 from stoker.capture.operators import is_iterable
@@ -16,9 +16,6 @@ from stoker.capture.values.mapping import pairs_of
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Null, Value
 from stoker.errors import Break
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 
 def _callee(f: Frame) -> tuple[Value, list[Value]]:

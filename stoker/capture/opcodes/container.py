@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import collections.abc
-from typing import TYPE_CHECKING
 
 from stoker.bytecode import Instruction
 from stoker.bytecode.versions import NULL_BEFORE_CALLABLE
 from stoker.capture.frame import Frame
+from stoker.capture.machine import Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.mapping import DictValue, pairs_of
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.sets import SetValue
 from stoker.capture.values.value import Value
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 
 def BUILD_TUPLE(m: Machine, f: Frame, i: Instruction) -> None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stoker.bytecode import Instruction
 from stoker.capture.frame import Frame
+from stoker.capture.machine import Machine
 from stoker.capture.polyfill import groups
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import ExceptionValue, PreviousException
 from stoker.capture.values.sequence import SequenceValue
 from stoker.capture.values.value import Value
 from stoker.errors import Raised
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 
 def RAISE_VARARGS(m: Machine, f: Frame, i: Instruction) -> None:

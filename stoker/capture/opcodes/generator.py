@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stoker.bytecode import Instruction
 from stoker.capture.frame import Frame
+from stoker.capture.machine import Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.iterator import GeneratorValue
 from stoker.capture.values.value import Exhausted, Value
 from stoker.errors import Raised
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 
 def RETURN_GENERATOR(m: Machine, f: Frame, i: Instruction) -> None:

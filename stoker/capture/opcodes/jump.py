@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stoker.bytecode import Instruction
 from stoker.bytecode.versions import LOOP_END
 from stoker.capture.frame import Frame
+from stoker.capture.machine import Machine
 from stoker.capture.raising import truth_where_not_raised
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.rounds import iterate
 from stoker.capture.values.value import Exhausted, Lazy, Value
 from stoker.capture.while_loops import stop_before_next_round
 from stoker.errors import Break
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 
 def JUMP(m: Machine, f: Frame, i: Instruction) -> None:

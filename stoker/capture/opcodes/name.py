@@ -5,19 +5,17 @@ from __future__ import annotations
 import builtins
 import importlib.util
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from stoker.bytecode import Instruction
 from stoker.capture.frame import Frame
+from stoker.capture.machine import Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import CellValue, unbound_cell
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.value import NULL, Lazy, Null, Value
 from stoker.errors import Break
 from stoker.guard.source import Fixed
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 
 def LOAD_CONST(m: Machine, f: Frame, i: Instruction) -> None:

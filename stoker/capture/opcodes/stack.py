@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stoker.bytecode import Instruction
 from stoker.capture.frame import Frame
+from stoker.capture.machine import Machine
 from stoker.capture.values.value import NULL, Value
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 
 def NOP(m: Machine, f: Frame, i: Instruction) -> None:

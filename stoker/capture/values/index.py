@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 import torch
 
+from stoker.capture.machine import Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.slices import SliceValue
 from stoker.capture.values.value import Era, Value
 from stoker.fake import FakeTensor
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 MASKS = (torch.bool, torch.uint8)
 INDICES = (torch.int64, torch.int32, torch.bool)

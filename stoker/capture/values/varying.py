@@ -7,17 +7,15 @@ take it, see a symbol (`symbolic`). Whatever else looks at it fixes the number, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stoker.capture.machine import Machine
 from stoker.capture.python_operators import COMPARE
 from stoker.capture.values.constant import Constant, Varying
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.value import Value
 from stoker.guard.guard import Holds
 from stoker.guard.source import Asked, Source
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
 
 
 class VaryingFloat(Varying):
