@@ -44,7 +44,9 @@ def var_mean(x: Tensor, dim: Any = None, *, correction: Any = None, keepdim: boo
 
 @decompose("std_mean.correction", only_real=True)
 def std_mean(x: Tensor, dim: Any = None, **how: Any) -> tuple[Tensor, Tensor]:
-    spread, middle = var_mean(widened(x), dim, **how)
+    """Eager's kernels for the processor compute it in double precision."""
+    wide = x.double() if x.device.type == "cpu" and x.dtype is torch.float32 else widened(x)
+    spread, middle = var_mean(wide, dim, **how)
     return torch.sqrt(spread).to(x.dtype), middle.to(x.dtype)
 
 

@@ -16,6 +16,7 @@ from stoker.lower.formula import formula, like
 from stoker.lower.operand import compute_dtype, elementwise, number, refuse_rounded_quotient
 from stoker.lower.reduce import reduced
 from stoker.lower.registry import Dims, LeftToLibrary, Operand, Result, leave_if, lower
+from stoker.lower.view import dimension
 
 INFINITY = float("inf")
 
@@ -180,6 +181,9 @@ def norm(
         raise LeftToLibrary("a norm that the library knows better")
     dtype = compute_dtype(out.dtype)
     wide = Result(dtype, out.device, out.sizes, out.strides)
+    over = [x.sizes[dimension(d, len(x.sizes))] for d in dims] if dims and x.sizes else x.sizes
+    if order != 0 and all(size.value == 1 for size in over):
+        order = 1  # of one number eager takes no squares, which may be too large
 
     def total(kind: str, prepare: Callable[[LoopValue], LoopValue]) -> Any:
         return reduced(builder, wide, x, dims, keepdim, kind, lambda v: prepare(ops.to_dtype(v, dtype)))

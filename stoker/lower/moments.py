@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
+
 from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
 from stoker.loop.layout import Sizes, contiguous, product
@@ -23,14 +25,16 @@ from stoker.shape.expr import constant
 
 
 class _Rows:
-    """What one variance is made of: the dimensions, the number of elements, and the type computed in."""
+    """What one variance is made of: the dimensions, the number of elements, and the type computed in. Eager's kernels for the processor
+    compute variances in double precision, and those of norms, which are asked for without a correction, not."""
 
-    def __init__(self, builder: Builder, x: Tensor, dims: Any, correction: Any) -> None:
+    def __init__(self, builder: Builder, x: Tensor, dims: Any, correction: Any, *, of_norm: bool = False) -> None:
         require_supported(x.dtype)
         leave_if(not x.dtype.is_floating_point, "the variance of whole numbers is an error that the library words")
         self.builder, self.x, rank = builder, x, len(x.sizes)
         self.over = sorted({dimension(d, rank) for d in dims}) if dims and rank else list(range(rank))
-        self.wide = compute_dtype(x.dtype)
+        doubled = x.device.type == "cpu" and x.dtype is torch.float32 and not of_norm
+        self.wide = torch.float64 if doubled else compute_dtype(x.dtype)
         self.elements = product([x.sizes[d] for d in self.over])
         self.correction = 1 if correction is None else correction
         kept = tuple(constant(1) if d in self.over else s for d, s in enumerate(x.sizes))
@@ -151,7 +155,7 @@ class _Rows:
 def var_mean(
     builder: Builder, out: list[Result], x: Tensor, dims: Dims = None, *, correction: Any = None, keepdim: bool = False
 ) -> list[Tensor]:
-    rows = _Rows(builder, x, dims, correction)
+    rows = _Rows(builder, x, dims, correction, of_norm=correction == 0)
     mean, squares = rows.moments()
     spread = rows.divided(squares, lambda: rows.less(rows.correction))
     return [rows.result(out[0], spread, keepdim), rows.result(out[1], mean, keepdim)]

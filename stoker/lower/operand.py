@@ -53,17 +53,25 @@ def broadcast_index(index: Index, sizes: Sizes, out: Sizes) -> Index:
 
 
 def loader(
-    operand: Any, out: Sizes, dtype: torch.dtype, scalar_dtype: torch.dtype | None = None
+    operand: Any,
+    out: Sizes,
+    dtype: torch.dtype,
+    scalar_dtype: torch.dtype | None = None,
+    half: torch.dtype | None = None,
 ) -> Callable[[Index], LoopValue]:
     """A function from an index of the result to the operand's element, in the type computed with.
 
-    Numbers and tensors without dimensions are rounded to `scalar_dtype` first, if there is one.
+    Numbers and tensors without dimensions are rounded to `scalar_dtype` first, if there is one; whole numbers of other tensors to the half
+    precision that they are promoted to.
     """
     if not is_tensor(operand):
         return lambda index: ops.to_dtype(number(operand, scalar_dtype or dtype), dtype)
     if scalar_dtype is not None and not operand.sizes:
         return lambda index: ops.to_dtype(ops.to_dtype(operand.at(()), scalar_dtype), dtype)
-    return lambda index: ops.to_dtype(operand.at(broadcast_index(index, operand.sizes, out)), dtype)
+    first = half if half is not None and operand.sizes and not operand.dtype.is_floating_point else dtype
+    return lambda index: ops.to_dtype(
+        ops.to_dtype(operand.at(broadcast_index(index, operand.sizes, out)), first), dtype
+    )
 
 
 def tensors_among(operands: Sequence[Any]) -> list[Tensor]:
@@ -101,7 +109,8 @@ def elementwise(
     compute = compute or compute_dtype(out.dtype)
     tensors = tensors_among(operands)
     require_supported(out.dtype, compute, *(t.dtype for t in tensors))
-    loads = [loader(o, out.sizes, compute, scalar_dtype if out.sizes else None) for o in operands]
+    half = next((common for common in (out.dtype, scalar_dtype) if common in _WIDE and _WIDE[common] is compute), None)
+    loads = [loader(o, out.sizes, compute, scalar_dtype if out.sizes else None, half) for o in operands]
     out = _as_operands_lie(builder, out, tensors)
 
     def element(index: Index) -> LoopValue:
