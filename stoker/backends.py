@@ -9,12 +9,11 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch.fx import GraphModule
 
 from stoker import defect
 from stoker.errors import BackendFailed, BadArgument, UnknownBackend
-from stoker.graph.undo import Undoable
+from stoker.graph.undo import UNEXPECTED, Undoable
 from stoker.strict import strict
 
 Backend = Callable[[GraphModule, list[Any]], Callable[..., Any]]
@@ -70,7 +69,7 @@ def checked(name: str, backend: Backend) -> Backend:
             return Undoable(graph_module)
         if not callable(compiled):
             raise BackendFailed(name, f"it returned a {type(compiled).__name__}, not a callable", location)
-        expects = any(node.target is torch.ops.aten._assert_async.msg for node in graph_module.graph.nodes)
+        expects = any(UNEXPECTED in node.args for node in graph_module.graph.nodes)
         return Undoable(graph_module, compiled) if expects and not ours and name != "eager" else compiled
 
     return compile_graph

@@ -177,7 +177,7 @@ def test_break_nested_loops(x):
     for i, (a, b) in enumerate(zip([1, 2], (3, 4))):
         for k, v in {"p": 1, "q": 2}.items():
             x = x + v * a
-            out.append((i, k, b, x.sum().item() > -1e9))
+            out.append((i, k, b, opaque(x) is not None))
     return x, out
 
 
@@ -196,7 +196,7 @@ def test_break_in_with(x):
     log = []
     with Scope(log):
         y = x + 1
-        log.append(y.sum().item() > -1e9)
+        log.append(opaque(y) is not None)
         y = y * 2
     return y, log
 
@@ -216,8 +216,7 @@ def test_break_with_exception(x):
 def test_break_in_try(x):
     try:
         y = x + 1
-        s = y.sum().item()
-        if s > -1e9:
+        if opaque(y) is not None:
             raise KeyError("k")
     except KeyError as error:
         return y * 2, str(error)
@@ -232,7 +231,7 @@ def test_break_in_except(x):
         raise ValueError("v")
     except ValueError as error:
         y = x + 1
-        print(y.sum().item() > -1e9, error)
+        print(opaque(y) is not None, error)
         y = y * 2
     finally:
         y = y + 1
@@ -263,7 +262,7 @@ def test_reraise_after_break(x):
     try:
         raise ValueError("again")
     except ValueError:
-        print(y.sum().item() > -1e9)
+        print(opaque(y) is not None)
         raise
 
 
@@ -286,7 +285,7 @@ def test_break_method(s, x):
 
 @program("break inside a comprehension", BREAK)
 def test_break_comprehension(x):
-    return [t.sum().item() > -1e9 for t in x], x + 1
+    return [opaque(t) is not None for t in x], x + 1
 
 
 @program("break inside a nested function and closure", BREAK)
@@ -398,7 +397,7 @@ def test_break_global(x):
 
 @program("break with keyword arguments on the stack", BREAK)
 def test_break_keywords(x):
-    return dict(a=x + 1, b=x.sum().item() > -1e9, c=show("c")), HISTORY.clear()
+    return dict(a=x + 1, b=opaque(x) is not None, c=show("c")), HISTORY.clear()
 
 
 @program("break in an argument of a call", BREAK)
@@ -554,7 +553,7 @@ def test_star_break(x):
 
 @program("chained comparison across a break", BREAK)
 def test_chain_break(x):
-    return 0 < x.numel() < x.sum().item() + 1e9, x + 1
+    return 0 < x.numel() < (1e9 if bool(x.sum() > -1e9) else 0), x + 1
 
 
 @program("an unsupported operator inside an expression", BREAK)

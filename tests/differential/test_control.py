@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import zlib
 
 import torch
 from harness import BREAK, program
@@ -559,7 +560,7 @@ def test_no_grad_caught(x):
 def test_no_grad_break(x):
     with torch.no_grad():
         y = x * 2
-        print(y.sum().item() > -1e9)
+        print(zlib.adler32(b""))
         z = y + x
     return z, x * 3, torch.is_grad_enabled()
 
@@ -631,7 +632,7 @@ def test_default_dtype(x):
 def test_grad_inside_no_grad(x):
     with torch.no_grad():
         y = x * 2
-        print(y.sum().item() > -1e9)
+        print(zlib.adler32(b""))
         with torch.enable_grad():
             z = x * 3
         w = x * 4
@@ -642,7 +643,7 @@ def test_grad_inside_no_grad(x):
 def test_autocast_break(x):
     with torch.autocast("cpu", dtype=torch.bfloat16):
         y = x @ x.T
-        print(y.dtype, y.sum().item() > 1e9)
+        print(y.dtype, zlib.adler32(b""))
         z = x @ x.T
     return y, z, x @ x.T, torch.is_autocast_enabled("cpu")
 

@@ -142,3 +142,16 @@ def test_a_decision_in_words() -> None:
     told = stoker.explain(stoker.compile(program, backend="eager"), GIVEN)
     assert told.breaks[0].construct == "a decision on `f0 > 3.0`"
     assert told.breaks[0].reason == "the value of f0 comes from the data of a tensor and is not known here"
+
+
+@pytest.mark.parametrize("number", [float, int], ids=lambda n: n.__name__)
+def test_a_back_end_of_the_user_s(number: Any) -> None:
+    def program(x):
+        if number(x.sum().item()) > 3:
+            raise KeyError("too large")
+        return x * 2
+
+    compiled = stoker.compile(program, backend=lambda graph_module, inputs: graph_module.forward)
+    torch.testing.assert_close(compiled(GIVEN), GIVEN * 2)
+    with pytest.raises(KeyError, match="too large"):
+        compiled(FULL)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import torch
 import torch.nn.functional as F
 from harness import BREAK, ONE, SKIP, program
@@ -290,7 +292,7 @@ def test_disabled_break(t, x):
     y = x + 1
     with torch._C.DisableTorchFunctionSubclass():
         z = t + y
-        print(y.sum().item() > 1e9)
+        print(zlib.adler32(b""))
         z = z + t
     return z, z + t, type(z + t)
 
@@ -352,7 +354,7 @@ def test_mode_break(x):
     y = x * 2
     with Doubling() as mode:
         y = torch.add(y, 1)
-        print(float(y.sum()) > 1e9)
+        print(zlib.adler32(b""))
         y = torch.add(y, 1)
     return y, mode.sums
 
