@@ -204,7 +204,7 @@ BINARY |= {"truediv": BINARY["float_truediv"], "pow": BINARY["float_pow"]}
 
 _NAMES = """
 sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh
-erf erfc gamma lgamma degrees radians fabs ulp atan2 pow copysign fmod remainder nextafter
+erf erfc gamma lgamma degrees radians fabs ulp atan2 pow copysign fmod remainder nextafter hypot
 """
 MATH = {
     name: Operation(name, getattr(math, name), _of_numbers(name, f"sym_{name}", getattr(math, name)))

@@ -18,7 +18,7 @@ OF_ONE = """
 sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan atan sinh cosh tanh asinh erf erfc gamma lgamma degrees radians fabs ulp
 floor ceil trunc isnan isinf isfinite
 """.split()
-OF_TWO = ["atan2", "pow", "copysign", "fmod", "remainder", "nextafter", "log"]
+OF_TWO = ["atan2", "pow", "copysign", "fmod", "remainder", "nextafter", "hypot", "log"]
 
 PROGRAMS: dict[str, Callable[[torch.Tensor, float], Any]] = {
     "floor division": lambda x, a: (x * (a // 0.3), x + (7 // a), x * (-a // 1), x * divmod(a, 0.7)[0]),

@@ -215,3 +215,18 @@ def test_floats_made_of_sizes() -> None:
     for n in (3, 5, 9, 12):
         torch.testing.assert_close(compiled(torch.arange(float(n))), program(torch.arange(float(n))))
     assert len(stoker.events("captured")) == 2
+
+
+def test_bits_of_integers_that_vary() -> None:
+    """Shifts by plain numbers, and the lowest bits, are arithmetic: no number is a version."""
+
+    def program(x: torch.Tensor, n: int) -> tuple[torch.Tensor, ...]:
+        return x * (n & 1), x + (n & 7), x - (n >> 2), x * (n << 3), x + (3 & n)
+
+    stoker.reset()
+    compiled = stoker.compile(program)
+    for n in (3, 8, 13, 22, -5, 31, 40):
+        x = torch.randn(4)
+        for found, expected in zip(compiled(x, n), program(x, n), strict=True):
+            assert torch.equal(found, expected)
+    assert len(stoker.events("recompile")) == 1

@@ -50,7 +50,7 @@ def _whole_root(real: Any, number: Any) -> Any:
     return math.floor(_float(math.sqrt, number)) if exact else real(int(number))
 
 
-OF_TWO = (math.atan2, math.pow, math.copysign, math.fmod, math.remainder, math.nextafter)
+OF_TWO = (math.atan2, math.pow, math.copysign, math.fmod, math.remainder, math.nextafter, math.hypot)
 OF_SYMBOLS: dict[Callable[..., Any], tuple[Callable[..., Any], tuple[int, ...]]] = {
     **{getattr(math, name): (_float, (1,)) for name in MATH},
     **dict.fromkeys(OF_TWO, (_float, (2,))),

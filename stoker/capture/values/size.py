@@ -26,6 +26,19 @@ OF_FLOATS = {"**": power, "//": floor_quotient, "%": remainder}
 """Operators that torch computes otherwise than Python where one of the numbers is a float."""
 
 SYMBOLIC = (torch.SymInt, torch.SymBool, torch.SymFloat)
+MOST_SHIFTED = 31
+
+
+def in_bits(operator: str, left: Any, right: Any) -> Callable[[Any, Any], Any] | None:
+    """Of a symbol and a plain number, the arithmetic that an operator on bits is; None where it is none."""
+    known, symbol = (left, right) if type(left) is int else (right, left)
+    if type(known) is not int or not isinstance(symbol, torch.SymInt) or not 0 <= known < 1 << 32:
+        return None
+    if operator == "&" and known & (known + 1) == 0:
+        return lambda a, b: symbol % (known + 1)
+    if symbol is right or known >= MOST_SHIFTED:
+        return None
+    return {"<<": lambda a, b: a * (1 << b), ">>": lambda a, b: a // (1 << b)}.get(operator)
 
 
 class SymbolicValue(Value):
@@ -72,7 +85,7 @@ class SymbolicValue(Value):
             return m.operators.binary(operator, *((other, known) if reflected else (known, other)))
         mine = self.as_number()
         left, right = (number, mine) if reflected else (mine, number)
-        function = BINARY[operator]
+        function = in_bits(operator.removesuffix("="), left, right) or BINARY[operator]
         if any(isinstance(v, (float, torch.SymFloat)) for v in (left, right)):
             function = OF_FLOATS.get(operator.removesuffix("="), function)
         return m.wrap.number(m.concrete.run(lambda: function(left, right)))
