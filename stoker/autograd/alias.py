@@ -151,7 +151,8 @@ class AliasTable:
         storage.version += 1
         for place, content in [*chain, (alias, value)]:
             place.node = content
-            place.version = storage.version if _laid_out(content, place) else _STALE
+            laid_out = equal_sizes(content.meta["val"].meta.strides, place.meta.strides)
+            place.version = storage.version if laid_out else _STALE
 
     def _past_repetition(self, alias: Alias, node: Node) -> tuple[Alias, Node]:
         """Behind a view that shows an element several times (`expand`, `unfold`) one place is written, and all see it: go to the
@@ -238,10 +239,6 @@ def _names(alias: Alias) -> Iterator[Alias]:
 
 _STALE = -1
 """The version of a place whose content must be read back through its view: what was written is laid out differently."""
-
-
-def _laid_out(node: Node, alias: Alias) -> bool:
-    return equal_sizes(node.meta["val"].meta.strides, alias.meta.strides)
 
 
 def equal_sizes(a: Sequence[Any], b: Sequence[Any]) -> bool:

@@ -80,13 +80,8 @@ def differentiate_apart(
         given = [x.clone() if i in written else x for i, x in enumerate(inputs)]
         cut = _Cut(program, {nodes[stop]: stop for stop in stops if stop != position})
         result = cut.result(nodes[position], given)
-        found = torch_private.run_backward(
-            (result,),
-            (gradient,),
-            (*(cut.known[stop].used for stop in stops), *(inputs[i] for i in wanted)),
-            keep_graph=True,
-            create_graph=differentiably,
-        )
+        ends = (*(cut.known[stop].used for stop in stops), *(inputs[i] for i in wanted))
+        found = torch_private.run_backward((result,), (gradient,), ends, keep_graph=True, create_graph=differentiably)
     for known in cut.known.values():
         known.gate.is_open = True
     by_input = dict(zip(wanted, found[len(stops) :]))

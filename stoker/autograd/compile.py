@@ -63,16 +63,9 @@ def aot(
     compiled, once more for them. That needs a backward compiler whose callables are boxed.
     Where the graph is no longer the program as captured, that is given as `captured`: gradients of gradients are its.
     """
-    how = _How(
-        forward_compiler,
-        backward_compiler or forward_compiler,
-        _chooser(partition, memory_budget),
-        decompositions,
-        draws_as_eager,
-        gradients_as_given,
-        {} if captured is None else {graph_module: captured},
-        change,
-    )
+    backward, choose = backward_compiler or forward_compiler, _chooser(partition, memory_budget)
+    programs = {} if captured is None else {graph_module: captured}
+    how = _How(forward_compiler, backward, choose, decompositions, draws_as_eager, gradients_as_given, programs, change)
     try:
         call, written = _compile(graph_module, example_inputs, how)
     except WrittenOverlap as overlap:
@@ -100,11 +93,8 @@ class _How:
 
     def backward_of(self, parts: Parts) -> Compiler:
         """The compiler of the backward, after the parts are changed, if they are to be."""
-        change = (
-            None
-            if self.change is None
-            else self.change(parts.forward, len(results_of(parts.forward)) - len(parts.all_kept))
-        )
+        results = len(results_of(parts.forward)) - len(parts.all_kept)
+        change = None if self.change is None else self.change(parts.forward, results)
         if change is None:
             return self.backward
 
@@ -161,14 +151,13 @@ def _compile(
         if isinstance(later, Begun):
             backward = Awaited(later) if later.can_wait else finished(later)
     as_given = how.gradients_as_given and not any(n.meta["val"].meta.symbolic for n in joint.tangents if n is not None)
+    some = len(parts.tangents) > 1
+    untouched = inputs.anew() if as_given or some else inputs
+    world = (graph_module, untouched, how.decompositions, joint, parts, compile_backward)
     if as_given:
-        world = (graph_module, inputs.anew(), how.decompositions)
-        backward = ByLayout(*world, joint, parts, compile_backward, backward)
+        backward = ByLayout(*world, backward)
     captured = how.captured.get(graph_module, graph_module.forward)
-    partial = None
-    if len(parts.tangents) > 1:
-        world = (graph_module, inputs.anew(), how.decompositions)
-        partial = PartialBackwards(*world, joint, parts, compile_backward, Autocast.now())
+    partial = PartialBackwards(*world, Autocast.now()) if some else None
     training = Training(joint, parts, captured, devices, how.draws_as_eager)
     program = Undoable(graph_module)
     call = training_call(training, forward, backward, program, partial, as_given=as_given)
@@ -250,11 +239,7 @@ def _as_traced(compiled: Callable[..., Any]) -> Callable[..., Any]:
 def aot_eager(graph_module: GraphModule, example_inputs: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
     """Run the functional graphs as they are: the proof of this layer."""
     return aot(
-        graph_module,
-        example_inputs,
-        forward_compiler=run_eagerly,
-        backward_compiler=run_boxed,
-        gradients_as_given=True,
+        graph_module, example_inputs, forward_compiler=run_eagerly, backward_compiler=run_boxed, gradients_as_given=True
     )
 
 

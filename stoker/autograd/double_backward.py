@@ -52,13 +52,9 @@ def differentiate_again(
         results = _results(training, given, outputs)
         pairs = [(r, g) for r, g in zip(results, gradients) if r is not None and g is not None and r.requires_grad]
         wanted = [i for i in training.parts.gradients if inputs[i].requires_grad]
-        found = torch_private.run_backward(
-            tuple(r for r, _ in pairs),
-            tuple(g for _, g in pairs),
-            tuple(inputs[i] for i in wanted),
-            keep_graph=True,
-            create_graph=differentiably,
-        )
+        roots, tangents = (tuple(pair[n] for pair in pairs) for n in (0, 1))
+        ends = tuple(inputs[i] for i in wanted)
+        found = torch_private.run_backward(roots, tangents, ends, keep_graph=True, create_graph=differentiably)
     by_input = dict(zip(wanted, found))
     return tuple(by_input.get(i) for i in training.parts.gradients)
 

@@ -22,6 +22,7 @@ from stoker.autograd.alias import equal_sizes
 from stoker.autograd.inverse import View
 from stoker.autograd.meeting import apart, meet, meets_itself, repeats
 from stoker.autograd.refusal import CannotTrace
+from stoker.decompose.registry import find
 from stoker.fake import FakeTensor
 from stoker.fake.foreign import tensors_in
 from stoker.fake.meta import Meta, formatted_strides, is_dense, memory_order, suggests_channels_last
@@ -40,14 +41,12 @@ REWRITES: dict[Any, Rewrite] = {}
 metadata."""
 
 
-def _rewrites(*names: str) -> Callable[[Rewrite], Rewrite]:
-    """Register for "name.overload"s; what this version of torch lacks is skipped."""
+def _rewrites(names: str) -> Callable[[Rewrite], Rewrite]:
+    """Register for one or more "name.overload"s; what this version of torch lacks is skipped."""
 
     def register(function: Rewrite) -> Rewrite:
-        for name in names:
-            packet, _, overload = name.partition(".")
-            found = getattr(getattr(aten, packet, None), overload, None)
-            if found is not None:
+        for name in names.split():
+            if (found := find(name)) is not None:
                 REWRITES[found] = function
         return function
 
@@ -83,11 +82,14 @@ def _written(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[F
     """The tensors that the operator writes, in the order of its arguments."""
     found: list[FakeTensor] = []
     for position, argument in enumerate(torch_private.schema_of(func).arguments):
-        if argument.alias_info is None or not argument.alias_info.is_write:
-            continue
-        value = args[position] if position < len(args) else kwargs.get(argument.name)
-        found += value if isinstance(value, (list, tuple)) else [] if value is None else [value]
+        if _is_written(argument):
+            value = args[position] if position < len(args) else kwargs.get(argument.name)
+            found += value if isinstance(value, (list, tuple)) else [] if value is None else [value]
     return found
+
+
+def _is_written(argument: torch.Argument) -> bool:
+    return argument.alias_info is not None and argument.alias_info.is_write
 
 
 def _refuse_reading_written(func: Any, args: Any, kwargs: dict[str, Any], targets: list[FakeTensor]) -> None:
@@ -160,13 +162,10 @@ def _by_copies(
             positional.append(kwargs[name])
     kwargs = {k: v for k, v in kwargs.items() if names.index(k) >= len(positional)}
     places = tuple(
-        i
-        for i, a in enumerate(arguments[: len(positional)])
-        if a.alias_info is not None and a.alias_info.is_write and positional[i] is not None
+        i for i, a in enumerate(arguments[: len(positional)]) if _is_written(a) and positional[i] is not None
     )
-    if any(isinstance(positional[i], (list, tuple)) for i in places) or any(
-        a.alias_info is not None and a.alias_info.is_write and a.name in kwargs for a in arguments
-    ):
+    several = any(isinstance(positional[i], (list, tuple)) for i in places)
+    if several or any(_is_written(a) and a.name in kwargs for a in arguments):
         raise CannotTrace(f"{func} writes several tensors and has no functional form")
     nodes = (func, places, *trace.to_nodes(tuple(positional)))
     named = trace.to_nodes(kwargs)
@@ -227,15 +226,8 @@ def _alike(a: FakeTensor, b: FakeTensor) -> bool:
 
 
 @_rewrites(
-    "bernoulli_.float",
-    "uniform_.default",
-    "exponential_.default",
-    "geometric_.default",
-    "cauchy_.default",
-    "log_normal_.default",
-    "random_.default",
-    "random_.to",
-    "random_.from",
+    "bernoulli_.float uniform_.default exponential_.default geometric_.default cauchy_.default "
+    "log_normal_.default random_.default random_.to random_.from"
 )
 def _drawn(trace: Trace, func: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
     """Numbers are drawn in the order in which the target lies in memory, functional forms may draw in that of dimensions."""
@@ -263,12 +255,8 @@ def _drawn_normal(trace: Trace, func: Any, target: Any, *args: Any, **kwargs: An
 
 
 @_rewrites(
-    "empty.memory_format",
-    "empty_like.default",
-    "empty_strided.default",
-    "empty_permuted.default",
-    "new_empty.default",
-    "new_empty_strided.default",
+    "empty.memory_format empty_like.default empty_strided.default empty_permuted.default new_empty.default "
+    "new_empty_strided.default"
 )
 def _empty(trace: Trace, func: Any, *args: Any, **kwargs: Any) -> Any:
     """Under deterministic algorithms, eager fills memory that nobody has written with NaN or the largest number."""
@@ -329,13 +317,7 @@ def _batch_norm_backward(trace: Trace, func: Any, *args: Any) -> Any:
 
 
 @_rewrites(
-    "t_.default",
-    "transpose_.default",
-    "squeeze_.default",
-    "squeeze_.dim",
-    "squeeze_.dims",
-    "unsqueeze_.default",
-    "as_strided_.default",
+    "t_.default transpose_.default squeeze_.default squeeze_.dim squeeze_.dims unsqueeze_.default as_strided_.default"
 )
 def _move(trace: Trace, func: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
     """A view of itself takes the tensor's place.
@@ -365,12 +347,8 @@ def _detach_(trace: Trace, func: Any, target: Any) -> Any:
 
 
 @_rewrites(
-    "resize_.default",
-    "resize_as_.default",
-    "set_.source_Tensor",
-    "set_.default",
-    "set_.source_Storage",
-    "set_.source_Storage_storage_offset",
+    "resize_.default resize_as_.default set_.source_Tensor set_.default set_.source_Storage "
+    "set_.source_Storage_storage_offset"
 )
 def _refuse(trace: Trace, func: Any, *args: Any, **kwargs: Any) -> Any:
     raise CannotTrace(f"{func} changes what memory a tensor covers")

@@ -102,11 +102,7 @@ def _entry(example: Any, known: Any) -> Entry:
 
 
 def _entered(
-    mode: FakeMode,
-    names: tuple[str, ...],
-    entries: tuple[Entry, ...],
-    examples: tuple[Any, ...],
-    spans: frozenset[int],
+    mode: FakeMode, names: tuple[str, ...], entries: tuple[Entry, ...], examples: tuple[Any, ...], spans: frozenset[int]
 ) -> Inputs:
     pairs = [_enter(mode, entry) for entry in entries]
     values = tuple(value for value, _ in pairs)

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from stoker.autograd.alias import Alias, Emit
 
 aten = torch.ops.aten
-
+Inverse = Callable[..., Node]
+"""Of what emits nodes, a view, the node that it views, and its new content: the first node with that content in it."""
 
 SAME_VALUE = frozenset({aten.alias.default, aten.detach.default, aten.lift_fresh.default})
 """Views of the whole as it is: of autograd's concern, or memory's. In a functional graph their result is their
@@ -75,26 +76,15 @@ def _offset(view: View, base: Node, traced: Meta) -> Any:
     return wanted - traced.offset + base.meta["val"].meta.offset
 
 
-Inverse = Callable[..., Node]
-_INVERSES: dict[Any, Inverse] = {}
-
-
-def _inverse_of(*operators: Any) -> Callable[[Inverse], Inverse]:
-    def register(function: Inverse) -> Inverse:
-        _INVERSES.update(dict.fromkeys(operators, function))
-        return function
-
-    return register
-
-
 def inverse(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
     """`base` with the part that `view` sees replaced by `content`."""
     if any(type(size) is int and size == 0 for size in _shape(content)):
         return base
-    return _INVERSES.get(view.operator, _strided)(emit, view, base, content, alias)
+    found = _INVERSES.get(view.operator)
+    return _strided(emit, base, content, alias) if found is None else found(emit, view, base, content)
 
 
-def _strided(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+def _strided(emit: Emit, base: Node, content: Node, alias: Alias) -> Node:
     """Any view: by sizes, strides and offset."""
     seen, parent = alias.meta, alias.parent.meta  # type: ignore[union-attr]  # a view has a parent
     offset = seen.offset - parent.offset + base.meta["val"].meta.offset
@@ -110,97 +100,47 @@ def _argument(view: View, index: int, name: str, default: Any) -> Any:
     return view.args[index] if len(view.args) > index else view.kwargs.get(name, default)
 
 
-@_inverse_of(*SAME_VALUE)
-def _same(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
-    return content
+def _piece(emit: Emit, view: View, base: Node, content: Node) -> Node:
+    sizes, at, dim = view.args[0], view.index or 0, _argument(view, 1, "dim", 0)
+    if isinstance(sizes, (list, tuple)):
+        start, size = sum(sizes[:at]), sizes[at]
+    else:
+        start, size = sizes * at, _shape(content)[dim]
+    return emit(aten.slice_scatter.default, base, content, dim, start, start + size)
 
 
-@_inverse_of(aten.view.default, aten._unsafe_view.default, aten._reshape_alias.default)
-def _reshaped(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
-    return emit(aten.view.default, content, _shape(base))
-
-
-@_inverse_of(aten.t.default)
-def _transposed_matrix(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
-    return emit(aten.t.default, content)
-
-
-@_inverse_of(aten.transpose.int)
-def _transposed(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
-    return emit(aten.transpose.int, content, *view.args)
-
-
-@_inverse_of(aten.permute.default)
-def _permuted(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
+def _permuted(emit: Emit, view: View, base: Node, content: Node) -> Node:
     order = [d % len(view.args[0]) for d in view.args[0]]
     return emit(aten.permute.default, content, [order.index(i) for i in range(len(order))])
 
 
-@_inverse_of(aten.unsqueeze.default)
-def _squeezed(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
-    return emit(aten.squeeze.dim, content, view.args[0])
+def _scattered(scatter: Any) -> Inverse:
+    return lambda emit, view, base, content: emit(scatter, base, content, *view.args, **view.kwargs)
 
 
-@_inverse_of(aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims)
-def _unsqueezed(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
-    return emit(aten.view.default, content, _shape(base))
-
-
-@_inverse_of(aten.expand.default)
-def _unexpanded(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
-    """Where nothing is repeated (`AliasTable._past_repetition` sees to the rest), dimensions of one element were added."""
-    return emit(aten.view.default, content, _shape(base))
-
-
-@_inverse_of(aten.slice.Tensor)
-def _sliced(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
-    return emit(aten.slice_scatter.default, base, content, *view.args, **view.kwargs)
-
-
-@_inverse_of(aten.select.int)
-def _selected(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
-    return emit(aten.select_scatter.default, base, content, *view.args)
-
-
-@_inverse_of(aten.diagonal.default)
-def _diagonal(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
-    return emit(aten.diagonal_scatter.default, base, content, *view.args, **view.kwargs)
-
-
-@_inverse_of(aten.split.Tensor)
-def _piece(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
-    size, dim = view.args[0], _argument(view, 1, "dim", 0)
-    start = size * view.index
-    return emit(aten.slice_scatter.default, base, content, dim, start, start + _shape(content)[dim])
-
-
-@_inverse_of(aten.split_with_sizes.default)
-def _sized_piece(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
-    sizes, dim = view.args[0], _argument(view, 1, "dim", 0)
-    start = sum(sizes[: view.index])
-    return emit(aten.slice_scatter.default, base, content, dim, start, start + sizes[view.index])
-
-
-@_inverse_of(aten.unbind.int)
-def _unbound(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
-    return emit(aten.select_scatter.default, base, content, _argument(view, 0, "dim", 0), view.index)
-
-
-@_inverse_of(aten.view.dtype)
-def _reinterpreted(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
-    return emit(aten.view.dtype, content, base.meta["val"].meta.dtype)
-
-
-@_inverse_of(aten.view_as_real.default)
-def _as_complex(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
-    return emit(aten.view_as_complex.default, content)
-
-
-@_inverse_of(aten.view_as_complex.default)
-def _as_real(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
-    return emit(aten.view_as_real.default, content)
-
-
-@_inverse_of(*PHYSICAL)
-def _undone(emit: Emit, view: View, base: Node, content: Node, alias: Alias) -> Node:
-    return emit(PHYSICAL[view.operator], content)
+_SHAPES = (
+    aten.view.default, aten._unsafe_view.default, aten._reshape_alias.default, aten.squeeze.default, aten.squeeze.dim,
+    aten.squeeze.dims, aten.expand.default,
+)  # fmt: skip
+"""Other shapes of the same elements. By `expand` dimensions of one element were added, where nothing is repeated
+(`AliasTable._past_repetition` sees to the rest)."""
+_INVERSES: dict[Any, Inverse] = {
+    **dict.fromkeys(SAME_VALUE, lambda emit, view, base, content: content),
+    **dict.fromkeys(_SHAPES, lambda emit, view, base, content: emit(aten.view.default, content, _shape(base))),
+    **dict.fromkeys(PHYSICAL, lambda emit, view, base, content: emit(PHYSICAL[view.operator], content)),
+    aten.t.default: lambda emit, view, base, content: emit(aten.t.default, content),
+    aten.transpose.int: lambda emit, view, base, content: emit(aten.transpose.int, content, *view.args),
+    aten.permute.default: _permuted,
+    aten.unsqueeze.default: lambda emit, view, base, content: emit(aten.squeeze.dim, content, view.args[0]),
+    aten.slice.Tensor: _scattered(aten.slice_scatter.default),
+    aten.select.int: _scattered(aten.select_scatter.default),
+    aten.diagonal.default: _scattered(aten.diagonal_scatter.default),
+    aten.split.Tensor: _piece,
+    aten.split_with_sizes.default: _piece,
+    aten.unbind.int: lambda emit, view, base, content: emit(
+        aten.select_scatter.default, base, content, _argument(view, 0, "dim", 0), view.index
+    ),
+    aten.view.dtype: lambda emit, view, base, content: emit(aten.view.dtype, content, base.meta["val"].meta.dtype),
+    aten.view_as_real.default: lambda emit, view, base, content: emit(aten.view_as_complex.default, content),
+    aten.view_as_complex.default: lambda emit, view, base, content: emit(aten.view_as_real.default, content),
+}

@@ -25,17 +25,7 @@ from stoker.autograd.inputs import Entry, Inputs
 from stoker.autograd.interpret import run_captured
 from stoker.autograd.inverse import PHYSICAL
 from stoker.autograd.meeting import meets_itself
-from stoker.autograd.outcome import (
-    ConstantResult,
-    Given,
-    GraphResult,
-    MadeLeaf,
-    Move,
-    Outcome,
-    Rebuilt,
-    Step,
-    Write,
-)
+from stoker.autograd.outcome import ConstantResult, Given, GraphResult, MadeLeaf, Move, Outcome, Rebuilt, Step, Write
 from stoker.autograd.overlap import refuse_written_overlap
 from stoker.autograd.refusal import CannotTrace, raised_by_program
 from stoker.autograd.standing import refuse_other_standing, standings
@@ -107,18 +97,12 @@ def trace_joint(
     """
     trace = Trace(inputs.mode, decompositions)
     with contextlib.closing(trace.aliases):
-        return _traced(trace, captured, inputs, grad, _Backward(strides or {}, only))
+        return _traced(trace, captured, inputs, grad, strides or {}, only)
 
 
-@dataclass(frozen=True, slots=True)
-class _Backward:
-    """What is asked of the backward; see `trace_joint`."""
-
-    strides: Strides
-    only: frozenset[int] | None
-
-
-def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, asked: _Backward) -> Joint:
+def _traced(
+    trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, strides: Strides, only: frozenset[int] | None
+) -> Joint:
     trace.differentiates = any(leaf is not None for leaf in inputs.leaves)
     nodes = tuple(
         trace.input(name, value, index) for index, (name, value) in enumerate(zip(inputs.names, inputs.values))
@@ -132,7 +116,7 @@ def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, ask
         spent = {id(t) for t in outputs if isinstance(t, FakeTensor) and t.requires_grad and is_spent(t)}
     _refuse_retained([value for value in (*inputs.values, *outputs) if id(value) not in spent])
     refuse_written_overlap(inputs.examples, inputs.written(trace.aliases), inputs.placed(trace.aliases))
-    detached = _detached(inputs)
+    detached = _changed(inputs, leaves=False)
     given = [n.meta["val"] for n in trace.graph.nodes if n.op in ("placeholder", "get_attr")]
     results = _Results(trace, frozenset(v.memory for v in given if isinstance(v, FakeTensor)))
     with torch.no_grad(), trace:
@@ -146,7 +130,7 @@ def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, ask
     wanted = [
         (p, t)
         for p, t in enumerate(results.tensors)
-        if t is not None and t.requires_grad and (asked.only is None or p in asked.only) and id(t) not in spent
+        if t is not None and t.requires_grad and (only is None or p in only) and id(t) not in spent
     ]
     _refuse_leaves_in_use(inputs, outputs, [t for _, t in wanted])
     _refuse_new_leaves(inputs, [t for _, t in wanted])
@@ -155,27 +139,14 @@ def _traced(trace: Trace, captured: GraphModule, inputs: Inputs, grad: bool, ask
         shared = histories([t for _, t in wanted])
         saved = saved_memories([t for _, t in wanted])
         beneath = computed_from([t for _, t in wanted])
-    tangents, gradients = _backward(trace, inputs, results, wanted, asked.strides)
+    tangents, gradients = _backward(trace, inputs, results, wanted, strides)
+    anchored, switched = inputs.anchored(trace.aliases), _changed(inputs, leaves=True)
+    kept = frozenset(i for i, memory in enumerate(inputs.memories) if memory in saved)
+    used_up = frozenset(p for p, t in enumerate(results.tensors) if t is not None and id(t) in spent)
     return Joint(
-        trace.graph,
-        trace.constants,
-        nodes,
-        tuple(results.nodes),
-        tangents,
-        gradients,
-        outcomes,
-        writes,
-        moves,
-        detached,
-        inputs.anchored(trace.aliases),
-        _of_inference(results),
-        shared,
-        frozenset(i for i, memory in enumerate(inputs.memories) if memory in saved),
-        _switched(inputs),
-        rebound,
-        frozenset(p for p, t in enumerate(results.tensors) if t is not None and id(t) in spent),
-        beneath,
-    )
+        trace.graph, trace.constants, nodes, tuple(results.nodes), tangents, gradients, outcomes, writes, moves, detached,
+        anchored, _of_inference(results), shared, kept, switched, rebound, used_up, beneath,
+    )  # fmt: skip
 
 
 def _of_inference(results: _Results) -> bool:
@@ -363,16 +334,11 @@ def _refuse_views_of(outcomes: Sequence[Outcome], indices: set[int], how: str) -
         raise CannotTrace(f"an output is a view of an input that is {how}")
 
 
-def _detached(inputs: Inputs) -> tuple[int, ...]:
-    """The inputs that `detach_` took out of autograd."""
+def _changed(inputs: Inputs, *, leaves: bool) -> tuple[int, ...]:
+    """The leaves among the inputs that require a gradient from here on, or require none any longer; or the inputs that
+    were none, which `detach_` took out of autograd."""
     pairs = enumerate(zip(inputs.values, inputs.entries))
-    return tuple(i for i, (v, entry) in pairs if _requires_other(v, entry) and not entry.is_leaf)
-
-
-def _switched(inputs: Inputs) -> tuple[int, ...]:
-    """The leaves among the inputs that require a gradient from here on, or require none any longer."""
-    pairs = enumerate(zip(inputs.values, inputs.entries))
-    return tuple(i for i, (v, entry) in pairs if _requires_other(v, entry) and entry.is_leaf)
+    return tuple(i for i, (v, entry) in pairs if _requires_other(v, entry) and entry.is_leaf is leaves)
 
 
 def _requires_other(value: Any, entry: Entry) -> bool:
@@ -424,11 +390,8 @@ def _moves(trace: Trace, inputs: Inputs) -> tuple[Move, ...]:
 
 def _in_place(view: Any) -> Any:
     packet = getattr(torch.ops.aten, torch_private.schema_of(view).name.removeprefix("aten::") + "_")
-    return (
-        packet.default
-        if torch_private.overload_name(view) in ("default", "int")
-        else getattr(packet, torch_private.overload_name(view))
-    )
+    overload = torch_private.overload_name(view)
+    return packet.default if overload in ("default", "int") else getattr(packet, overload)
 
 
 def _backward(
@@ -445,13 +408,8 @@ def _backward(
         fakes.append(_tangent(trace, tensor, strides.get(position)))
         tangents[position] = trace.input(f"tangent_{position}", fakes[-1])
     before = trace.aliases.versions()
-    with (
-        torch.autograd.set_multithreading_enabled(False),
-        torch.no_grad(),
-        autocast_off(),
-        _strides_guessed(trace),
-        trace,
-    ):
+    alone = torch.autograd.set_multithreading_enabled(False)
+    with alone, torch.no_grad(), autocast_off(), _strides_guessed(trace), trace:
         found = _run_backward(tuple(t for _, t in wanted), tuple(fakes), tuple(leaf for _, leaf in sources))
         for (index, _), gradient in zip(sources, found):
             gradients[index] = None if gradient is None else trace.read(gradient)

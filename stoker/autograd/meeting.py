@@ -57,12 +57,8 @@ Values = Mapping[Symbol, int]
 """Numbers that sizes might be in another call; where there are none, hints."""
 
 OTHERWISE: tuple[Callable[[int], int], ...] = (
-    lambda n: 2 * n,
-    lambda n: 5 * n,
-    lambda n: n - 1,
-    lambda n: n - 2,
-    lambda n: n // 2,
-)
+    lambda n: 2 * n, lambda n: 5 * n, lambda n: n - 1, lambda n: n - 2, lambda n: n // 2,
+)  # fmt: skip
 """From what sizes and strides are to what they might be: all at once, so that those that fit each other still do."""
 SMALLEST = 2
 """Sizes of 0 and 1 are no symbols."""

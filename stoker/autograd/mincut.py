@@ -37,12 +37,13 @@ def minimum_cut(network: Network, source: int, sink: int) -> tuple[int, list[boo
     """The weight of the cheapest cut, and for each vertex whether it is on the source's side. Uses up the network's
     room."""
     total = 0
-    while (levels := _levels(network, source, sink)) is not None:
+    while (levels := _levels(network, source))[sink] >= 0:
         total += _saturate(network, source, sink, levels)
-    return total, _reached(network, source)
+    return total, [level >= 0 for level in levels]
 
 
-def _levels(network: Network, source: int, sink: int) -> list[int] | None:
+def _levels(network: Network, source: int) -> list[int]:
+    """How many edges with room it takes to each vertex; -1 where none lead to it."""
     levels = [-1] * len(network.leaving)
     levels[source] = 0
     queue = deque([source])
@@ -53,7 +54,7 @@ def _levels(network: Network, source: int, sink: int) -> list[int] | None:
             if room[edge] and levels[heads[edge]] < 0:
                 levels[heads[edge]] = levels[vertex] + 1
                 queue.append(heads[edge])
-    return levels if levels[sink] >= 0 else None
+    return levels
 
 
 def _saturate(network: Network, source: int, sink: int, levels: list[int]) -> int:
@@ -87,16 +88,3 @@ def _saturate(network: Network, source: int, sink: int, levels: list[int]) -> in
             continue
         path.append(edge)
         vertex = heads[edge]
-
-
-def _reached(network: Network, source: int) -> list[bool]:
-    seen = [False] * len(network.leaving)
-    seen[source] = True
-    stack = [source]
-    while stack:
-        for edge in network.leaving[stack.pop()]:
-            head = network.heads[edge]
-            if network.room[edge] and not seen[head]:
-                seen[head] = True
-                stack.append(head)
-    return seen

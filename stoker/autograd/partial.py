@@ -20,12 +20,10 @@ import torch
 from torch.fx import GraphModule, Node
 
 from stoker import defect
-from stoker.autograd.inputs import Inputs
-from stoker.autograd.joint import Joint, trace_joint
-from stoker.autograd.partition import Parts, backward_of
+from stoker.autograd.joint import Joint
+from stoker.autograd.partition import backward_of
 from stoker.autograd.refusal import CannotTrace
-from stoker.autograd.relayout import same_forward
-from stoker.autograd.trace import Decompositions
+from stoker.autograd.relayout import Traced, same_forward
 from stoker.collector import collector_paused
 from stoker.defect import survive
 from stoker.graph.walk import ancestors
@@ -72,15 +70,9 @@ class WhenCalled:
 
 
 @dataclass
-class PartialBackwards:
+class PartialBackwards(Traced):
     """Called with a flag for each tangent: the compiled backward for those that came, and which of the kept tensors it takes."""
 
-    captured: GraphModule
-    inputs: Inputs
-    decompositions: Decompositions | None
-    joint: Joint
-    parts: Parts
-    compile: Callable[[GraphModule], Callable[..., Any]]
     autocast: Autocast
     made: int = 0
 
@@ -103,7 +95,7 @@ class PartialBackwards:
         known = len(environment.guards) if environment is not None else 0
         only = frozenset(p for p, came in zip(self.parts.tangents, arrived) if came)
         with torch.inference_mode(False), torch.enable_grad(), self.autocast.again():
-            joint = trace_joint(self.captured, self.inputs.anew(), self.decompositions, grad=True, only=only)
+            joint = self.again(only=only)
         if environment is not None and len(environment.guards) != known:
             return None  # what is decided here nobody guards
         return self._compiled(joint)

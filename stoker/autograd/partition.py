@@ -22,7 +22,7 @@ from stoker import torch_private
 from stoker.autograd.joint import Joint
 from stoker.autograd.order import backward_order, forward_order
 from stoker.fake import FakeTensor
-from stoker.graph.insert import call, copy_call
+from stoker.graph.insert import call, copied_input, copy_call
 from stoker.graph.untold import symbols_in
 from stoker.graph.walk import ancestors, descendants
 from stoker.shape.expr import Symbol
@@ -144,10 +144,9 @@ def _extract(
     apart: frozenset[Node] = frozenset(),
 ) -> GraphModule:
     """A part of the joint graph, from `given` to `wanted`, as a graph of its own; of those `apart` it gives copies."""
-    graph, copied = Graph(), {}
+    graph, copied = Graph(), dict[Node, Node]()
     for node in given:
-        copied[node] = graph.placeholder(node.name)
-        copied[node].meta = dict(node.meta)
+        copied_input(graph, node, copied)
     for node in order:
         if node.op == "placeholder":
             raise ValueError(f"{name} needs the input {node.name}, which was not kept")

@@ -28,8 +28,8 @@ Strides = tuple[tuple[int, ...], ...]
 
 
 @dataclass
-class ByLayout:
-    """A compiled backward that is boxed, and further ones by the strides of its gradients."""
+class Traced:
+    """How a training graph was traced and cut: what it takes to trace it again."""
 
     captured: GraphModule
     inputs: Inputs
@@ -37,6 +37,15 @@ class ByLayout:
     joint: Joint
     parts: Parts
     compile: Callable[[GraphModule], Callable[..., Any]]
+
+    def again(self, **how: Any) -> Joint:
+        return trace_joint(self.captured, self.inputs.anew(), self.decompositions, grad=True, **how)
+
+
+@dataclass
+class ByLayout(Traced):
+    """A compiled backward that is boxed, and further ones by the strides of its gradients."""
+
     traced: Callable[..., Any]
     others: dict[Strides, Callable[..., Any] | None] = field(default_factory=dict)
     _boxed_call = True
@@ -64,8 +73,7 @@ class ByLayout:
 
     def _traced_for(self, strides: Strides) -> GraphModule | None:
         with torch.inference_mode(False), torch.enable_grad():
-            by_position = dict(zip(self.parts.tangents, strides))
-            joint = trace_joint(self.captured, self.inputs.anew(), self.decompositions, grad=True, strides=by_position)
+            joint = self.again(strides=dict(zip(self.parts.tangents, strides)))
         kept = same_forward(self.joint, joint)
         if kept is None or not kept.keys() >= set(self.parts.all_kept):
             return None

@@ -228,15 +228,8 @@ def _memories(training: Training) -> str:
 def finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[Any, ...]] | None:
     """What to do after the graph has run; None when its results are the outputs."""
     outcomes, writes, moves = joint.outcomes, joint.writes, joint.moves
-    if (
-        not writes
-        and not moves
-        and not joint.detached
-        and not joint.spent
-        and not joint.rebound
-        and not joint.switched
-        and outcomes == tuple(GraphResult(i) for i in range(len(joint.results)))
-    ):
+    changes = any((writes, moves, joint.detached, joint.spent, joint.rebound, joint.switched))
+    if not changes and outcomes == tuple(GraphResult(i) for i in range(len(joint.results))):
         return None
 
     plain = [w for w in writes if not w.moved and not w.differentiable]
@@ -253,10 +246,8 @@ def finisher(joint: Joint) -> Callable[[Sequence[Any], Sequence[Any]], tuple[Any
                     counted += [target] * write.versions
                     continue
                 inference = target.is_inference() or torch.is_inference_mode_enabled()
-                with (
-                    torch.inference_mode(inference),
-                    torch.no_grad(),
-                ):  # to leave inference mode is to turn gradients on
+                # to leave inference mode is to turn gradients on
+                with torch.inference_mode(inference), torch.no_grad():
                     (target if write.versions else target.data).copy_(written)
                 _count(write, target)
         if counted:

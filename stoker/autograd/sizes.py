@@ -34,10 +34,8 @@ class SizeNodes:
 
     def offer(self, tensor: torch.Tensor, node: Node, *, without_hint: bool = False) -> None:
         """The sizes and strides of an input may be asked of it when needed; of other tensors those symbols that no input tells."""
-        for sizes, question in (
-            (tensor.shape, torch.ops.aten.sym_size.int),
-            (tensor.stride(), torch.ops.aten.sym_stride.int),
-        ):
+        questions = ((tensor.shape, torch.ops.aten.sym_size.int), (tensor.stride(), torch.ops.aten.sym_stride.int))
+        for sizes, question in questions:
             for dim, size in enumerate(sizes):
                 if isinstance(size, torch.SymInt) and not (without_hint and not _is_fresh(size)):
                     self._places.setdefault(size.node.expr, (node, question, dim))
@@ -98,13 +96,13 @@ class SizeNodes:
             return self._note(self._graph.call_function(integer_of_truth, (truth,)), symint(env, expr))
         match expr:
             case FloorDiv(numerator=above, denominator=below):
-                return self._apply(env, expr, operator.floordiv, above, below)
+                return self._fold(env, operator.floordiv, (above, below))
             case Mod(numerator=above, denominator=below):
-                return self._apply(env, expr, operator.mod, above, below)
+                return self._fold(env, operator.mod, (above, below))
             case Min(arguments=parts):
-                return self._fold(env, expr, torch.sym_min, parts)
+                return self._fold(env, torch.sym_min, parts)
             case Max(arguments=parts):
-                return self._fold(env, expr, torch.sym_max, parts)
+                return self._fold(env, torch.sym_max, parts)
         return self._polynomial(env, expr)
 
     def _polynomial(self, env: Any, expr: Expr) -> Node:
@@ -119,14 +117,11 @@ class SizeNodes:
         total.meta["val"] = symint(env, expr)
         return total
 
-    def _fold(self, env: Any, expr: Expr, function: Any, parts: tuple[Expr, ...]) -> Node:
+    def _fold(self, env: Any, function: Any, parts: tuple[Expr, ...]) -> Node:
         made = self._of(env, parts[0])
         for part in parts[1:]:
             made = self._call(env, function, made, self._of(env, part))
         return made
-
-    def _apply(self, env: Any, expr: Expr, function: Any, *parts: Expr) -> Node:
-        return self._call(env, function, *(self._of(env, p) for p in parts))
 
     def _call(self, env: Any, function: Any, a: Any, b: Any) -> Any:
         """A node, unless the numbers allow to do without."""

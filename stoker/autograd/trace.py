@@ -26,6 +26,7 @@ from stoker.autograd.inverse import PHYSICAL, SAME_VALUE, View
 from stoker.autograd.places import Places
 from stoker.autograd.refusal import CannotTrace
 from stoker.autograd.sizes import SizeNodes
+from stoker.decompose.registry import find
 from stoker.fake import DataDependent, FakeMode, FakeStorage, FakeTensor, NoMetaRule
 from stoker.fake.tensor import make_fake
 from stoker.graph import insert, nested
@@ -114,14 +115,13 @@ class Trace(torch_private.TorchDispatchMode):
         except (RuntimeError, IndexError, ValueError) as complaint:
             raise CannotTrace(f"{func} raises {type(complaint).__name__}: {complaint}") from complaint
         if func in SAME_VALUE:
-            self._bind(result, nodes[0], func, args, kwargs)
+            node = nodes[0]
+        elif func in PHYSICAL:
+            node = self.emit(PHYSICAL[func], nodes[0])
+        elif result is not None and not isinstance(result, (torch.Tensor, *_SYMBOLIC, list, tuple)):
             return result
-        if func in PHYSICAL:
-            self._bind(result, self.emit(PHYSICAL[func], nodes[0]), func, args, kwargs)
-            return result
-        if not _holds_tensor(result) and _is_plain(result):
-            return result
-        node = self.note(insert.call(self.graph, func, nodes, named), result)
+        else:
+            node = self.note(insert.call(self.graph, func, nodes, named), result)
         self._bind(result, node, func, args, kwargs)
         return result
 
@@ -204,11 +204,10 @@ class Trace(torch_private.TorchDispatchMode):
 
     def bind_one(self, fake: FakeTensor, node: Node, func: Any, args: Any, kwargs: Any, index: int | None) -> None:
         """Say what memory a result lives in: its own, or an argument's."""
-        for position, base in enumerate(args):
-            if isinstance(base, FakeTensor) and base.memory is fake.memory and position == 0:
-                view = View(func, args[1:], kwargs, index, torch.is_grad_enabled())
-                self.aliases.add_view(fake, self.aliases.alias(base), view, node)
-                break
+        base = args[0] if args else None
+        if isinstance(base, FakeTensor) and base.memory is fake.memory:
+            view = View(func, args[1:], kwargs, index, torch.is_grad_enabled())
+            self.aliases.add_view(fake, self.aliases.alias(base), view, node)
         else:
             self.aliases.add_root(fake, node)
         if fake.meta.symbolic:
@@ -236,21 +235,8 @@ class Trace(torch_private.TorchDispatchMode):
         return self.objects.get(_identity(leaf), leaf) if self.objects else leaf
 
 
-_QUESTIONS = frozenset(
-    getattr(namespace, name).default
-    for namespace, name in [
-        (torch.ops.prim, "device"),
-        (aten, "is_same_size"),
-        (aten, "is_pinned"),
-        (aten, "sym_numel"),
-        (aten, "size"),
-        (aten, "stride"),
-        (aten, "sym_size"),
-        (aten, "sym_stride"),
-        (aten, "sym_storage_offset"),
-    ]
-    if hasattr(namespace, name) and hasattr(getattr(namespace, name), "default")
-)
+_ASKING = "is_same_size is_pinned sym_numel size stride sym_size sym_stride sym_storage_offset"
+_QUESTIONS = frozenset({torch.ops.prim.device.default, *map(find, _ASKING.split())}) - {None}
 """Operators that ask about a tensor: answered, not recorded."""
 
 
@@ -272,17 +258,9 @@ def _snapshot(value: Any) -> Any:
     return map_leaves(lambda v: make_fake(v.meta, v.memory) if isinstance(v, FakeTensor) else v, value)
 
 
-def _holds_tensor(value: Any) -> bool:
-    return any(isinstance(leaf, torch.Tensor) for leaf in leaves(value))
-
-
 def _identity(value: Any) -> int:
     """What tells an object from others. A generator comes back from C++ in another Python object."""
     return getattr(value, "_cdata", id(value))
-
-
-def _is_plain(value: Any) -> bool:
-    return value is not None and not isinstance(value, (*_SYMBOLIC, list, tuple))
 
 
 def _lists(value: Any) -> Any:

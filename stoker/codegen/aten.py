@@ -67,15 +67,11 @@ def _lay_out(graph: Graph) -> None:
         other = isinstance(made_by, torch_private.OpOverload) and made_by.namespace not in EXACT
         value = node.meta.get("val")
         foretold = _foretold(value) if other and isinstance(value, FakeTensor) else None
-        if foretold is not None and not any(map(_is_laid, node.users)):
+        if foretold is not None and not any(isinstance(user.target, _Laid) for user in node.users):
             with graph.inserting_after(node):
                 laid = graph.call_function(_Laid(foretold), (node,))
             laid.meta = dict(node.meta)
             node.replace_all_uses_with(laid, lambda user, laid=laid: user is not laid)
-
-
-def _is_laid(node: Node) -> bool:
-    return isinstance(node.target, _Laid)
 
 
 class _Laid:

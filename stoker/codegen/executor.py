@@ -23,7 +23,6 @@ from stoker.codegen.numbers import TooLarge
 from stoker.loop.index import count
 from stoker.loop.instruction import Index
 from stoker.loop.layout import Layout
-from stoker.loop.node import SymbolSource
 from stoker.loop.view import Stored
 from stoker.runtime.device import index_flags
 from stoker.schedule.memory import Arena
@@ -50,7 +49,9 @@ def encode(
 ) -> tuple[record.PlanRecord, tuple[object, ...]]:
     """The record of a plan, and the objects beside it."""
     coding = Encoding(plan, layouts, kernels)
-    symbols = tuple(_symbol_read(coding.numbers.symbol(name), source) for name, source in plan.symbols)
+    symbols = tuple(
+        record.SymbolRead(coding.numbers.symbol(name), s.argument, s.dimension, s.stride) for name, s in plan.symbols
+    )
     inputs = tuple(None if name is None else coding.slot(name) for name in plan.inputs)
     for name, value in plan.constants:
         coding.constant(value.detach(), coding.slot(name))
@@ -81,10 +82,6 @@ def _device(plan: Plan, kernels: Sequence[Built]) -> int | None:
     if len(found) > 1:
         raise TooLarge("kernels of one graph are on several devices")
     return found.pop() if found else None
-
-
-def _symbol_read(number: record.Number, source: SymbolSource) -> record.SymbolRead:
-    return record.SymbolRead(number, source.argument, source.dimension, source.stride)
 
 
 def _count_in_kernels(coding: Encoding) -> None:

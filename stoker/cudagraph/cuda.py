@@ -13,21 +13,9 @@ import torch
 from stoker import torch_private
 from stoker.cudagraph import fills
 from stoker.cudagraph.driver import CannotRecord, GraphNode, Instantiated
-from stoker.cudagraph.structures import (
-    COPY,
-    EMPTY,
-    FILL,
-    KERNEL,
-    KernelNode,
-    Pointer,
-    check,
-    libcuda,
-    nodes_of,
-    type_of,
-)
+from stoker.cudagraph.structures import KernelNode, Pointer, check, kind_of, libcuda, nodes_of
 
 _RECORD_BYTES = 256  # enough for CUDA_MEMCPY3D and CUDA_MEMSET_NODE_PARAMS
-_KINDS = {KERNEL: "kernel", COPY: "copy", FILL: "fill", EMPTY: "empty"}
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 _THREAD_LOCAL = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 _BUFFER, _SIZE = 1, 2  # CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE
@@ -145,14 +133,11 @@ def _nodes(graph: int) -> tuple[GraphNode, ...]:
 
 
 def _node(handle: int) -> GraphNode:
-    kind = _KINDS.get(type_of(handle), "opaque")
+    kind = kind_of(handle)
     if kind == "kernel":
         return _kernel(handle)
-    if kind == "copy":
-        return _plain(handle, kind, "Memcpy")
-    if kind == "fill":
-        return _plain(handle, kind, "Memset")
-    return GraphNode(kind, handle)
+    name = {"copy": "Memcpy", "fill": "Memset"}.get(kind)
+    return GraphNode(kind, handle) if name is None else _plain(handle, kind, name)
 
 
 def _kernel(handle: int) -> GraphNode:
@@ -171,18 +156,14 @@ def _kernel(handle: int) -> GraphNode:
         marks[record.extra[position]] = record.extra[position + 1]
         position += 2
     size = ctypes.cast(marks[_SIZE], ctypes.POINTER(ctypes.c_size_t))[0]
-    return GraphNode(
-        "kernel", handle, set_node, 0, bytes(record), (ctypes.string_at(marks[_BUFFER], size),), extra=True
-    )
+    packed = ctypes.string_at(marks[_BUFFER], size)
+    return GraphNode("kernel", handle, set_node, 0, bytes(record), (packed,), extra=True)
 
 
 def _parameter_sizes(record: KernelNode) -> list[int]:
     library = libcuda()
-    known, about = (
-        (library.cuFuncGetParamInfo, record.function)
-        if record.function
-        else (library.cuKernelGetParamInfo, record.kernel)
-    )
+    known = library.cuFuncGetParamInfo if record.function else library.cuKernelGetParamInfo
+    about = record.function or record.kernel
     sizes: list[int] = []
     offset, size = ctypes.c_size_t(), ctypes.c_size_t()
     while not known(Pointer(about), ctypes.c_size_t(len(sizes)), ctypes.byref(offset), ctypes.byref(size)):

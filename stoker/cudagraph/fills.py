@@ -10,7 +10,7 @@ import ctypes
 import functools
 
 from stoker import _C
-from stoker.cudagraph.structures import FILL, KernelNode, Pointer, check, libcuda, nodes_of, type_of
+from stoker.cudagraph.structures import KernelNode, Pointer, check, kind_of, libcuda, nodes_of
 
 THREADS = 256
 SOURCE = b"""
@@ -74,7 +74,7 @@ def _function(device: int) -> int:
 def as_kernels(graph: int, device: int) -> None:
     """Put a kernel in the place of each fill, if it can be one."""
     for node in nodes_of(graph):
-        if type_of(node) == FILL:
+        if kind_of(node) == "fill":
             fill = _Fill()
             check(libcuda().cuGraphMemsetNodeGetParams(Pointer(node), ctypes.byref(fill)), "reading a fill")
             if fill.words:

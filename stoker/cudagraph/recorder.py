@@ -39,18 +39,8 @@ RECORDING = threading.Lock()
 """Held by who records: to wait for the device, as is done before, breaks another thread's recording of whatever graph."""
 
 
-class Reason(IntEnum):
-    """Why a replay did not serve a call, as csrc/replay.cpp lists them."""
-
-    NONE = 0
-    MOVED = 1
-    OTHER_SIZE = 2
-    RESULTS_IN_USE = 3
-    OTHER_STREAM = 4
-    RUNNING = 5
-    REFUSED = 6
-    LAZY = 7
-    UNALIGNED = 8
+Reason = IntEnum("Reason", "NONE MOVED OTHER_SIZE RESULTS_IN_USE OTHER_STREAM RUNNING REFUSED LAZY UNALIGNED", start=0)
+"""Why a replay did not serve a call, as csrc/replay.cpp lists them."""
 
 
 @dataclass(slots=True)

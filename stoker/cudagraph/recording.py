@@ -36,16 +36,9 @@ class Changing:
     written: bool
 
 
-class ResultKind(IntEnum):
-    """As csrc/replay.cpp lists them: an input itself, a view of one, memory of the recording, memory that no replay writes, an object, an
-    earlier result once more (a result that is kept for a gradient is one, so that a write to it is noticed)."""
-
-    ITSELF = 0
-    INPUT = 1
-    HOME = 2
-    LASTING = 3
-    OBJECT = 4
-    SAME = 5
+ResultKind = IntEnum("ResultKind", "ITSELF INPUT HOME LASTING OBJECT SAME", start=0)
+"""As csrc/replay.cpp lists them: an input itself, a view of one, memory of the recording, memory that no replay writes, an
+object, an earlier result once more (a result that is kept for a gradient is one, so that a write to it is noticed)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,22 +120,12 @@ def record(world: World, inputs: Sequence[Any], fixed: frozenset[int], held: tup
         for i in moving
     )
     homes, lasting, described = _results(world, results, inputs, places)
+    nodes = tuple(captured.nodes[position] for position in used)
+    staying = tuple((i, inputs[i].data_ptr()) for i in sorted(fixed))
     description = Description(
-        captured.launch,
-        (captured.owner, keeps),
-        captured.executable,
-        world.driver.stream(),
-        world.device,
-        len(inputs),
-        tuple(captured.nodes[position] for position in used),
-        tuple((i, inputs[i].data_ptr()) for i in sorted(fixed)),
-        changing,
-        tuple(homes),
-        tuple(lasting),
-        described,
-        held,
-        world.aligned,
-    )
+        captured.launch, (captured.owner, keeps), captured.executable, world.driver.stream(), world.device, len(inputs),
+        nodes, staying, changing, tuple(homes), tuple(lasting), described, held, world.aligned,
+    )  # fmt: skip
     made = _C.Replay(description)
     kernels = sum(node.kind == "kernel" for node in captured.nodes)
     return PlanRecording(made, tuple(i for i in moving if i not in found.refused), found.refused, kernels, places)

@@ -8,7 +8,7 @@ import functools
 from stoker.cudagraph.driver import CannotRecord
 
 Pointer = ctypes.c_void_p
-KERNEL, COPY, FILL, EMPTY = 0, 1, 2, 5
+_KINDS = {0: "kernel", 1: "copy", 2: "fill", 5: "empty"}
 """Types of nodes."""
 
 
@@ -44,7 +44,7 @@ def nodes_of(graph: int) -> list[int]:
     return [handle or 0 for handle in handles]
 
 
-def type_of(node: int) -> int:
+def kind_of(node: int) -> str:
     found = ctypes.c_int()
     check(libcuda().cuGraphNodeGetType(Pointer(node), ctypes.byref(found)), "looking at a node")
-    return found.value
+    return _KINDS.get(found.value, "opaque")

@@ -64,16 +64,15 @@ def find_words(first: Sequence[GraphNode], second: Sequence[GraphNode], regions:
     refused: dict[int, str] = {}
     for position, (one, other) in enumerate(zip(first, second)):
         for buffer, offset, a, b in _pairs(one, other):
+            here = f"parameter {buffer} of node {position}"
             found = {number: delta for number, r in regions.items() if (delta := r.delta(a, b)) is not None}
             for number, delta in found.items():
                 words[number].append(Word(position, buffer, offset, delta))
             if len(found) > 1:
-                refused |= dict.fromkeys(found, f"parameter {buffer} of node {position} may be of two inputs")
+                refused |= dict.fromkeys(found, f"{here} may be of two inputs")
             for number, region in regions.items():
                 if number not in found and region.holds(a) and a != b:
-                    refused[number] = (
-                        f"parameter {buffer} of node {position} points into it in one of two recordings only"
-                    )
+                    refused[number] = f"{here} points into it in one of two recordings only"
     return FoundWords({n: tuple(w) for n, w in words.items() if n not in refused}, refused)
 
 

@@ -49,11 +49,21 @@ def insert(graph: Graph, like: Node, target: Any, *arguments: Any, **keywords: A
     return node
 
 
+def exchange_each(graph: Graph, suits: Callable[[Node], bool], exchange: Callable[[Graph, Node], None]) -> int:
+    """Exchange each node that suits, in place; how many did."""
+    count = 0
+    for node in list(graph.nodes):
+        if suits(node):
+            exchange(graph, node)
+            count += 1
+    return count
+
+
+Keeps = Callable[[Node], bool]
+
+
 def exchanged(
-    module: GraphModule,
-    match: Callable[[Node], Any],
-    exchange: Callable[[Node, Any], None],
-    keeps: Callable[[Node], bool],
+    module: GraphModule, match: Callable[[Node], Any], exchange: Callable[[Node, Any], None], keeps: Keeps
 ) -> GraphModule:
     """The module itself, or a copy in which each node that matches is exchanged; what is then unread, and not said to be kept, is gone."""
     if not any(match(node) for node in module.graph.nodes):

@@ -353,7 +353,8 @@ class Gradient:
                 found = torch_private.run_backward(
                     tuple(r for r, _ in known), tuple(g for _, g in known), asked, keep_graph=again, create_graph=again
                 )
-        return [_new(torch.zeros_like(t) if g is None else g) for t, g in zip(asked, found)]
+        made = (torch.zeros_like(t) if g is None else g for t, g in zip(asked, found))
+        return [gradient.clone(memory_format=torch.contiguous_format) for gradient in made]
 
 
 def _leaf(tensor: torch.Tensor, wanted: bool, again: bool) -> torch.Tensor:
@@ -361,10 +362,6 @@ def _leaf(tensor: torch.Tensor, wanted: bool, again: bool) -> torch.Tensor:
     if tensor.requires_grad and again:
         return tensor.view_as(tensor)
     return tensor.detach().requires_grad_(wanted)
-
-
-def _new(gradient: torch.Tensor) -> torch.Tensor:
-    return gradient.clone(memory_format=torch.contiguous_format)
 
 
 def _differentiable(tensors: Tensors) -> tuple[bool, ...]:

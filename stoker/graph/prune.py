@@ -6,16 +6,10 @@ from __future__ import annotations
 from torch.fx import Graph, Node
 
 from stoker.graph.raising import raises_by_data
-from stoker.graph.walk import has_effect
+from stoker.graph.walk import ancestors, has_effect
 
 
 def prune(graph: Graph) -> frozenset[Node]:
     """The nodes to keep; inputs are kept always."""
-    needed: set[Node] = {n for n in graph.nodes if n.op == "placeholder"}
-    pending = [n for n in graph.nodes if n.op == "output" or has_effect(n) or raises_by_data(n)]
-    while pending:
-        node = pending.pop()
-        if node not in needed:
-            needed.add(node)
-            pending.extend(node.all_input_nodes)
+    needed = ancestors(n for n in graph.nodes if n.op == "output" or has_effect(n) or raises_by_data(n))
     return frozenset(needed | {n for n in graph.nodes if n.op == "placeholder"})

@@ -15,18 +15,7 @@ from typing import NamedTuple
 
 import torch
 
-from stoker.loop.instruction import (
-    Apply,
-    Convert,
-    Index,
-    Indirect,
-    Load,
-    LoopInstruction,
-    Reduce,
-    Scan,
-    Store,
-    number_of,
-)
+from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopInstruction, Number, Reduce, Scan, Store
 from stoker.loop.op import ELEMENTWISE, ResultType
 from stoker.shape.expr import Expr, Symbol, symbol
 
@@ -82,7 +71,7 @@ class Recorder:
         self.instructions.append(Store((value.number,), value.dtype, buffer, index, combine))
 
     def constant(self, number: bool | int | float, dtype: torch.dtype) -> LoopValue:
-        return self.emit(number_of(number, dtype))
+        return self.emit(Number.of(number, dtype))
 
     def index(self, expr: Expr, dtype: torch.dtype) -> LoopValue:
         if expr.is_constant:

@@ -49,15 +49,10 @@ def simplify(expr: Expr, ranges: Mapping[Symbol, Interval]) -> Expr:
         return expr
     decided: dict[Atom, Expr] = {}
     for atom in atoms(expr):
-        match atom:
-            case FloorDiv(numerator=a, denominator=b):
-                within = bounds(a, ranges)
-                if b.value is not None and b.value > 0 and within.low >= 0 and within.high < b.value:
-                    decided[atom] = constant(0)
-            case Mod(numerator=a, denominator=b):
-                within = bounds(a, ranges)
-                if b.value is not None and b.value > 0 and within.low >= 0 and within.high < b.value:
-                    decided[atom] = a
+        if isinstance(atom, (FloorDiv, Mod)) and (limit := atom.denominator.value) is not None:
+            within = bounds(atom.numerator, ranges)
+            if within.low >= 0 and within.high < limit:
+                decided[atom] = constant(0) if isinstance(atom, FloorDiv) else atom.numerator
     return simplify(substitute(expr, decided), ranges) if decided else expr
 
 

@@ -48,6 +48,10 @@ class Number(_Instruction):
     value: bool | int | float = field(compare=False)
     words: str
 
+    @staticmethod
+    def of(value: bool | int | float, dtype: torch.dtype) -> Number:
+        return Number((), dtype, value, repr(value))
+
 
 @dataclass(frozen=True, slots=True)
 class Index(_Instruction):
@@ -93,10 +97,6 @@ class Apply(_Instruction):
 
 
 LoopInstruction: TypeAlias = Load | Store | Number | Index | Indirect | Reduce | Scan | Convert | Apply
-
-
-def number_of(value: bool | int | float, dtype: torch.dtype) -> Number:
-    return Number((), dtype, value, repr(value))
 
 
 def index_expressions(i: LoopInstruction) -> tuple[Expr, ...]:

@@ -57,10 +57,8 @@ def instruction_text(number: int, i: LoopInstruction) -> str:
 
 
 def loops_text(outer: Dimensions, inner: Dimensions) -> str:
-    words = ", ".join(f"{text(d.symbol)} < {text(d.size)}" for d in outer)
-    return f"for {words or 'once'}" + (
-        " reduce " + ", ".join(f"{text(d.symbol)} < {text(d.size)}" for d in inner) if inner else ""
-    )
+    words, reduced = (", ".join(f"{text(d.symbol)} < {text(d.size)}" for d in loops) for loops in (outer, inner))
+    return f"for {words or 'once'}{f' reduce {reduced}' if inner else ''}"
 
 
 def argument_text(value: object) -> str:

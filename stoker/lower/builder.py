@@ -167,8 +167,8 @@ class Builder:
         return made
 
     def reduce(self, out: Result, kept: Sizes, strides: Sizes, over: Sizes, kind: str, element: Reduced) -> Stored:
-        """A reduction: `element(outer, inner)` combined over the inner sizes; of pieces of them first, and then of these, where a device
-        would not be busy otherwise. The loops run over the `kept` sizes, which lie in the result at these strides."""
+        """A reduction: `element(outer, inner)` combined over the inner sizes; of pieces of them first, and then of these,
+        where a device would not be busy otherwise. The loops run over the `kept` sizes, which lie in the result at these strides."""
         outer, inner = loops_of("i", kept), loops_of("r", over)
         with using(Recorder(self.wide)) as recorder:
             at = _loop_index(outer)
@@ -235,7 +235,7 @@ class Builder:
         """The state of a device's generator, and how far past its offset the numbers begin that are drawn now. Those who draw one after
         another, no library call between them, share it."""
         nodes, drawn = self.program.nodes, self._drawn
-        last = next((p for p in reversed(range(len(nodes))) if _is_ordered(nodes[p])), None)
+        last = next((p for p in reversed(range(len(nodes))) if isinstance(n := nodes[p], Extern) and n.ordered), None)
         if drawn is None or drawn[0] != last or drawn[1] != device:
             numbers = self.call(torch.ops.stoker.draw.default, (device, increment), {}, [_NUMBER] * 4)
             state = GeneratorState(*numbers)
@@ -253,10 +253,6 @@ class Builder:
 
 
 _NUMBER = Result(torch.int64, torch.device("cpu"), (), ())
-
-
-def _is_ordered(node: Loops | Extern) -> bool:
-    return isinstance(node, Extern) and node.ordered
 
 
 def _keeps_order(operator: Any) -> bool:

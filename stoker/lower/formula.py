@@ -23,8 +23,8 @@ def formula(
     *names: str, cost: int = 4, last: Any = None, floating: bool = False, rounded: bool = False, divides: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a function of loop values for operators whose arguments are all operands; `last` stands for the last if it is
-    not given. One that is `floating` leaves other types to the library; numbers may be `rounded` to the result's type before.
-    One that `divides` by numbers is given first how the device does."""
+    not given. One that is `floating` leaves other types to the library; numbers may be `rounded` to the result's type
+    before. One that `divides` by numbers is given first how the device does."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         def lowering(builder: Builder, out: Result, *operands: Any) -> Tensor:

@@ -66,8 +66,8 @@ def _is_plain(node: Node) -> bool:
 
 
 def _activation(node: Node) -> tuple[Node, Node, str] | None:
-    """The first of the library's functions that is computed of a product alone: what it is computed of, which is the product or a view
-    of it; where it ends; and which one it is."""
+    """The first of the library's functions that is computed of a product alone: what it is computed of, which is the
+    product or a view of it; where it ends; and which one it is."""
     seen = node
     while len(seen.users) == 1 and is_view(user := next(iter(seen.users))) and user.args[0] is seen:
         seen = user

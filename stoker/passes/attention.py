@@ -196,24 +196,8 @@ def written_between(start: Node, end: Node) -> bool:
     return False
 
 
-_WRITING_OPERATORS = [
-    "iadd",
-    "iand",
-    "iconcat",
-    "ifloordiv",
-    "ilshift",
-    "imatmul",
-    "imod",
-    "imul",
-    "ior",
-    "ipow",
-    "irshift",
-    "isub",
-    "itruediv",
-    "ixor",
-    "setitem",
-    "delitem",
-]
+_WRITING = "iadd iand iconcat ifloordiv ilshift imatmul imod imul ior ipow irshift isub itruediv ixor setitem delitem"
+_WRITING_OPERATORS = frozenset(_WRITING.split())
 """Of Python's operators as functions."""
 
 

@@ -21,7 +21,7 @@ from torch.fx import Graph, Node
 from stoker.fake import FakeTensor
 from stoker.graph.attention import hand_over, is_plain, size
 from stoker.graph.facts import KEPT, fake_of
-from stoker.graph.insert import insert
+from stoker.graph.insert import exchange_each, insert
 
 aten = torch.ops.aten
 MOST_READERS = 16
@@ -30,12 +30,7 @@ MOST_READERS = 16
 
 def spread_queries(graph: Graph, processors: int) -> int:
     """Exchange the calls that would leave multiprocessors idle."""
-    count = 0
-    for node in list(graph.nodes):
-        if is_plain(node) and _is_small(node, processors) and _bias_suits(node):
-            _exchange(graph, node)
-            count += 1
-    return count
+    return exchange_each(graph, lambda n: is_plain(n) and _is_small(n, processors) and _bias_suits(n), _exchange)
 
 
 def _is_small(node: Node, processors: int) -> bool:

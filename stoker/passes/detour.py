@@ -65,15 +65,11 @@ def _settled(found: set[Node], device: torch.device) -> set[Node]:
             node
             for node in found
             if not all(n in found or device_of(n) == device for n in node.all_input_nodes)
-            or not all(u in found or _comes_back(u, device) for u in node.users)
+            or not all(u in found or (u.target is _COPY and device_of(u) == device) for u in node.users)
         }
         if not stays:
             return found
         found = found - stays
-
-
-def _comes_back(user: Node, device: torch.device) -> bool:
-    return user.target is _COPY and device_of(user) == device
 
 
 def _on_device(graph: Graph, node: Node, there: dict[Node, Node], device: torch.device) -> Node:

@@ -102,21 +102,14 @@ def _constant(mask: Node) -> torch.Tensor | None:
         if node.op not in ("call_function", "call_method") or not only_reads(node) or _draws(node):
             return None
         value = node.meta.get("example_value")
-        if not isinstance(value, torch.Tensor) or not _is_static(value) or not all(map(_only_looks, node.users)):
+        static = isinstance(value, torch.Tensor) and all(isinstance(s, int) for s in value.shape)
+        if not static or not all(user.op == "output" or only_reads(user) for user in node.users):
             return None
         needed[node] = None
         stack += node.all_input_nodes
     if mask.meta["example_value"].numel() > LARGEST_MASK:
         return None
     return _evaluated(mask, needed)
-
-
-def _only_looks(user: Node) -> bool:
-    return user.op == "output" or only_reads(user)
-
-
-def _is_static(value: torch.Tensor) -> bool:
-    return all(isinstance(s, int) for s in value.shape)
 
 
 def _draws(node: Node) -> bool:

@@ -18,7 +18,7 @@ import torch
 from torch.fx import Graph, Node
 
 from stoker.graph.facts import fake_of
-from stoker.graph.insert import insert
+from stoker.graph.insert import exchange_each, insert
 
 aten = torch.ops.aten
 HALF = (torch.float16, torch.bfloat16)
@@ -28,12 +28,7 @@ VECTOR = 8
 
 def multiply_patches(graph: Graph) -> int:
     """Exchange the convolutions."""
-    count = 0
-    for node in list(graph.nodes):
-        if node.target is aten.convolution.default and _suits(node):
-            _exchange(graph, node)
-            count += 1
-    return count
+    return exchange_each(graph, lambda n: n.target is aten.convolution.default and _suits(n), _exchange)
 
 
 def _suits(node: Node) -> bool:

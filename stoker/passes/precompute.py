@@ -19,7 +19,7 @@ from torch.fx import GraphModule, Node
 from stoker import torch_private
 from stoker.fake import FakeTensor
 from stoker.graph.facts import LITERAL
-from stoker.graph.walk import runs_once
+from stoker.graph.walk import ancestors, runs_once
 from stoker.passes.simplify import VIEWS, operators
 
 aten = torch.ops.aten
@@ -83,11 +83,7 @@ def _is_plain(node: Node) -> bool:
 
 
 def _evaluated(module: GraphModule, constants: dict[Node, bool], kept: list[Node]) -> dict[Node, torch.Tensor]:
-    needed, pending = set(kept), list(kept)
-    while pending:
-        fresh = [n for n in pending.pop().all_input_nodes if n not in needed]
-        needed.update(fresh)
-        pending += fresh
+    needed = ancestors(kept)
     values: dict[Node, Any] = {}
     with torch.inference_mode(False), torch.no_grad():
         for node in constants:

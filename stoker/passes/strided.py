@@ -16,16 +16,13 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from stoker.decompose.registry import find
 from stoker.fake.meta import contiguous_strides
 from stoker.graph.facts import fake_of
 from stoker.graph.insert import insert
 
 aten = torch.ops.aten
-KERNELS = frozenset(
-    getattr(aten, name).default
-    for name in (f"_scaled_dot_product_{kind}_attention" for kind in ("flash", "efficient", "cudnn"))
-    if hasattr(aten, name)
-)
+KERNELS = frozenset(find(f"_scaled_dot_product_{kind}_attention") for kind in ("flash", "efficient", "cudnn")) - {None}
 VECTOR = 8
 """Elements that a kernel reads at a time."""
 _DENSE = (None, torch.contiguous_format)

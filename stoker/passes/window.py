@@ -18,7 +18,7 @@ from torch.fx import Graph, Node
 
 from stoker.graph.attention import hand_over, is_plain, size
 from stoker.graph.facts import fake_of
-from stoker.graph.insert import insert
+from stoker.graph.insert import exchange_each, insert
 
 aten = torch.ops.aten
 EFFICIENT = aten._scaled_dot_product_efficient_attention.default
@@ -30,12 +30,7 @@ VECTOR, BIAS_VECTOR = 8, 16
 
 def attend_in_windows(graph: Graph) -> int:
     """Exchange the calls on small windows."""
-    count = 0
-    for node in list(graph.nodes):
-        if is_plain(node) and _is_small(node) and _bias_suits(node):
-            _exchange(graph, node)
-            count += 1
-    return count
+    return exchange_each(graph, lambda n: is_plain(n) and _is_small(n) and _bias_suits(n), _exchange)
 
 
 def _is_small(node: Node) -> bool:

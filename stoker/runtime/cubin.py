@@ -11,7 +11,7 @@ import hashlib
 import importlib.metadata
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from stoker.cache import cache_directory, why_not_trusted
@@ -42,17 +42,7 @@ class Job:
 
     @property
     def key(self) -> str:
-        parts = [
-            self.name,
-            self.source,
-            self.signature,
-            self.aligned,
-            self.warps,
-            self.architecture,
-            self.stages,
-            self.fuse_multiply_add,
-        ]
-        return hashlib.sha256(json.dumps([_versions(), *parts]).encode()).hexdigest()[:32]
+        return hashlib.sha256(json.dumps([_versions(), *astuple(self)]).encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,11 +47,5 @@ def surroundings() -> list[object]:
     """What times on the current device depend on besides the programs that are timed."""
     device = torch.cuda.get_device_properties(torch.cuda.current_device())
     triton = importlib.metadata.version("triton") if importlib.util.find_spec("triton") else None
-    return [
-        device.name,
-        device.multi_processor_count,
-        device.total_memory,
-        torch.__version__,
-        torch.version.cuda,
-        triton,
-    ]
+    versions = [torch.__version__, torch.version.cuda, triton]
+    return [device.name, device.multi_processor_count, device.total_memory, *versions]

@@ -22,21 +22,13 @@ from stoker.shape.expr import Symbol
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """A kernel, the numbers of the buffers it is called on, and its sizes."""
-
-    kernel: Kernel
-    buffers: tuple[int, ...]
-    sizes: tuple[Symbol, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Kernels:
     """Those of one program, so far."""
 
     layouts: Mapping[str, Layout]
     targets: Targets
-    known: dict[Any, _Known] = field(default_factory=dict)
+    known: dict[Any, tuple[Kernel, tuple[int, ...], tuple[Symbol, ...]]] = field(default_factory=dict)
+    """For each draft's key a kernel, the numbers of the buffers it is called on, and its sizes."""
 
     def build(self, draft: Draft, kept: frozenset[str]) -> Call:
         """The kernel of a draft. `kept` names buffers that are needed after it."""
@@ -45,10 +37,10 @@ class Kernels:
         found = self.known.get(key)
         if found is None:
             made = build(draft, kept, self.layouts, self.targets[draft.device.type])
-            self.known[key] = _Known(made.kernel, tuple(numbers[b] for b in made.buffers), made.sizes)
+            self.known[key] = (made.kernel, tuple(numbers[b] for b in made.buffers), made.sizes)
             return made
-        names = list(numbers)
-        return Call(found.kernel, tuple(names[n] for n in found.buffers), found.sizes, draft.origins)
+        names, (kernel, buffers, sizes) = list(numbers), found
+        return Call(kernel, tuple(names[n] for n in buffers), sizes, draft.origins)
 
     def _key(self, draft: Draft, kept: frozenset[str], numbers: dict[str, int]) -> Any:
         """What a draft computes. Its buffers are numbered as they come."""

@@ -41,13 +41,8 @@ LOOP = symbol("o0")
 def template(kernel: Kernel, targets: Targets) -> Kernel | None:
     """The kernel of a batch that a kernel can be a row of: its loop has any length."""
     lines = [i for phase in kernel.phases for _, i in phase.lines]
-    if (
-        not targets[kernel.device.type].batches
-        or len(kernel.outer) > 1
-        or kernel.inner
-        or kernel.sizes
-        or kernel.product
-    ):
+    more = len(kernel.outer) > 1 or kernel.inner or kernel.sizes or kernel.product
+    if more or not targets[kernel.device.type].batches:
         return None
     if any(isinstance(i, Indirect) or (isinstance(i, Store) and i.combine) for i in lines):
         return None

@@ -122,45 +122,33 @@ class Draft:
 
 def draft_of(position: int, node: Loops) -> Draft:
     """A node alone, its outer loops in the order of the memory it writes."""
-    store = _store(node)
+    store = next(i for i in reversed(node.body) if isinstance(i, Store))
     if store.combine:  # places are computed: the order of the values is the one known
         order = [d for d in node.outer if d.size.value != 1]
     else:
         order = _by_stride(node.outer, store.index)
-    outer = loops_of("i", [d.size for d in order])
-    inner = loops_of("r", [d.size for d in node.inner if d.size.value != 1])
-    place = dict(zip((d.symbol for d in order), (d.symbol for d in outer)))
     kept = [d for d in node.inner if d.size.value != 1]
-    place |= dict(zip((d.symbol for d in kept), (d.symbol for d in inner)))
+    outer, inner = loops_of("i", [d.size for d in order]), loops_of("r", [d.size for d in kept])
+    place = {d.symbol: loop.symbol for d, loop in zip((*order, *kept), (*outer, *inner))}
     return Draft((Member(position, node, place, bool(node.inner)),), outer, inner)
-
-
-def _store(node: Loops) -> Store:
-    return next(i for i in reversed(node.body) if isinstance(i, Store))
 
 
 def _by_stride(dimensions: Dimensions, index: Expr) -> list[Dimension]:
     """Without loops that run once, slowest first; the order of loops with unknown strides is kept."""
     kept = [d for d in dimensions if d.size.value != 1]
     strides = [coefficient(index, d.symbol) for d in kept]
-    numbers = [_weight(s) for s in strides]
-    if any(n is None for n in numbers):
+    numbers = [typically(s) for s in strides if s is not None]
+    if len(numbers) < len(kept):
         return kept
-    order = sorted(range(len(kept)), key=lambda k: -numbers[k])  # type: ignore[operator]  # all are numbers here
-    return [kept[k] for k in order]
+    return [kept[k] for k in sorted(range(len(kept)), key=lambda k: -numbers[k])]
 
 
-_TYPICAL = 64
-"""What a symbolic size counts as when strides are compared."""
+TYPICAL_SIZE = 64
 
 
-def _weight(stride: Expr | None) -> int | None:
-    if stride is None:
-        return None
-    total = stride.offset
-    for monomial, factor in stride.terms:
-        total += factor * _TYPICAL ** len(monomial)
-    return total
+def typically(expr: Expr) -> int:
+    """A size or stride, counting symbols as typical sizes."""
+    return expr.offset + sum(factor * TYPICAL_SIZE ** len(monomial) for monomial, factor in expr.terms)
 
 
 def align(first: Draft, second: Draft) -> tuple[Draft, Draft] | None:
@@ -202,15 +190,9 @@ def _renamed(draft: Draft, names: Mapping[Symbol, Expr], outer: Dimensions, inne
 def _aligned(first: Draft, second: Draft) -> tuple[Draft, Draft] | None:
     if any(d.size.value == 0 for draft in (first, second) for d in (*draft.outer, *draft.inner)):
         return None  # loops that never run have no product that tells them apart
-    if first.inner and second.inner:
-        outer = _refined(first.outer, second.outer)
-        inner = _refined(first.inner, second.inner)
-        if outer is None or inner is None:
-            return None
-        return _over(first, outer, inner), _over(second, outer, inner)
-    if not first.inner and not second.inner:
-        outer = _refined(first.outer, second.outer)
-        return None if outer is None else (_over(first, outer, ()), _over(second, outer, ()))
+    if bool(first.inner) is bool(second.inner):
+        outer, inner = _refined(first.outer, second.outer), _refined(first.inner, second.inner)
+        return None if outer is None or inner is None else (_over(first, outer, inner), _over(second, outer, inner))
     plain, reducing = (second, first) if first.inner else (first, second)
     found = _with_reduction(plain, reducing)
     if found is None:
@@ -236,8 +218,7 @@ def _with_reduction(plain: Draft, reducing: Draft) -> tuple[Draft, Draft] | None
         cut -= 1
         done = done * sizes[cut]
     outer, inner = loops_of("i", sizes[:cut]), loops_of("r", sizes[cut:])
-    names = dict(zip((d.symbol for d in plain.outer), express([d.size for d in plain.outer], (*outer, *inner))))
-    spread = _renamed(plain, names, outer, inner)
+    spread = _renamed(plain, _written(plain.outer, (*outer, *inner)), outer, inner)
     members = tuple(replace(m, across=True) for m in spread.members)
     return Draft(members, outer, inner), _over(reducing, outer, inner)
 
@@ -268,12 +249,13 @@ def _over(draft: Draft, outer: Dimensions, inner: Dimensions) -> Draft:
     """The draft with its loops written as products of finer ones."""
     if draft.outer == outer and (draft.inner == inner or not draft.inner):
         return Draft(draft.members, outer, inner) if draft.inner != inner else draft
-    names: dict[Symbol, Expr] = dict(
-        zip((d.symbol for d in draft.outer), express([d.size for d in draft.outer], outer))
-    )
-    if draft.inner:
-        names |= dict(zip((d.symbol for d in draft.inner), express([d.size for d in draft.inner], inner)))
+    names = _written(draft.outer, outer) | (_written(draft.inner, inner) if draft.inner else {})
     return _renamed(draft, names, outer, inner)
+
+
+def _written(loops: Dimensions, finer: Dimensions) -> dict[Symbol, Expr]:
+    """Loops in terms of finer ones."""
+    return dict(zip((d.symbol for d in loops), express([d.size for d in loops], finer)))
 
 
 def joined(first: Draft, second: Draft) -> Draft:

@@ -119,21 +119,12 @@ def _of_columns(bias: Stored, columns: int, place: Place) -> Factor:
 def _windows(
     image: Stored, weight: Stored, places: Pair, step: Any, padding: Any, dilation: Any, place: Place
 ) -> Windows:
+    batch, channel, *strides = _numbers(image.strides)
+    size, kernel, points = (_numbers(numbers[2:]) for numbers in (image.sizes, weight.sizes, weight.strides))
     return Windows(
-        place(image),
-        image.offset.value or 0,
-        image.strides[0].value or 0,
-        image.strides[1].value or 0,
-        _pair(_numbers(image.strides[2:])),
-        _pair(_numbers(image.sizes[2:])),
-        places,
-        _pair(_numbers(weight.sizes[2:])),
-        _pair(step),
-        _pair(padding),
-        _pair(dilation),
-        weight.sizes[1].value or 0,
-        _pair(_numbers(weight.strides[2:])),
-    )
+        place(image), image.offset.value or 0, batch, channel, _pair(strides), _pair(size), places, _pair(kernel),
+        _pair(step), _pair(padding), _pair(dilation), weight.sizes[1].value or 0, _pair(points),
+    )  # fmt: skip
 
 
 def _flat(windows: Windows, count: int) -> Factor | Windows:

@@ -247,28 +247,21 @@ class _Assembly:
             for across, lines in ((False, s.before), (True, s.inside), (False, s.after))
         ]
         live: set[int] = set()
-        symbols: set[Symbol] = set()
         phases: list[Phase] = []
         for across, lines in reversed(parts):
-            kept = [line for line in reversed(lines) if self._wanted(line, live, symbols)]
+            kept = [line for line in reversed(lines) if self._wanted(line, live)]
             if kept and phases and phases[-1].across == across is False:
                 phases[-1] = Phase(False, tuple(reversed(kept)) + phases[-1].lines)
             elif kept:
                 phases.append(Phase(across, tuple(reversed(kept))))
         return phases[::-1]
 
-    def _wanted(self, line: Line, live: set[int], symbols: set[Symbol]) -> bool:
+    def _wanted(self, line: Line, live: set[int]) -> bool:
+        """An index is checked, though what it leads to may be a constant."""
         number, i = line
-        match i:
-            case Store():
-                wanted = i.buffer in self.needed
-            case Indirect():
-                wanted = True  # it is checked, though what it leads to may be a constant
-            case _:
-                wanted = number in live
+        wanted = i.buffer in self.needed if isinstance(i, Store) else isinstance(i, Indirect) or number in live
         if wanted:
             live.update(i.arguments)
-            symbols.update(*(free_symbols(e) for e in index_expressions(i)))
         return wanted
 
 

@@ -106,11 +106,7 @@ def _end(step: Step, name: str, kernels: Sequence[Kernel], whole: int) -> int:
     if kernel.product is not None and number in kernel.product.arguments:
         return whole
     ranges = ranges_of((*kernel.outer, *kernel.inner))
-    indices = [
-        i.index
-        for phase in kernel.phases
-        for _, i in phase.lines
-        if isinstance(i, (Load, Store)) and i.buffer == f"a{number}"
-    ]
-    high = max((bounds(constant(0) + index, ranges).high for index in indices), default=-1)
+    accesses = (i for phase in kernel.phases for _, i in phase.lines if isinstance(i, (Load, Store)))
+    places = [constant(0) + i.index for i in accesses if i.buffer == f"a{number}"]
+    high = max((bounds(place, ranges).high for place in places), default=-1)
     return whole if high >= whole else int(high) + 1

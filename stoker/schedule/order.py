@@ -18,7 +18,8 @@ from __future__ import annotations
 import functools
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 
 from stoker.loop.node import Extern, reads, tensors_in
 from stoker.schedule.draft import Draft
@@ -139,20 +140,11 @@ def _read_first(
 
 def _has_order(before: Mapping[int, set[int]]) -> bool:
     """Can all run, each after those it waits for?"""
-    waiting = {number: len(earlier - {number}) for number, earlier in before.items()}
-    after: dict[int, list[int]] = {number: [] for number in before}
-    for number, earlier in before.items():
-        for other in earlier - {number}:
-            after[other].append(number)
-    ready = [number for number, count in waiting.items() if not count]
-    done = 0
-    while ready:
-        done += 1
-        for follower in after[ready.pop()]:
-            waiting[follower] -= 1
-            if not waiting[follower]:
-                ready.append(follower)
-    return done == len(before)
+    try:
+        TopologicalSorter({number: earlier - {number} for number, earlier in before.items()}).prepare()
+    except CycleError:
+        return False
+    return True
 
 
 def _flow(
@@ -217,41 +209,35 @@ def _by_key(flow: Flow, numbers: Iterable[int]) -> list[int]:
     return list(done)
 
 
-@dataclass(slots=True)
-class _Ready:
-    """The groups that may run, best first. An entry whose gain is out of date is passed over."""
-
-    heap: list[tuple[int, int, int]] = field(default_factory=list)
-    gains: dict[int, int] = field(default_factory=dict)
-
-
 def _greedy(flow: Flow) -> list[int]:
     """Run what frees most, less what it makes; the program's order decides among equals."""
     rank = {n: place for place, n in enumerate(flow.before)}
     waiting = {n: len(earlier) for n, earlier in flow.before.items()}
     readers = {name: set(found) for name, found in flow.readers.items()}
-    ready = _Ready()
+    heap: list[tuple[int, int, int]] = []
+    """The groups that may run, best first. An entry whose gain is out of date is passed over."""
+    gains: dict[int, int] = {}
 
     def offer(number: int) -> None:
         freed = sum(flow.bytes_of[name] for name in flow.read[number] if len(readers[name]) == 1)
-        ready.gains[number] = freed - sum(flow.bytes_of[name] for name in flow.made[number])
-        heapq.heappush(ready.heap, (-ready.gains[number], rank[number], number))
+        gains[number] = freed - sum(flow.bytes_of[name] for name in flow.made[number])
+        heapq.heappush(heap, (-gains[number], rank[number], number))
 
     for number, count in waiting.items():
         if not count:
             offer(number)
     done: list[int] = []
-    while ready.heap:
-        negative, _, number = heapq.heappop(ready.heap)
-        if ready.gains.get(number) != -negative:
+    while heap:
+        negative, _, number = heapq.heappop(heap)
+        if gains.get(number) != -negative:
             continue
-        del ready.gains[number]
+        del gains[number]
         done.append(number)
         for name in flow.read[number]:
             readers[name].discard(number)
             if len(readers[name]) == 1:
                 (last,) = readers[name]
-                if last in ready.gains:
+                if last in gains:
                     offer(last)
         for follower in flow.after[number]:
             waiting[follower] -= 1

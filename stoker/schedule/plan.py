@@ -105,20 +105,15 @@ def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False, 
     origins += [origins[sources[number]] for number in range(len(origins), len(called))]
     used = sorted({step.kernel for step in folded if isinstance(step, (Run, Batch))})
     return Plan(
-        tuple(program.inputs),
-        tuple(program.constants.items()),
-        tuple(program.symbols.items()),
+        tuple(program.inputs), tuple(program.constants.items()), tuple(program.symbols.items()),
         tuple(called[number] for number in used),
         tuple(replace(s, kernel=used.index(s.kernel)) if isinstance(s, (Run, Batch)) else s for s in folded),
         tuple(_at_home(value, over, program, homes) for value in program.outputs),
-        placed.arenas,
-        tuple(origins[number] for number in used),
-        _refusals(groups),
-        placed.over,
+        placed.arenas, tuple(origins[number] for number in used), _refusals(groups), placed.over,
         (ordered.name, ordered.peak_bytes, ordered.program_peak_bytes),
         owns_inputs and _worth_freeing(program, owned),
         tuple(number for number, name in enumerate(program.inputs) if name in program.aligned),
-    )
+    )  # fmt: skip
 
 
 def _is_ours(library: Library, targets: Targets) -> bool:

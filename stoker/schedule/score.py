@@ -16,12 +16,10 @@ from stoker.loop.index import count
 from stoker.loop.layout import product
 from stoker.loop.node import Extern, Loops, Program, reads
 from stoker.loop.target import Targets
-from stoker.schedule.draft import Draft, draft_of
+from stoker.schedule.draft import Draft, draft_of, typically
 from stoker.schedule.fuse import Refusal, fuse
 from stoker.schedule.precede import Precedence
-from stoker.shape.expr import Expr
 
-TYPICAL_SIZE = 64
 FARTHEST_READERS = 8
 """Readers of one buffer are paired with this many next ones."""
 
@@ -89,11 +87,7 @@ def _candidates(
 def estimate_bytes(program: Program, name: str) -> int:
     """A buffer's size, counting symbols as typical sizes."""
     layout = program.layouts[name]
-    return _number(product(layout.sizes)) * layout.dtype.itemsize
-
-
-def _number(expr: Expr) -> int:
-    return expr.offset + sum(factor * TYPICAL_SIZE ** len(monomial) for monomial, factor in expr.terms)
+    return typically(product(layout.sizes)) * layout.dtype.itemsize
 
 
 def _join_round(groups: Groups, candidates: list[tuple[int, int, int, int, int]], *, columns: bool = False) -> bool:

@@ -25,7 +25,7 @@ class Summary:
     @classmethod
     def of(cls, plan: Plan, declined: Sequence[tuple[str, str]]) -> Summary:
         runs = Counter(step.kernel for step in plan.steps if isinstance(step, (Run, Batch)))
-        calls = Counter(_name(step) for step in plan.steps if isinstance(step, Library))
+        calls = Counter(str(step.operator) for step in plan.steps if isinstance(step, Library))
         reasons = {_packet(name): reason for name, reason in declined}
         return cls(
             tuple((origins, runs[number]) for number, origins in enumerate(plan.origins)),
@@ -67,10 +67,6 @@ def _memory(plan: Plan) -> tuple[str, ...]:
     if name != "program":
         found.append(f"order {name!r}: about {peak:,} bytes at the peak, {own:,} in the program's order")
     return tuple(found)
-
-
-def _name(step: Library) -> str:
-    return str(step.operator)
 
 
 def _packet(name: str) -> str:

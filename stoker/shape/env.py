@@ -20,23 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from stoker.shape.condition import (
-    Comparison,
-    Condition,
-    Eq,
-    Ge,
-    Instruction,
-    Junction,
-    Le,
-    Ne,
-    Not,
-    Relation,
-    condition_text,
-    holds,
-    map_condition,
-    program,
-    symbols_of,
-)
+from stoker.shape import condition as cond
+from stoker.shape.condition import Comparison, Condition, Junction, Relation
 from stoker.shape.expr import Atom, Expr, FloorDiv, Max, Mod, Symbol, constant, modulo, rejoined, symbol
 from stoker.shape.prove import Interval, Proof, bounds, prove, prove_by_cases
 from stoker.shape.recipe import SYMBOL, FloatSymbol, Numbers, Recipe
@@ -70,7 +55,7 @@ class SizeGuard:
     """Where in the user's program, if the environment was told how to find out."""
 
     def __str__(self) -> str:
-        return condition_text(self.condition)
+        return cond.condition_text(self.condition)
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,14 +261,14 @@ class ShapeEnv:
         larger = isinstance(extreme, Max)
         for best in extreme.arguments:
             others = [other for other in extreme.arguments if other is not best]
-            conditions = [Le(other, best) if larger else Le(best, other) for other in others]
+            conditions = [cond.Le(other, best) if larger else cond.Le(best, other) for other in others]
             if all(prove(condition, self.ranges, self._facts) is Proof.YES for condition in conditions):
                 return best
         return None
 
     def simplify_condition(self, condition: Condition) -> Condition:
         """The condition under what is known."""
-        return map_condition(condition, self.simplify)
+        return cond.map_condition(condition, self.simplify)
 
     def prove(self, condition: Condition) -> Proof:
         """Does the condition follow from what is known? Never makes a guard."""
@@ -319,8 +304,8 @@ class ShapeEnv:
             self._guesses = before
 
     def _guessed(self, condition: Condition) -> bool:
-        unknown = (s for s in symbols_of(condition) if s not in self.hints)
-        return holds(condition, {**self.hints, **{s: 4096 + self.symbols.index(s) for s in unknown}})
+        unknown = (s for s in cond.symbols_of(condition) if s not in self.hints)
+        return cond.holds(condition, {**self.hints, **{s: 4096 + self.symbols.index(s) for s in unknown}})
 
     def decide(self, condition: Condition, reason: str = "") -> bool:
         """The answer; unproven ones are those of the hints, and make a guard."""
@@ -330,22 +315,24 @@ class ShapeEnv:
         simple = self.simplify_condition(condition)
         answer = prove(simple, self.ranges, self._facts)
         if answer is Proof.UNKNOWN:
-            involved = symbols_of(simple)
+            involved = cond.symbols_of(simple)
             if any(s not in self.hints for s in involved):
                 answer = prove_by_cases(simple, self.ranges, self._facts)
                 if answer is not Proof.UNKNOWN:
                     return answer is Proof.YES
                 if self._guesses is not None and self._guesses(simple):
                     return self._guessed(simple)
-                asked = self._no_hint(involved, condition_text(simple))
+                asked = self._no_hint(involved, cond.condition_text(simple))
                 asked.condition = simple
                 raise asked
-            truth = holds(simple, self.hints)
-            held = simple if truth else Not(simple)
+            truth = cond.holds(simple, self.hints)
+            held = simple if truth else cond.Not(simple)
             if self.roundings.keys().isdisjoint(involved):
                 self._guard(held, reason)
             elif self.can_ask(parts := self._made_of(involved)):
-                self.ask(parts, lambda now: holds(held, self._rounded_at(involved, now)), condition_text(held))
+                self.ask(
+                    parts, lambda now: cond.holds(held, self._rounded_at(involved, now)), cond.condition_text(held)
+                )
                 self._learn(held)
             else:
                 self._fix_roundings(involved)
@@ -374,14 +361,14 @@ class ShapeEnv:
                 continue
             if not self.can_ask(self._made_of([name])):
                 self.roundings[name][1].evaluate(self.fix)
-                self._learn(Eq(name, self.hints[name]))
+                self._learn(cond.Eq(name, self.hints[name]))
             else:
-                self.decide(Eq(name, self.hints[name]))
+                self.decide(cond.Eq(name, self.hints[name]))
 
     def require(self, condition: Condition, reason: str = "") -> bool:
         """Take a condition the program promises. Without hints it becomes an assertion to check at run time."""
         simple = self.simplify_condition(condition)
-        if any(s not in self.hints for s in symbols_of(simple)) and self.prove(simple) is Proof.UNKNOWN:
+        if any(s not in self.hints for s in cond.symbols_of(simple)) and self.prove(simple) is Proof.UNKNOWN:
             self.assertions.append(SizeGuard(simple, reason, self.locate() if self.locate else None))
             self._learn(simple)
             return True
@@ -390,10 +377,10 @@ class ShapeEnv:
     def asks_for_one(self, condition: Condition) -> bool:
         """Is it asked whether a size is 1, of a symbol that may be, and is more now? Where torch's own code has an answer for sizes that
         it does not know, that answer serves both."""
-        (only, *others) = symbols_of(condition) or (None,)
+        (only, *others) = cond.symbols_of(condition) or (None,)
         if only is None or others or self.ranges[only].low != 1:
             return False
-        return condition in (Eq(only, 1), Ne(only, 1), Ge(only, 2)) and self.hints.get(only, 1) > 1
+        return condition in (cond.Eq(only, 1), cond.Ne(only, 1), cond.Ge(only, 2)) and self.hints.get(only, 1) > 1
 
     def evaluate_sym_node(self, node: Any, size_oblivious: bool = False, fallback_value: Any = None) -> Any:
         """What torch's own Python (`guard_or_false` and its kin, in meta kernels) asks: the truth of a BoolNode; the fallback
@@ -415,7 +402,7 @@ class ShapeEnv:
         if simple.is_constant:
             return simple.offset
         hint = self.size_hint(simple)
-        self.decide(Not(Ne(simple, hint)), reason)
+        self.decide(cond.Not(cond.Ne(simple, hint)), reason)
         return hint
 
     def _guard(self, condition: Condition, reason: str) -> None:
@@ -447,10 +434,10 @@ class ShapeEnv:
         if isinstance(atom, Symbol) and isinstance(value, Symbol):
             self._narrow(value, self.ranges[atom])
         elif isinstance(atom, Symbol) and atom not in self.hints:
-            self._facts[Ge(value, int(self.ranges[atom].low))] = None
+            self._facts[cond.Ge(value, int(self.ranges[atom].low))] = None
         if isinstance(atom, Symbol) and atom not in self.hints:
             self._simplified.clear()
-            facts = [fact for fact in self._facts if atom in symbols_of(fact)]
+            facts = [fact for fact in self._facts if atom in cond.symbols_of(fact)]
             self._facts.update(dict.fromkeys(self.simplify_condition(fact) for fact in facts))
 
     def _learn_bound(self, expr: Expr) -> None:
@@ -480,9 +467,9 @@ class ShapeEnv:
         if narrowed.low == narrowed.high:
             self._replacements[name] = constant(int(narrowed.low))
 
-    def program(self, guard: SizeGuard) -> list[Instruction]:
+    def program(self, guard: SizeGuard) -> list[cond.Instruction]:
         """The guard for the stack machine; see `stoker.shape.condition.program`."""
-        return program(guard.condition, self.symbol_index)
+        return cond.program(guard.condition, self.symbol_index)
 
     @property
     def symbol_index(self) -> Mapping[Symbol, int]:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Union
 
 Monomial = tuple["Atom", ...]
@@ -259,11 +260,7 @@ def multiply(a: Expr, b: Expr) -> Expr:
 
 
 def _times(x: Monomial, y: Monomial) -> Monomial:
-    return tuple(sorted(x + y, key=_atom_order)) if x and y else x or y
-
-
-def _atom_order(atom: Atom) -> tuple[int, str]:
-    return atom.order
+    return tuple(sorted(x + y, key=attrgetter("order"))) if x and y else x or y
 
 
 def _over(monomial: Monomial, divisor: Monomial) -> Monomial | None:

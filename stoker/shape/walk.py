@@ -10,7 +10,7 @@ Replacing symbols by numbers gives what `evaluate` gives (tests/fuzz/test_shape.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from stoker.shape.expr import (
@@ -111,21 +111,12 @@ def _substituted(expr: Expr, replacements: tuple[tuple[Atom, Expr], ...]) -> Exp
         if atom in known:
             changed[atom] = known[atom]
         elif any(a in changed for part in parts(atom) for m, _ in part.terms for a in m):
-            changed[atom] = _rebuilt(atom, [_with_atoms(part, changed) for part in parts(atom)])
+            changed[atom] = _MAKE[type(atom)](*(_with_atoms(part, changed) for part in parts(atom)))
             changed[atom] = known.get(changed[atom], changed[atom])
     return _with_atoms(expr, changed) if changed else expr
 
 
-def _rebuilt(atom: Atom, made_of: list[Expr]) -> Expr:
-    match atom:
-        case FloorDiv():
-            return floor_divide(*made_of)
-        case Mod():
-            return modulo(*made_of)
-        case Min():
-            return minimum(*made_of)
-        case _:
-            return maximum(*made_of)
+_MAKE: dict[type[Atom], Callable[..., Expr]] = {FloorDiv: floor_divide, Mod: modulo, Min: minimum, Max: maximum}
 
 
 def _with_atoms(expr: Expr, changed: Mapping[Atom, Expr]) -> Expr:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from stoker.codegen.backend import Building, Built, Native, Site
 from stoker.codegen.cpp.choose import can_choose, fastest
@@ -53,7 +52,7 @@ def _begun(kernels: Sequence[Kernel], sites: Sequence[Site], tiles: Tiles) -> Bu
     def wait() -> list[Built]:
         made, loaded = [], libraries()
         for number, unit in enumerate(units.holder):
-            address = _function(loaded[unit], kernel_name(number))
+            address = ctypes.cast(getattr(loaded[unit], kernel_name(number)), ctypes.c_void_p).value or 0
             made.append(Built(Native(address), native_kernel(address), units.sources[unit]))
         return made
 
@@ -65,10 +64,6 @@ def _words(names: Sequence[tuple[str, ...]], held: Sequence[int], units: Units) 
     longest = max(held, key=lambda n: units.lengths[n])
     share = units.lengths[longest] / sum(units.lengths[n] for n in held)
     return f"{len(held)} kernels; {share:.0%} of their text: {', '.join(names[longest])}"
-
-
-def _function(library: Any, name: str) -> int:
-    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
 
 
 def _address(built: Built) -> int:

@@ -16,24 +16,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import assert_never
 
+from stoker.codegen.cpp import moments as measuring
 from stoker.codegen.cpp.ahead import AHEAD, requests
 from stoker.codegen.cpp.cost import cost
 from stoker.codegen.cpp.crosswise import emit_crosswise
 from stoker.codegen.cpp.expression import MARKED, declared, expression
 from stoker.codegen.cpp.invariant import lift
 from stoker.codegen.cpp.mark import constant, large, long, marked, plain
-from stoker.codegen.cpp.moments import (
-    PIECE,
-    Measured,
-    add,
-    distances,
-    finish_row,
-    measured,
-    start_row,
-    strip_moments,
-    sums,
-)
-from stoker.codegen.cpp.moments import clauses as joining
 from stoker.codegen.cpp.operation import TYPES, literal, operation
 from stoker.codegen.cpp.reduction import Accumulator, accumulator
 from stoker.codegen.cpp.scan import emit_scan, scan_step, scans
@@ -306,12 +295,12 @@ class _Emitter:
 
     def across(self, phase: Phase, *, threads: bool) -> None:
         """The inner loops of one phase."""
-        reductions, moments = self.accumulators(phase), measured(phase)
+        reductions, moments = self.accumulators(phase), measuring.measured(phase)
         for n, form, _ in reductions:
             for suffix, kind, start in form.variables:
                 self.out.line(f"{kind} v{n}_acc{suffix} = {start};")
         if moments is not None:
-            start_row(self, moments)
+            measuring.start_row(self, moments)
         ordered = any(not form.clause for _, form, _ in reductions)
         simd = self.vectorizable(phase) and not ordered
         *outside, last = self.kernel.inner
@@ -319,11 +308,11 @@ class _Emitter:
         chunk = SHARED_CHUNK if threads else self.tiles.chunk
         chunked = not outside and simd and (last.size.value is None or last.size.value > 2 * chunk)
         if threads and not ordered and (chunked or outside or moments is not None):
-            self.parallel("parallel for", clauses + joining(moments))
+            self.parallel("parallel for", clauses + measuring.clauses(moments))
         if moments is not None:
             with self.loops(tuple(outside)):
-                self.chunks(phase, last, reductions, SHARED_CHUNK if threads else PIECE, moments)
-            finish_row(self, moments)
+                self.chunks(phase, last, reductions, SHARED_CHUNK if threads else measuring.PIECE, moments)
+            measuring.finish_row(self, moments)
         elif chunked:
             self.chunks(phase, last, reductions, chunk)
         else:
@@ -344,7 +333,12 @@ class _Emitter:
                     self.out.line(f"__builtin_prefetch({buffer} + ({self.expr(place)}));")
 
     def chunks(
-        self, phase: Phase, last: Dimension, reductions: Reductions, chunk: int, moments: Measured | None = None
+        self,
+        phase: Phase,
+        last: Dimension,
+        reductions: Reductions,
+        chunk: int,
+        moments: measuring.Measured | None = None,
     ) -> None:
         """A long inner loop in pieces, each reduced on its own: sums of sums lose fewer digits, and threads take pieces."""
         out, size = self.out, self.extent(last)
@@ -365,13 +359,13 @@ class _Emitter:
                     if not whole:
                         stack.enter_context(out.block("else"))
                 if ways == 1 or not whole:
-                    self.simd(len(parts) == len(reductions), _clauses(parts, "part") + sums(self, moments))
+                    self.simd(len(parts) == len(reductions), _clauses(parts, "part") + measuring.sums(self, moments))
                     with out.block(self.head(last, "chunk", "chunk_end")):
                         self.lines(phase if moments is None else moments.rest, accumulator="part")
-                        add(self, moments)
+                        measuring.add(self, moments)
             self.join(parts, "acc", "part")
             if moments is not None:
-                distances(self, moments, last)
+                measuring.distances(self, moments, last)
 
     def ways(self, phase: Phase, reductions: Reductions) -> int:
         """How many partial results are found at once: a cheap step must not wait for the one before it."""
@@ -436,9 +430,9 @@ class _Emitter:
         for n, form, i in reductions:
             self.fill(n, "acc", form)
             out.line(f"{TYPES[i.dtype]} v{n}_all[{self.tiles.strip}];")
-        moments = measured(phase)
+        moments = measuring.measured(phase)
         if moments is not None:
-            strip_moments(self, moments, last)
+            measuring.strip_moments(self, moments, last)
         else:
             self.strip_loops(phase, last, reductions)
         for n, form, _ in reductions:

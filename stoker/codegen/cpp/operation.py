@@ -52,8 +52,8 @@ _OPERATIONS: dict[str, str] = {
 _BY_NAME = "floor_divide truncate_divide minimum maximum left_shift right_shift"
 """Functions of the headers that have the operation's own name."""
 _OF = """
-remainder fmod abs sign floor ceil trunc sqrt copysign pow atan2 fma philox exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos
-atan sinh cosh tanh asinh acosh atanh erf erfc lgamma sigmoid decay normal_tail quick_sin
+remainder fmod abs sign floor ceil trunc sqrt copysign pow atan2 fma philox exp exp2 expm1 log log2 log10 log1p sin cos
+tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma sigmoid decay normal_tail quick_sin
 """
 """Functions that are named `abs_of`."""
 

@@ -84,11 +84,8 @@ def _alone(kernel: Kernel, lines: tuple[Line, ...]) -> list[Store]:
     """Stores to what nothing else in the kernel reads or writes."""
     touched = [i.buffer for _, i in lines if isinstance(i, (Load, Store))]
     found = [i for _, i in lines if isinstance(i, Store) and i.combine is None and touched.count(i.buffer) == 1]
-    return [i for i in found if i.buffer[0] == "a" and _position(i) not in kernel.shared and _fits(kernel, i)]
-
-
-def _fits(kernel: Kernel, store: Store) -> bool:
-    return kernel.arguments[_position(store)] is store.dtype
+    given = [i for i in found if i.buffer[0] == "a" and _position(i) not in kernel.shared]
+    return [i for i in given if kernel.arguments[_position(i)] is i.dtype]
 
 
 def _position(store: Store) -> int:

@@ -59,8 +59,8 @@ def unit_of(kernel: Kernel, tiling: Tiling, origins: Sequence[str] = (), *, over
         parameters, aligned = list(PARAMETERS), tuple(range(len(PARAMETERS)))
     source = f"{_needed(written.text)}\n\n{written.text}"
     return Unit(
-        name, source, tuple(parameters), aligned, written.warps, tiling.stages, written.programs, written.watches, written.limited,
-        value_bytes, kernel.batched, overlaps, tiling.x_block,
+        name, source, tuple(parameters), aligned, written.warps, tiling.stages, written.programs, written.watches,
+        written.limited, value_bytes, kernel.batched, overlaps, tiling.x_block,
     )  # fmt: skip
 
 

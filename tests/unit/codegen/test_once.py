@@ -6,7 +6,7 @@ import torch
 
 from stoker.codegen.triton.once import each_once
 from stoker.loop.index import Dimension
-from stoker.loop.instruction import Apply, Indirect, Load, LoopInstruction, Reduce, Store, number_of
+from stoker.loop.instruction import Apply, Indirect, Load, LoopInstruction, Number, Reduce, Store
 from stoker.schedule.kernel import Kernel, Phase, kernel_text
 from stoker.shape.expr import constant, symbol
 
@@ -55,5 +55,5 @@ def test_memory_that_was_written_is_read_again() -> None:
 
 
 def test_numbers_that_are_equal_but_written_otherwise_stay_apart() -> None:
-    kernel = kernel_of([(0, number_of(0.0, F)), (1, number_of(-0.0, F)), (2, number_of(0.0, F))])
+    kernel = kernel_of([(0, Number.of(0.0, F)), (1, Number.of(-0.0, F)), (2, Number.of(0.0, F))])
     assert [n for n, _ in each_once(kernel).phases[0].lines] == [0, 1]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from stoker.loop import Recorder, ops, using
-from stoker.loop.instruction import LoopInstruction, index_expressions, number_of, with_expressions
+from stoker.loop.instruction import LoopInstruction, Number, index_expressions, with_expressions
 from stoker.shape.expr import symbol
 
 
@@ -23,7 +23,7 @@ def test_equal_instructions_are_one() -> None:
 
 @pytest.mark.parametrize(("a", "b"), [(0.0, -0.0), (1, True), (1, 1.0), (0, False)])
 def test_constants_that_python_calls_equal_are_not(a: float, b: float) -> None:
-    assert a == b and number_of(a, torch.float32) != number_of(b, torch.float32)
+    assert a == b and Number.of(a, torch.float32) != Number.of(b, torch.float32)
     with using(Recorder()) as recorder:
         assert ops.constant(a, torch.float32) != ops.constant(b, torch.float32)
     assert len(recorder.instructions) == 2
@@ -31,7 +31,7 @@ def test_constants_that_python_calls_equal_are_not(a: float, b: float) -> None:
 
 def test_constants_that_python_calls_different_are_equal() -> None:
     nan = float("nan")
-    assert number_of(nan, torch.float32) == number_of(float("nan"), torch.float32)
+    assert Number.of(nan, torch.float32) == Number.of(float("nan"), torch.float32)
 
 
 @pytest.mark.parametrize("kind", typing.get_args(LoopInstruction), ids=lambda kind: kind.__name__)

@@ -7,7 +7,7 @@ import random
 import pytest
 import torch
 
-from stoker.loop.instruction import Apply, Convert, Index, Load, LoopInstruction, number_of
+from stoker.loop.instruction import Apply, Convert, Index, Load, LoopInstruction, Number
 from stoker.loop.interval import TRUTH, Intervals
 from stoker.shape.expr import constant, symbol
 from stoker.shape.prove import Interval
@@ -22,13 +22,13 @@ COMPUTED = {
 
 
 def body(rng: random.Random, length: int) -> list[LoopInstruction]:
-    made: list[LoopInstruction] = [Index((), I64, LOOP * 3 + constant(-5)), number_of(rng.randint(-9, 9), I64)]
+    made: list[LoopInstruction] = [Index((), I64, LOOP * 3 + constant(-5)), Number.of(rng.randint(-9, 9), I64)]
     while len(made) < length:
         whole = [n for n, i in enumerate(made) if i.dtype is I64]
         a, b, c = (rng.choice(whole) for _ in range(3))
         match rng.randrange(4):
             case 0:
-                made.append(number_of(rng.randint(-99, 99), I64))
+                made.append(Number.of(rng.randint(-99, 99), I64))
             case 1:
                 made.append(Apply((a, b), torch.bool, rng.choice(list(COMPARED))))
                 made.append(Apply((len(made) - 1, b, c), I64, "where"))
@@ -74,7 +74,7 @@ def test_what_is_loaded() -> None:
     load = Load((), I64, "a0", LOOP)
     limits = torch.iinfo(I64)
     assert known(load) == Interval(limits.min, limits.max)
-    assert known(load, number_of(1, I64), Apply((0, 1), I64, "add")) == known(load), "it may wrap around"
+    assert known(load, Number.of(1, I64), Apply((0, 1), I64, "add")) == known(load), "it may wrap around"
     small = Load((), torch.uint8, "a0", LOOP)
     assert known(small, Convert((0,), I64)) == Interval(0, 255)
     assert known(Load((), torch.bool, "a0", LOOP)) == TRUTH
@@ -82,13 +82,13 @@ def test_what_is_loaded() -> None:
 
 
 def test_what_is_clamped_is_inside() -> None:
-    load, low, high = Load((), I64, "a0", LOOP), number_of(0, I64), number_of(511, I64)
+    load, low, high = Load((), I64, "a0", LOOP), Number.of(0, I64), Number.of(511, I64)
     clamp = (load, low, high, Apply((0, 1), I64, "maximum"), Apply((3, 2), I64, "minimum"))
     assert known(*clamp) == Interval(0, 511)
-    wrapped = (*clamp, Apply((4, 1), torch.bool, "lt"), number_of(512, I64), Apply((5, 6, 4), I64, "where"))
+    wrapped = (*clamp, Apply((4, 1), torch.bool, "lt"), Number.of(512, I64), Apply((5, 6, 4), I64, "where"))
     assert known(*wrapped) == Interval(0, 511), "what is never negative is never wrapped"
 
 
 def test_other_numbers_have_no_bounds() -> None:
-    assert known(number_of(2.5, F32)) == Interval(-float("inf"), float("inf"))
-    assert known(number_of(2.5, F32), Convert((0,), torch.int32)).high == torch.iinfo(torch.int32).max
+    assert known(Number.of(2.5, F32)) == Interval(-float("inf"), float("inf"))
+    assert known(Number.of(2.5, F32), Convert((0,), torch.int32)).high == torch.iinfo(torch.int32).max
