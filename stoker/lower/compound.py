@@ -14,9 +14,8 @@ from stoker.loop.view import Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.formula import formula, like
 from stoker.lower.operand import compute_dtype, elementwise, number, refuse_rounded_quotient
-from stoker.lower.reduce import reduced
+from stoker.lower.reduce import dimensions, reduced
 from stoker.lower.registry import Dims, LeftToLibrary, Operand, Result, leave_if, lower
-from stoker.lower.view import dimension
 
 INFINITY = float("inf")
 
@@ -181,8 +180,7 @@ def norm(
         raise LeftToLibrary("a norm that the library knows better")
     dtype = compute_dtype(out.dtype)
     wide = Result(dtype, out.device, out.sizes, out.strides)
-    over = [x.sizes[dimension(d, len(x.sizes))] for d in dims] if dims and x.sizes else x.sizes
-    if order != 0 and all(size.value == 1 for size in over):
+    if order != 0 and all(x.sizes[d].value == 1 for d in dimensions(x, dims)):
         order = 1  # of one number eager takes no squares, which may be too large
 
     def total(kind: str, prepare: Callable[[LoopValue], LoopValue]) -> Any:

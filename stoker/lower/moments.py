@@ -18,9 +18,8 @@ from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import compute_dtype, number, require_supported
 from stoker.lower.pieces import Cut
-from stoker.lower.reduce import reduced
+from stoker.lower.reduce import dimensions, reduced
 from stoker.lower.registry import Dims, Result, leave_if, lower
-from stoker.lower.view import dimension
 from stoker.shape.expr import constant
 
 
@@ -31,8 +30,7 @@ class _Rows:
     def __init__(self, builder: Builder, x: Tensor, dims: Any, correction: Any, *, of_norm: bool = False) -> None:
         require_supported(x.dtype)
         leave_if(not x.dtype.is_floating_point, "the variance of whole numbers is an error that the library words")
-        self.builder, self.x, rank = builder, x, len(x.sizes)
-        self.over = sorted({dimension(d, rank) for d in dims}) if dims and rank else list(range(rank))
+        self.builder, self.x, self.over = builder, x, dimensions(x, dims)
         doubled = x.device.type == "cpu" and x.dtype is torch.float32 and not of_norm
         self.wide = torch.float64 if doubled else compute_dtype(x.dtype)
         self.elements = product([x.sizes[d] for d in self.over])

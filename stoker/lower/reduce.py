@@ -20,11 +20,16 @@ Prepare = Callable[[LoopValue], LoopValue]
 """What is combined, of an element."""
 
 
-def reduced(builder: Builder, out: Result, x: Tensor, dims: Dims, keepdim: bool, kind: str, prepare: Prepare) -> Tensor:
-    """Reduce these dimensions (all, if none are named). `prepare` makes the value that is combined."""
+def dimensions(x: Tensor, dims: Dims) -> list[int]:
+    """The dimensions that are named, or all."""
     rank = len(x.sizes)
     given = range(rank) if dims is None or dims == [] else ([dims] if isinstance(dims, int) else dims)
-    over = sorted({dimension(d, rank) for d in given}) if rank else []
+    return sorted({dimension(d, rank) for d in given}) if rank else []
+
+
+def reduced(builder: Builder, out: Result, x: Tensor, dims: Dims, keepdim: bool, kind: str, prepare: Prepare) -> Tensor:
+    """Reduce these dimensions (all, if none are named). `prepare` makes the value that is combined."""
+    rank, over = len(x.sizes), dimensions(x, dims)
     kept = [d for d in range(rank) if d not in over]
     strides = tuple(out.strides[d] if keepdim else out.strides[p] for p, d in enumerate(kept))
     require_supported(out.dtype, x.dtype)
