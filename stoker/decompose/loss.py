@@ -143,4 +143,4 @@ def binary_cross_entropy_with_logits(
     if positive is not None:
         log = ((positive - 1) * target + 1) * log
     loss = (1 - target) * x - log
-    return _reduced(loss if weight is None else loss * weight, reduction)
+    return _reduced((loss if weight is None else loss * weight).to(target.dtype), reduction)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stoker.decompose.registry import decompose, decompose_all, in_float, wide_type
+from stoker.decompose.registry import decompose, decompose_all, in_float, of_one_type, wide_type
 
 aten = torch.ops.aten
 
@@ -19,12 +19,14 @@ def rsub(x: Tensor, other: Any, alpha: Any = 1) -> Tensor:
 
 
 @decompose("addcmul.default")
+@of_one_type
 @in_float
 def addcmul(x: Tensor, a: Tensor, b: Tensor, *, value: Any = 1) -> Tensor:
     return x + (a * b if _is_one(value) else value * a * b)
 
 
 @decompose("addcdiv.default")
+@of_one_type
 @in_float
 def addcdiv(x: Tensor, a: Tensor, b: Tensor, *, value: Any = 1) -> Tensor:
     return x + (a / b if _is_one(value) else value * a / b)

@@ -122,6 +122,17 @@ def _restrided(made: FakeTensor, want: Meta) -> Any:
     return torch.ops.aten.copy.default(like, made)
 
 
+def of_one_type(function: Decomposition) -> Decomposition:
+    """Leave tensors of several types alone, which the operator promotes before it computes."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        several = len({a.dtype for a in args if isinstance(a, torch.Tensor)}) > 1
+        return NotImplemented if several else function(*args, **kwargs)
+
+    return call
+
+
 def in_float(function: Decomposition) -> Decomposition:
     """Compute half-precision arguments in float32 and round once, as eager's kernels do."""
 

@@ -76,3 +76,29 @@ NORMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 def test_norms_of_one_number(name: str) -> None:
     x = torch.tensor([1e30, -1e-30, 0.0, -2.0])
     torch.testing.assert_close(stoker.compile(NORMS[name])(x), NORMS[name](x))
+
+
+MIXED: dict[str, tuple[Callable[..., torch.Tensor], torch.dtype, torch.dtype]] = {
+    "addcmul of half precision": (lambda x, y: torch.addcmul(x, y, y), torch.bfloat16, torch.float32),
+    "addcmul with half precision": (lambda x, y: torch.addcmul(x, y, y), torch.float32, torch.bfloat16),
+    "addcmul of large numbers": (
+        lambda x, y: torch.addcmul(x * 1e38, x * 1e38, y, value=8),
+        torch.float32,
+        torch.float64,
+    ),
+    "addcdiv": (lambda x, y: torch.addcdiv(x, y, y + 2), torch.float32, torch.float64),
+    "a loss of logits": (F.binary_cross_entropy_with_logits, torch.float64, torch.float32),
+    "a loss of each": (
+        lambda x, y: F.binary_cross_entropy_with_logits(x, y, y, pos_weight=y, reduction="none"),
+        torch.float64,
+        torch.float32,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_several_types(name: str) -> None:
+    program, first, second = MIXED[name]
+    torch.manual_seed(0)
+    x, y = torch.rand(9).to(first), torch.rand(9).to(second)
+    torch.testing.assert_close(stoker.compile(program)(x, y), program(x, y))

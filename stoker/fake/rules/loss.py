@@ -62,10 +62,11 @@ def binary_cross_entropy_with_logits(
     reduction: int = 1,
 ) -> Meta:
     """Eager begins with `1 - target`, and writes the rest to that."""
-    tensors = tuple(t for t in (x, target, weight, pos) if t is not None)
+    tensors, dtype = tuple(t for t in (x, target, weight, pos) if t is not None), target.meta.dtype
+    decline_if(not dtype.is_floating_point)
     if reduction == _NONE and same(broadcast([t.meta.sizes for t in tensors]), target.meta.sizes):
-        return alike(target.meta, result_dtype(tensors))
-    return _reduced(tensors, reduction, result_dtype(tensors))
+        return alike(target.meta)
+    return _reduced(tensors, reduction, dtype)
 
 
 @rule("nll_loss_forward")
