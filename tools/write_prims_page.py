@@ -28,7 +28,7 @@ def main() -> None:
             "",
             f"## {family[0].upper()}{family[1:]} ({len(names.split())})",
             "",
-            ", ".join(f"`{n}`" for n in names.split()),
+            ", ".join(f"`{n if '.' in n else f'{n}.default'}`" for n in names.split()),
         ]
     lines += ["", "## Decomposed by us", "", ", ".join(sorted(f"`{op.name().removeprefix('aten::')}`" for op in OURS))]
     page = ROOT / "docs" / "ir" / "prims.md"

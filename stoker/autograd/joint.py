@@ -144,8 +144,8 @@ def _traced(
     kept = frozenset(i for i, memory in enumerate(inputs.memories) if memory in saved)
     used_up = frozenset(p for p, t in enumerate(results.tensors) if t is not None and id(t) in spent)
     return Joint(
-        trace.graph, trace.constants, nodes, tuple(results.nodes), tangents, gradients, outcomes, writes, moves, detached,
-        anchored, _of_inference(results), shared, kept, switched, rebound, used_up, beneath,
+        trace.graph, trace.constants, nodes, tuple(results.nodes), tangents, gradients, outcomes, writes, moves,
+        detached, anchored, _of_inference(results), shared, kept, switched, rebound, used_up, beneath,
     )  # fmt: skip
 
 

@@ -147,7 +147,7 @@ class Trace(torch_private.TorchDispatchMode):
 
     def note(self, node: Node, value: Any) -> Node:
         """Give a new node its metadata. Tensors are noted as they are at this moment: programs change theirs."""
-        node.meta["val"] = _snapshot(value)
+        node.meta["val"] = map_leaves(lambda v: make_fake(v.meta, v.memory) if isinstance(v, FakeTensor) else v, value)
         node.meta["location"] = self.places.current(self.phase)
         node.meta["phase"] = self.phase
         if self.phase == "forward":
@@ -252,10 +252,6 @@ def _is_composite(func: Any, device_type: str) -> bool:
 
 def _device_type(args: Any) -> str:
     return next((leaf.device.type for leaf in leaves(args) if isinstance(leaf, torch.Tensor)), "")
-
-
-def _snapshot(value: Any) -> Any:
-    return map_leaves(lambda v: make_fake(v.meta, v.memory) if isinstance(v, FakeTensor) else v, value)
 
 
 def _identity(value: Any) -> int:

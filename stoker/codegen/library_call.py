@@ -91,12 +91,10 @@ def _plain(words: str, value: object) -> record.LiteralArgument:
     match value:
         case bool():
             return _literal(LiteralKind.BOOL, value)
-        case int() if words == "float":
-            return _literal(LiteralKind.FLOAT, float(value))
-        case int():
+        case int() if words != "float":
             return _literal(LiteralKind.INT, value)
-        case float():
-            return _literal(LiteralKind.FLOAT, value)
+        case int() | float():
+            return _literal(LiteralKind.FLOAT, float(value))
         case str():
             return _literal(LiteralKind.TEXT, value)
         case torch.dtype():

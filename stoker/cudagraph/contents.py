@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from types import TracebackType
 from typing import Any
 
 
@@ -20,7 +19,5 @@ class Contents:
     def __enter__(self) -> Contents:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.put_back()

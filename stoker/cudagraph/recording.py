@@ -37,8 +37,8 @@ class Changing:
 
 
 ResultKind = IntEnum("ResultKind", "ITSELF INPUT HOME LASTING OBJECT SAME", start=0)
-"""As csrc/replay.cpp lists them: an input itself, a view of one, memory of the recording, memory that no replay writes, an
-object, an earlier result once more (a result that is kept for a gradient is one, so that a write to it is noticed)."""
+"""As csrc/replay.cpp lists them: an input itself, a view of one, memory of the recording, memory that no replay writes,
+an object, an earlier result once more (one that is kept for a gradient is such, so that a write to it is noticed)."""
 
 
 @dataclass(frozen=True, slots=True)

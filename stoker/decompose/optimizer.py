@@ -35,6 +35,12 @@ def _stepped(step: Step, written: Sequence[Tensors], grad_scale: Tensor | None, 
     return made
 
 
+def _towards(x: Tensor, grad: Tensor, decay: float, maximize: bool) -> Tensor:
+    """The gradient that a step follows: turned where a loss is to grow; with a share of the parameter, which decays."""
+    grad = -grad if maximize else grad
+    return grad + x * decay if decay != 0 else grad
+
+
 def _unless(found_inf: Tensor | None, old: Tensor, new: Tensor) -> Tensor:
     """A step from a gradient that is not finite is not taken."""
     return new if found_inf is None else torch.where(found_inf == 1, old, new)
@@ -65,11 +71,8 @@ def _adam(decoupled: bool) -> Callable[..., Lists]:
             place: int, x: Tensor, grad: Tensor, mean: Tensor, square: Tensor, *most: Tensor
         ) -> tuple[Tensor, ...]:
             count = steps[place].double()
-            grad = -grad if maximize else grad
-            if decoupled:
-                x = x * (1 - lr * weight_decay)
-            elif weight_decay != 0:
-                grad = grad + x * weight_decay
+            grad = _towards(x, grad, 0 if decoupled else weight_decay, maximize)
+            x = x * (1 - lr * weight_decay) if decoupled else x
             mean = torch.lerp(mean, grad, 1 - beta1)
             square = square * beta2 + (1 - beta2) * grad * grad
             most = tuple(torch.maximum(m, square) for m in most)
@@ -106,8 +109,7 @@ def sgd(
         return NotImplemented
 
     def step(place: int, x: Tensor, grad: Tensor, *buffer: Tensor) -> tuple[Tensor, ...]:
-        grad = -grad if maximize else grad
-        grad = grad + x * weight_decay if weight_decay != 0 else grad
+        grad = _towards(x, grad, weight_decay, maximize)
         if not buffer:
             return (x - lr * grad,)
         kept = grad if is_first_step else momentum * buffer[0] + (1 - dampening) * grad
@@ -134,8 +136,7 @@ def adagrad(
     """Counters are written by one of the two operators, with what they hold."""
 
     def step(place: int, x: Tensor, grad: Tensor, total: Tensor) -> tuple[Tensor, ...]:
-        grad = -grad if maximize else grad
-        grad = grad + x * weight_decay if weight_decay != 0 else grad
+        grad = _towards(x, grad, weight_decay, maximize)
         total = total + grad * grad
         return x - lr / (1 + (steps[place].double() - 1) * lr_decay) * grad / (total.sqrt() + eps), total
 

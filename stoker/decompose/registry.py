@@ -36,7 +36,7 @@ def find(name: str) -> Any:
 
 
 def decompose(*names: str, only_real: bool = False) -> Callable[[Decomposition], Decomposition]:
-    """Register for "name.overload"s of ATen; what this version of torch lacks is skipped. Complex numbers may be left."""
+    """Register for "name.overload"s of ATen; what this version of torch lacks is skipped. Complex ones may be left."""
 
     def register(function: Decomposition) -> Decomposition:
         for name in names:

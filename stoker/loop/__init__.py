@@ -18,7 +18,8 @@ v0 = x[2*i0]
 v1 = mul(v0, v0)
 y[i0] = v1
 
-Reading order: `handler`, `op`, `instruction`, `body`, `layout`, `index`, `view`, `node`; companions: `text`, `check`, `memory`.
+Reading order: `handler`, `op`, `instruction`, `body`, `layout`, `index`, `view`, `node`; companions: `text`,
+`check`, `memory`.
 """
 
 from stoker.loop.body import LoopValue, Recorder

@@ -74,6 +74,29 @@ def coefficient(expr: Expr, symbol: Symbol) -> Expr | None:
     return result
 
 
+def walks(index: Expr, loop: Dimension) -> bool:
+    """Do neighbours along a loop lie side by side?"""
+    step = coefficient(index, loop.symbol)
+    return step is not None and step.value == 1
+
+
+def is_computed(index: Expr) -> bool:
+    """Does it depend on an index that was looked up?"""
+    return any(s.name.startswith("x") for s in free_symbols(index))
+
+
+def most_crossed(
+    outer: Dimensions, crossing: Callable[[Dimension, Dimension], int], least: tuple[int, int]
+) -> Dimension | None:
+    """The loop that most accesses walk along that cross the last one, by their number; None if there is none, or one of
+    the two runs less often than is worth an axis of its own."""
+    *others, last = outer
+    votes = {loop: crossing(loop, last) for loop in others}
+    most = max(votes, key=votes.__getitem__)
+    small = any(d.size.value is not None and d.size.value < limit for d, limit in zip((most, last), least))
+    return None if small or not votes[most] else most
+
+
 def uses(expr: Expr, symbol: Symbol) -> bool:
     """Does the expression depend on the symbol?"""
     return symbol in free_symbols(expr)

@@ -1,8 +1,8 @@
 """The elementwise operations of loop bodies: how many arguments, and which type comes out.
 
 Arguments of one operation have one type (`where` after its condition); conversions are written out as `to_dtype`. What
-each means, tests/stages/loop_oracle.py says in torch; code generators have tables of their own, and tests/unit/loop/test_op.py
-holds that none misses an entry.
+each means, tests/stages/loop_oracle.py says in torch; code generators have tables of their own, and
+tests/unit/loop/test_op.py holds that none misses an entry.
 
 What is not in this table, as loads and reductions, has a kind of instruction of its own: `stoker/loop/instruction.py`.
 """

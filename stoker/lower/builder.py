@@ -167,8 +167,9 @@ class Builder:
         return made
 
     def reduce(self, out: Result, kept: Sizes, strides: Sizes, over: Sizes, kind: str, element: Reduced) -> Stored:
-        """A reduction: `element(outer, inner)` combined over the inner sizes; of pieces of them first, and then of these,
-        where a device would not be busy otherwise. The loops run over the `kept` sizes, which lie in the result at these strides."""
+        """A reduction: `element(outer, inner)` combined over the inner sizes; of pieces of them first, and then of
+        these, where a device would not be busy otherwise. The loops run over the `kept` sizes, which lie in the result
+        at these strides."""
         outer, inner = loops_of("i", kept), loops_of("r", over)
         with using(Recorder(self.wide)) as recorder:
             at = _loop_index(outer)

@@ -172,6 +172,15 @@ def nansum(
     return reduced(builder, out, x, dims, keepdim, "sum", prepare)
 
 
+_NORMS: dict[float, tuple[str, Callable[[LoopValue], LoopValue]]] = {
+    0: ("sum", lambda v: ops.to_dtype(ops.ne(v, like(v, 0.0)), v.dtype)),
+    1: ("sum", ops.abs),
+    INFINITY: ("max", ops.abs),
+    -INFINITY: ("min", ops.abs),
+}
+"""By order: how elements are combined, and what is of each."""
+
+
 @lower("linalg_vector_norm.default", "norm.ScalarOpt_dim")
 def norm(
     builder: Builder, out: Result, x: Tensor, order: Any = 2, dims: Dims = None, keepdim: bool = False, **options: Any
@@ -186,18 +195,8 @@ def norm(
     def total(kind: str, prepare: Callable[[LoopValue], LoopValue]) -> Any:
         return reduced(builder, wide, x, dims, keepdim, kind, lambda v: prepare(ops.to_dtype(v, dtype)))
 
-    match order:
-        case 2 | None:
-            squares = total("sum", lambda v: ops.mul(v, v))
-            return elementwise(builder, out, [squares], lambda v: ops.sqrt(v), cost=4)
-        case 1:
-            made = total("sum", lambda v: ops.abs(v))
-        case 0:
-            made = total("sum", lambda v: ops.to_dtype(ops.ne(v, like(v, 0.0)), dtype))
-        case _ if order == INFINITY:
-            made = total("max", lambda v: ops.abs(v))
-        case _ if order == -INFINITY:
-            made = total("min", lambda v: ops.abs(v))
-        case _:
-            raise LeftToLibrary("a norm of an uncommon order")
-    return elementwise(builder, out, [made], lambda v: v)
+    if order in (2, None):
+        squares = total("sum", lambda v: ops.mul(v, v))
+        return elementwise(builder, out, [squares], lambda v: ops.sqrt(v), cost=4)
+    leave_if(order not in _NORMS, "a norm of an uncommon order")
+    return elementwise(builder, out, [total(*_NORMS[order])], lambda v: v)

@@ -23,6 +23,7 @@ from stoker.loop.view import Index, Stored, Tensor
 from stoker.lower.builder import Builder, GeneratorState
 from stoker.lower.registry import LOWERINGS, LeftToLibrary, Result, leave_if, lower
 from stoker.shape.expr import Expr, constant
+from stoker.shape.symnode import expr_of
 
 DRAWN = frozenset({torch.float16, torch.bfloat16, torch.float32})
 COST = ELEMENTWISE["philox"].cost
@@ -88,10 +89,11 @@ def _dealt_to_dropout(
     """Eager walks memory by vectors where it begins aligned, and where the number of elements allows it."""
     width = philox.vector_width(elements, out.dtype.itemsize)
     fake, (started, most) = builder.usage.operands[0], (0, builder.target(out.device).drawing_threads())
-    leave_if(not is_dense(out.sizes, tuple(map(_as_size, fake.meta.strides))), OWN_ORDER)
+    leave_if(not is_dense(out.sizes, tuple(map(expr_of, fake.meta.strides))), OWN_ORDER)
     if 0 in builder.usage.outside:
-        if not isinstance(x, Stored) or x.buffer not in builder.program.inputs or not _whole_vectors(x.offset, width):
+        if not isinstance(x, Stored) or x.buffer not in builder.program.inputs:
             raise LeftToLibrary(OWN_ORDER)
+        leave_if(x.offset.value is None or x.offset.value % width, OWN_ORDER)
     else:
         leave_if(not isinstance(fake.meta.offset, int) or fake.meta.offset % width, OWN_ORDER)
     if width >= philox.WORDS:
@@ -101,14 +103,6 @@ def _dealt_to_dropout(
         return lambda element: philox.by_vectors(element, started, width)
     leave_if(elements % 2 == 0 or elements > most or out.strides != contiguous(out.sizes), OWN_ORDER)
     return philox.by_element
-
-
-def _as_size(value: Any) -> Expr:
-    return constant(value) if isinstance(value, int) else value.node.expr
-
-
-def _whole_vectors(offset: Expr, width: int) -> bool:
-    return offset.value is not None and offset.value % width == 0
 
 
 def _one_each(builder: Builder, out: Result) -> tuple[GeneratorState, Word]:

@@ -50,16 +50,21 @@ _HALF = (torch.float16, torch.bfloat16)
 
 @lower("mm.default", calls=True)
 def mm(builder: Builder, out: Result, a: Tensor, b: Tensor) -> Tensor:
-    return _product(builder, out, "mm.default", None, a, b)
+    return _product(builder, out, None, a, b)
 
 
 @lower("addmm.default", calls=True)
 def addmm(builder: Builder, out: Result, bias: Tensor, a: Tensor, b: Tensor, **scales: Any) -> Tensor:
     leave_if(scales or len(bias.sizes) != 1, PRODUCT)
-    return _product(builder, out, "addmm.default", bias, a, b)
+    return _product(builder, out, bias, a, b)
 
 
-def _product(builder: Builder, out: Result, name: str, bias: Tensor | None, a: Tensor, b: Tensor) -> Tensor:
+def _call(builder: Builder, out: Result, bias: Tensor | None, a: Tensor, b: Tensor) -> Stored:
+    name, given = ("mm.default", [a, b]) if bias is None else ("addmm.default", [bias, a, b])
+    return _stored(builder.call(find(name), given, {}, out))
+
+
+def _product(builder: Builder, out: Result, bias: Tensor | None, a: Tensor, b: Tensor) -> Tensor:
     target = builder.target(out.device)
     if target.rows_in_loops and out.sizes[0].value == 1 and _walks_rows(out, a, b):
         return _row(builder, out, bias, a, b)
@@ -70,40 +75,36 @@ def _product(builder: Builder, out: Result, name: str, bias: Tensor | None, a: T
     pays = min(rows, columns) >= WIDE and max(rows, columns) * shared >= LARGE
     if pays and shared % step and (a.strides[1].value == 1 or b.strides[0].value == 1):
         operands = [_filled(builder, a, step), view.permute(_filled(builder, view.permute(b, (1, 0)), step), (1, 0))]
-        return builder.call(find(name), [*([] if bias is None else [bias]), *operands], {}, out)
+        return _call(builder, out, bias, *operands)
     if pays and rows % step and a.strides[0].value == 1 and columns % step == 0:
-        return _in_more_rows(builder, out, name, bias, view.permute(a, (1, 0)), b, step)
+        return _in_more_rows(builder, out, bias, view.permute(a, (1, 0)), b, step)
     padded = _up(columns, step)
     wide = padded != columns and rows * columns >= LARGE and shared % step == 0
     operands = [a if wide else _with_rows(builder, a, step), b if wide else _with_rows(builder, b, step)]
     if not wide:
         leave_if(operands == [a, b], PRODUCT)
-        return builder.call(find(name), operands if bias is None else [bias, *operands], {}, out)
+        return _call(builder, out, bias, *operands)
     leave_if(builder.usage.returned and columns < FEW * step, PRODUCT)
     if builder.usage.returned and b.strides[0].value == 1 and (b.strides[1].value or 1) % step == 0:
-        return _in_pieces(builder, out, name, bias, a, b, columns - columns % step)
+        return _in_pieces(builder, out, bias, a, b, columns - columns % step)
     weight = _taller(builder, view.permute(b, (1, 0)), padded)
     if builder.usage.returned:
-        return _in_pieces(builder, out, name, bias, a, view.permute(weight, (1, 0)), columns - columns % step)
-    lead = [] if bias is None else [_taller(builder, bias, padded)]
+        return _in_pieces(builder, out, bias, a, view.permute(weight, (1, 0)), columns - columns % step)
+    lead = None if bias is None else _taller(builder, bias, padded)
     sizes = (constant(rows), constant(padded))
     full = Result(out.dtype, out.device, sizes, contiguous(sizes))
-    made = builder.call(find(name), [*lead, a, view.permute(weight, (1, 0))], {}, full)
+    made = _call(builder, full, lead, a, view.permute(weight, (1, 0)))
     return view.narrow(made, 1, constant(0), constant(columns), constant(1))
 
 
-def _in_more_rows(
-    builder: Builder, out: Result, name: str, bias: Tensor | None, turned: Tensor, b: Tensor, step: int
-) -> Tensor:
+def _in_more_rows(builder: Builder, out: Result, bias: Tensor | None, turned: Tensor, b: Tensor, step: int) -> Tensor:
     """The product of an operand that lies by columns: of all columns of its memory, or, if it is returned, of most of them and then the rest."""
     memory, rows = view.permute(_filled(builder, turned, step), (1, 0)), out.sizes[0].value or 0
-    lead = [] if bias is None else [bias]
 
     def make(start: int, count: int) -> Tensor:
         sizes = (constant(count), out.sizes[1])
-        given = [*lead, _span(memory, 0, start, count), b]
-        made: Tensor = builder.call(find(name), given, {}, Result(out.dtype, out.device, sizes, contiguous(sizes)))
-        return made
+        part = Result(out.dtype, out.device, sizes, contiguous(sizes))
+        return _call(builder, part, bias, _span(memory, 0, start, count), b)
 
     if not builder.usage.returned:
         return _span(make(0, _up(rows, step)), 0, 0, rows)
@@ -141,18 +142,16 @@ def _row(builder: Builder, out: Result, bias: Tensor | None, a: Tensor, b: Tenso
     return builder.compute(out, with_bias, [sums, bias])
 
 
-def _in_pieces(
-    builder: Builder, out: Result, name: str, bias: Tensor | None, a: Tensor, b: Tensor, aligned: int
-) -> Stored:
+def _in_pieces(builder: Builder, out: Result, bias: Tensor | None, a: Tensor, b: Tensor, aligned: int) -> Stored:
     """The result in dense memory: as many columns as are aligned, some rows after the other, and the few that are left."""
     whole = builder.new_buffer(out)
     a, b, rows, columns = builder.store(a), builder.store(b), out.sizes[0].value or 0, out.sizes[1].value or 0
 
     def make(start: int, count: int, first: int, width: int) -> None:
         sizes = (constant(count), constant(width))
-        lead = [] if bias is None else [_span(bias, 0, first, width)]
-        given = [*lead, _span(a, 0, start, count), _span(b, 1, first, width)]
-        made = builder.call(find(name), given, {}, Result(out.dtype, out.device, sizes, contiguous(sizes)))
+        part = Result(out.dtype, out.device, sizes, contiguous(sizes))
+        lead = None if bias is None else _span(bias, 0, first, width)
+        made = _call(builder, part, lead, _span(a, 0, start, count), _span(b, 1, first, width))
         builder.write(made, _stored(_span(_span(whole, 0, start, count), 1, first, width)))
 
     start = 0

@@ -13,7 +13,7 @@ import torch
 
 from stoker.loop.body import LoopValue
 from stoker.loop.handler import ops
-from stoker.loop.layout import Sizes, contiguous, product
+from stoker.loop.layout import contiguous, product
 from stoker.loop.view import Index, Tensor
 from stoker.lower.builder import Builder
 from stoker.lower.operand import compute_dtype, number, require_supported
@@ -31,9 +31,11 @@ class _Rows:
         require_supported(x.dtype)
         leave_if(not x.dtype.is_floating_point, "the variance of whole numbers is an error that the library words")
         self.builder, self.x, self.over = builder, x, dimensions(x, dims)
+        self.others = [d for d in range(len(x.sizes)) if d not in self.over]
+        self.sizes, self.reduced_sizes = (tuple(x.sizes[d] for d in those) for those in (self.others, self.over))
         doubled = x.device.type == "cpu" and x.dtype is torch.float32 and not of_norm
         self.wide = torch.float64 if doubled else compute_dtype(x.dtype)
-        self.elements = product([x.sizes[d] for d in self.over])
+        self.elements = product(self.reduced_sizes)
         self.correction = 1 if correction is None else correction
         kept = tuple(constant(1) if d in self.over else s for d, s in enumerate(x.sizes))
         self.kept = Result(self.wide, x.device, kept, contiguous(kept))
@@ -64,7 +66,7 @@ class _Rows:
     def once(self) -> bool:
         """Is memory walked once?"""
         elements, target = self.elements.value, self.builder.target(self.x.device)
-        if any(self._along(d) for d in range(len(self.x.sizes)) if d not in self.over):
+        if any(self._along(d) for d in self.others):
             return elements is None or elements >= target.one_pass_rows
         return elements is not None and elements * self.x.dtype.itemsize >= target.one_pass_bytes
 
@@ -115,18 +117,6 @@ class _Rows:
     def _over_pieces(self, made: Cut, element: Callable[[Index], LoopValue]) -> Tensor:
         strides = tuple(self.kept.strides[d] for d in self.others)
         return self.builder.reduce(self.kept, self.sizes, strides, made.counts, "sum", lambda o, i: element((*i, *o)))
-
-    @property
-    def others(self) -> list[int]:
-        return [d for d in range(len(self.x.sizes)) if d not in self.over]
-
-    @property
-    def sizes(self) -> Sizes:
-        return tuple(self.x.sizes[d] for d in self.others)
-
-    @property
-    def reduced_sizes(self) -> Sizes:
-        return tuple(self.x.sizes[d] for d in self.over)
 
     def element(self, outer: Index, inner: Index) -> Any:
         places = dict(zip([*self.others, *self.over], [*outer, *inner]))

@@ -68,15 +68,13 @@ def _divisor(size: int, most: int) -> int:
     return max(n for n in range(1, most + 1) if size % n == 0)
 
 
+_NEUTRAL = {"sum": 0, "add": 0, "prod": 1, "mul": 1, "any": False, "all": True}
+
+
 def neutral(kind: str, dtype: torch.dtype) -> Any:
     """What changes nothing that it is combined with."""
-    match kind:
-        case "sum" | "add":
-            return 0
-        case "prod" | "mul":
-            return 1
-        case "any" | "all":
-            return kind == "all"
+    if kind in _NEUTRAL:
+        return _NEUTRAL[kind]
     if dtype.is_floating_point:
         return float("-inf") if kind == "max" else float("inf")
     if dtype is torch.bool:

@@ -220,14 +220,10 @@ def _in_eagers_memory(builder: Builder, x: Tensor) -> tuple[Stored, Expr]:
     """The tensor in memory that lies as eager's does, and where eager's memory begins, seen from it."""
     fake = builder.usage.operands[0].meta
     stored = builder.store(x)
-    strides = tuple(_size(s) for s in fake.strides)
+    strides = tuple(map(expr_of, fake.strides))
     if any(a is not b and s.value != 1 for a, b, s in zip(stored.strides, strides, stored.sizes)):
         raise CannotLower("as_strided reads a tensor whose memory lies in another way than eager's")
-    return stored, stored.offset - _size(fake.offset)
-
-
-def _size(value: Any) -> Expr:
-    return expr_of(value) if isinstance(value, torch.SymInt) else as_expr(value)
+    return stored, stored.offset - expr_of(fake.offset)
 
 
 @lower("as_strided.default")
@@ -256,8 +252,8 @@ def as_strided_scatter(
 ) -> Tensor:
     require_supported(out.dtype, source.dtype)
     fake = builder.usage.operands[0].meta
-    at = as_expr(0) if offset is None else as_expr(offset) - _size(fake.offset)
-    leave_if(tuple(_size(s) for s in fake.strides) != out.strides, "its result lies in another way than it does")
+    at = as_expr(0) if offset is None else as_expr(offset) - expr_of(fake.offset)
+    leave_if(tuple(map(expr_of, fake.strides)) != out.strides, "its result lies in another way than it does")
     base = builder.copy(x, out)
     strides = tuple(as_expr(s) for s in stride)
     builder.write(source, Stored(base.buffer, base.dtype, base.device, source.sizes, strides, at), "set")

@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch.fx import Graph, GraphModule, Node
 
-from stoker.graph.facts import fake_of
+from stoker.graph.facts import alike, fake_of
 from stoker.graph.walk import is_view
 from stoker.passes.simplify import operators
 
@@ -86,17 +86,10 @@ def _functions(start: Node) -> Iterator[tuple[Node, set[Node]]]:
     node = start.next
     while node.op != "root" and len(made) <= MOST_OPERATORS:
         operands = node.all_input_nodes
-        if node.target in _ELEMENTWISE and operands and all(n in made for n in operands) and _alike(node, start):
+        if node.target in _ELEMENTWISE and operands and all(n in made for n in operands) and alike(node, start):
             made[node] = {node}.union(*(made[n] for n in operands))
             yield node, made[node]
         node = node.next
-
-
-def _alike(node: Node, other: Node) -> bool:
-    a, b = fake_of(node), fake_of(other)
-    if a is None or b is None:
-        return False
-    return a.dtype is b.dtype and a.meta.sizes == b.meta.sizes and a.meta.strides == b.meta.strides
 
 
 def _evaluated(start: Node, inside: set[Node], end: Node) -> torch.Tensor:

@@ -12,7 +12,7 @@ exists after it. Names are canonical (loops o0, r0; arguments a0; sizes n0), so 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -41,6 +41,15 @@ from stoker.shape.walk import free_symbols, substitute
 
 Line = tuple[int, LoopInstruction]
 """An instruction and the number of its value."""
+
+
+def leading_to(lines: Sequence[Line], wanted: Iterable[int]) -> set[int]:
+    """Values, and all that lines compute them of."""
+    found = set(wanted)
+    for number, i in reversed(lines):
+        if number in found:
+            found.update(i.arguments)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

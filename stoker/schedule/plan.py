@@ -111,7 +111,7 @@ def make_plan(program: Program, targets: Targets, *, owns_inputs: bool = False, 
         tuple(_at_home(value, over, program, homes) for value in program.outputs),
         placed.arenas, tuple(origins[number] for number in used), _refusals(groups), placed.over,
         (ordered.name, ordered.peak_bytes, ordered.program_peak_bytes),
-        owns_inputs and _worth_freeing(program, owned),
+        owns_inputs and sum(estimate_bytes(program, name) for name in owned) >= WORTH_FREEING_BYTES,
         tuple(number for number, name in enumerate(program.inputs) if name in program.aligned),
     )  # fmt: skip
 
@@ -159,10 +159,6 @@ def _at_home(value: Any, over: Mapping[str, str], program: Program, homes: Mappi
 
 WORTH_FREEING_BYTES = 1 << 20
 """Inputs below this are held until the call ends: a list costs more than they do."""
-
-
-def _worth_freeing(program: Program, owned: frozenset[str]) -> bool:
-    return sum(estimate_bytes(program, name) for name in owned) >= WORTH_FREEING_BYTES
 
 
 def _refusals(groups: Groups) -> tuple[tuple[str, str, str], ...]:

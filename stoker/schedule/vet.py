@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from stoker.loop.index import Dimension
 from stoker.loop.instruction import Indirect, Load, LoopInstruction, Store, index_expressions, with_expressions
-from stoker.schedule.kernel import Kernel, Line, Phase
+from stoker.schedule.kernel import Kernel, Line, Phase, leading_to
 from stoker.schedule.step import Library, Run, Step, Steps
 from stoker.shape.expr import Atom, Symbol, symbol
 from stoker.shape.walk import free_symbols, substitute
@@ -58,7 +58,9 @@ def _stores_at_computed_places(step: Run, kernel: Kernel, homes: Mapping[str, st
 def _check(step: Run, kernels: list[Kernel]) -> Run:
     """The call of a kernel that only finds the places."""
     kernel = kernels[step.kernel]
-    lines = _leading_to_places([line for phase in kernel.phases for line in phase.lines])
+    whole = [line for phase in kernel.phases for line in phase.lines]
+    needed = leading_to(whole, (number for number, i in whole if isinstance(i, Indirect)))
+    lines = [line for line in whole if line[0] in needed]
     used = sorted({int(i.buffer[1:]) for _, i in lines if isinstance(i, Load)})
     found = frozenset(s for _, i in lines for e in index_expressions(i) for s in free_symbols(e))
     check = replace(
@@ -71,16 +73,6 @@ def _check(step: Run, kernels: list[Kernel]) -> Run:
     if check not in kernels:
         kernels.append(check)
     return Run(kernels.index(check), tuple(step.buffers[a] for a in used), step.sizes)
-
-
-def _leading_to_places(lines: Sequence[Line]) -> list[Line]:
-    needed: set[int] = set()
-    kept: list[Line] = []
-    for number, i in reversed(lines):
-        if isinstance(i, Indirect) or number in needed:
-            needed.update(i.arguments)
-            kept.append((number, i))
-    return kept[::-1]
 
 
 def _matters(loop: Dimension, found: frozenset[Symbol]) -> bool:

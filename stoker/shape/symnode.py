@@ -288,22 +288,18 @@ class BoolNode(Node):
     def guard_bool(self, file: str = "", line: int = 0) -> bool:
         return self.env.decide(self.expr)
 
-    def bool_(self) -> bool:
-        return self.env.decide(self.expr)
+    bool_ = guard_bool
+    expect_true = guard_bool
+    """Asked by torch's own code. What only data tells is not taken on trust: nothing would check it (`is_unknown`)."""
 
-    def int_(self) -> int:
+    def guard_int(self, file: str = "", line: int = 0) -> int:
         return int(self.env.decide(self.expr))
+
+    int_ = guard_int
 
     def sym_int(self) -> IntNode:
         """1 or 0: where only data tells, as a symbol."""
         return IntNode(self.env, self.env.truth(self.expr)) if self.is_unknown() else self.wrap_int(self.int_())
-
-    def guard_int(self, file: str, line: int) -> int:
-        return self.int_()
-
-    def expect_true(self, file: str, line: int) -> bool:
-        """Asked by torch's own code. What only data tells is not taken on trust: nothing would check it (`is_unknown`)."""
-        return self.env.decide(self.expr)
 
     def is_unknown(self) -> bool:
         """Does only data tell?"""
@@ -391,11 +387,10 @@ class FloatNode(Node):
     def guard_float(self, file: str = "", line: int = 0) -> float:
         return self.recipe.evaluate(lambda part: self.env.fix(part, f"the value of {self} was asked for"))
 
-    def bool_(self) -> bool:
+    def guard_bool(self, file: str = "", line: int = 0) -> bool:
         return self.asked(operator.ne, self.wrap_float(0.0)).bool_()
 
-    def guard_bool(self, file: str, line: int) -> bool:
-        return self.bool_()
+    bool_ = guard_bool
 
     def maybe_as_float(self) -> float | None:
         return self.recipe.number

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from stoker.codegen.cpp.cost import cost
 from stoker.loop.instruction import Apply, Convert, Index, Indirect, Load, LoopInstruction, Number
-from stoker.schedule.kernel import Kernel, Line
+from stoker.schedule.kernel import Kernel, Line, leading_to
 from stoker.shape.expr import Symbol
 from stoker.shape.walk import free_symbols
 
@@ -30,12 +30,7 @@ def lift(kernel: Kernel) -> tuple[list[Line], Kernel]:
         if all(a in still for a in i.arguments) and _is_still(i, kernel, moving):
             still[number] = i
     wanted = [n for n, i in still.items() if isinstance(i, Apply) and cost(i) >= WORTH and _reads(n, still)]
-    lifted: set[int] = set()
-    while wanted:
-        number = wanted.pop()
-        if number not in lifted:
-            lifted.add(number)
-            wanted += still[number].arguments
+    lifted = leading_to(phase.lines, wanted)
     if not lifted:
         return [], kernel
     rest = replace(phase, lines=tuple(line for line in phase.lines if line[0] not in lifted))

@@ -13,7 +13,7 @@ from stoker.codegen.cpp.operation import TYPES
 from stoker.loop.index import Dimension, count
 from stoker.loop.instruction import Indirect, Reduce
 from stoker.loop.op import MOMENTS
-from stoker.schedule.kernel import Phase
+from stoker.schedule.kernel import Phase, leading_to
 from stoker.shape.expr import text
 
 PIECE = 2048
@@ -40,15 +40,9 @@ def measured(phase: Phase) -> Measured | None:
     found = [(n, i) for n, i in phase.lines if isinstance(i, Reduce) and i.kind in MOMENTS]
     if not found:
         return None
-    lines = dict(phase.lines)
     values = tuple(dict.fromkeys((i.arguments[0], TYPES[i.dtype]) for _, i in found))
-    needed: set[int] = set()
-    waiting = [number for number, _ in values] + [n for n, i in phase.lines if isinstance(i, Indirect)]
-    while waiting:
-        number = waiting.pop()
-        if number in lines and number not in needed:
-            needed.add(number)
-            waiting += lines[number].arguments
+    checked = (n for n, i in phase.lines if isinstance(i, Indirect))
+    needed = leading_to(phase.lines, [*(number for number, _ in values), *checked])
     reduces = {n for n, _ in found}
     return Measured(
         Phase(phase.across, tuple(line for line in phase.lines if line[0] not in reduces)),

@@ -7,7 +7,6 @@ and nothing computed depends on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from contextlib import ExitStack
 from functools import reduce
 from operator import mul
@@ -19,7 +18,7 @@ from stoker.codegen.cpp.operation import TYPES
 from stoker.loop.index import Dimension, coefficient, ranges_of
 from stoker.loop.instruction import Index, Indirect, Load, LoopInstruction, Store
 from stoker.schedule.kernel import Kernel
-from stoker.shape.expr import Atom, Expr, Symbol, constant
+from stoker.shape.expr import Expr, Symbol, constant
 from stoker.shape.prove import bounds
 from stoker.shape.walk import free_symbols
 
@@ -106,12 +105,8 @@ def _apart(index: Expr, loop: Dimension, step: int, kernel: Kernel) -> bool:
             continue
         if factor % reach == 0:
             continue
-        within = bounds(_term(monomial, factor), known)
+        within = bounds(reduce(mul, monomial, constant(factor)), known)
         if within.low < 0 or within.high == float("inf"):
             return False
         inside += int(within.high)
     return inside < abs(step)
-
-
-def _term(monomial: Iterable[Atom], factor: int) -> Expr:
-    return reduce(mul, monomial, constant(factor))

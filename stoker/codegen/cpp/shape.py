@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import TypeGuard
 
-from stoker.loop.index import Dimension, Dimensions, coefficient, count, uses
+from stoker.loop.index import Dimension, Dimensions, coefficient, count, is_computed, most_crossed, uses, walks
 from stoker.loop.instruction import Indirect, Load, LoopInstruction, Reduce, Store
 from stoker.schedule.kernel import Kernel
-from stoker.shape.expr import Expr
-from stoker.shape.walk import free_symbols
 
 
 class Shape(Enum):
@@ -59,11 +57,8 @@ def crossing(outer: Dimensions, lines: Sequence[LoopInstruction]) -> Dimension |
     """The loop along which accesses walk that cross the last one; None if there is none worth tiles."""
     if any(isinstance(i, Store) and i.combine for i in lines) or len(outer) < 2:
         return None
-    *others, last = outer
-    votes = {loop: sum(crosses(i, loop, last) for i in lines) for loop in others}
-    most = max(votes, key=votes.__getitem__)
-    small = any(d.size.value is not None and d.size.value < SMALLEST_TILE for d in (most, last))
-    return None if small or not votes[most] else most
+    least = (SMALLEST_TILE, SMALLEST_TILE)
+    return most_crossed(outer, lambda loop, last: sum(crosses(i, loop, last) for i in lines), least)
 
 
 def crosses(i: LoopInstruction, loop: Dimension, last: Dimension) -> TypeGuard[Load | Store]:
@@ -73,15 +68,9 @@ def crosses(i: LoopInstruction, loop: Dimension, last: Dimension) -> TypeGuard[L
     along, jump = coefficient(i.index, loop.symbol), coefficient(i.index, last.symbol)
     if along is None or jump is None or along.value != 1 or jump.value in (0, 1):
         return False
-    return not uses(jump, loop.symbol) and not _computed(i.index)
-
-
-def _computed(index: Expr) -> bool:
-    """Does it depend on an index that was looked up?"""
-    return any(s.name.startswith("x") for s in free_symbols(index))
+    return not uses(jump, loop.symbol) and not is_computed(i.index)
 
 
 def _votes(across: Sequence[LoopInstruction], loop: Dimension) -> int:
     """Accesses that walk along memory with this loop."""
-    strides = [coefficient(i.index, loop.symbol) for i in across if isinstance(i, (Load, Store))]
-    return sum(s is not None and s.value == 1 for s in strides)
+    return sum(walks(i.index, loop) for i in across if isinstance(i, (Load, Store)))

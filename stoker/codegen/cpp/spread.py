@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from stoker.loop.index import coefficient
+from stoker.loop.index import walks
 from stoker.loop.instruction import Load, Store
 from stoker.schedule.kernel import Kernel, Line
 from stoker.shape.expr import Expr, constant
@@ -51,11 +51,10 @@ def spread(kernel: Kernel) -> tuple[Kernel, tuple[Copies, ...]]:
 
 
 def _copies(kernel: Kernel, lines: tuple[Line, ...]) -> Iterator[Copies]:
-    last = kernel.outer[-1].symbol
+    row, last = kernel.outer[-1], kernel.outer[-1].symbol
     alike: dict[Store, list[Store]] = {}
     for store in _alone(kernel, lines):
-        along = coefficient(store.index, last)
-        if along is not None and along.value == 1:
+        if walks(store.index, row):
             alike.setdefault(replace(store, buffer="", index=constant(0)), []).append(store)
     for stores in alike.values():
         first, *others = sorted(stores, key=_position)

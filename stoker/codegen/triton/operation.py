@@ -9,19 +9,16 @@ from typing import Any
 
 import torch
 
+from stoker.loop.target import LOOP_DTYPES
+from stoker.loop.text import short
+
+_FLOAT8 = {torch.float8_e4m3fn: "float8_e4m3", torch.float8_e5m2: "float8_e5m2"}
+"""How the library's functions name them."""
+
 TYPES: dict[torch.dtype, str] = {
+    **{dtype: f"tl.{short(dtype)}" for dtype in LOOP_DTYPES},
     torch.bool: "tl.int1",
-    torch.uint8: "tl.uint8",
-    torch.int8: "tl.int8",
-    torch.int16: "tl.int16",
-    torch.int32: "tl.int32",
-    torch.int64: "tl.int64",
-    torch.float16: "tl.float16",
-    torch.bfloat16: "tl.bfloat16",
-    torch.float32: "tl.float32",
-    torch.float64: "tl.float64",
-    torch.float8_e4m3fn: "tl.uint8",
-    torch.float8_e5m2: "tl.uint8",
+    **dict.fromkeys(_FLOAT8, "tl.uint8"),
 }
 """Numbers of 8 bits with a point are their bits: nothing is computed with them but conversions."""
 
@@ -43,9 +40,6 @@ POINTERS: dict[torch.dtype, str] = {
 
 BITS: dict[int, str] = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
 """How they name the bits of a number, by its bytes."""
-
-_FLOAT8 = {torch.float8_e4m3fn: "float8_e4m3", torch.float8_e5m2: "float8_e5m2"}
-"""How the library's functions name them."""
 
 _DEVICE_FUNCTIONS = """
 exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc rsqrt

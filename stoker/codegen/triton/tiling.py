@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from stoker.loop.index import Dimension, Dimensions, coefficient, count
+from stoker.loop.index import Dimension, Dimensions, coefficient, count, is_computed, most_crossed, walks
 from stoker.loop.instruction import Apply, Load, LoopInstruction, Reduce, Scan, Store
 from stoker.schedule.kernel import Kernel
-from stoker.shape.expr import Expr
 from stoker.shape.walk import free_symbols
 
 LANES = 32
@@ -233,12 +232,8 @@ def columns(outer: Dimensions, inner: Dimensions, across: Sequence[LoopInstructi
         return False
     ends = {outer[-1].symbol, inner[-1].symbol}
     indices = [i.index for i in across if isinstance(i, (Load, Store)) and ends <= free_symbols(i.index)]
-    return _votes(indices, outer[-1]) > _votes(indices, inner[-1])
-
-
-def _votes(indices: Sequence[Expr], loop: Dimension) -> int:
-    strides = [coefficient(index, loop.symbol) for index in indices]
-    return sum(s is not None and s.value == 1 for s in strides)
+    by_outer, by_inner = (sum(walks(index, loop) for index in indices) for loop in (outer[-1], inner[-1]))
+    return by_outer > by_inner
 
 
 MOST_WARPS = 32
@@ -278,22 +273,12 @@ def crossing(outer: Dimensions, lines: list[LoopInstruction]) -> Dimension | Non
     """The loop along which some memory is walked that the last loop jumps over."""
     if len(outer) < 2:
         return None
-    *others, last = outer
-    votes = {loop: sum(_crosses(i, loop, last) for i in lines) for loop in others}
-    most = max(votes, key=votes.__getitem__)
-    small = any(
-        d.size.value is not None and d.size.value < limit
-        for d, limit in ((most, SMALLEST_HEIGHT), (last, SMALLEST_SIDE))
-    )
-    return None if small or not votes[most] else most
+    least = (SMALLEST_HEIGHT, SMALLEST_SIDE)
+    return most_crossed(outer, lambda loop, last: sum(_crosses(i, loop, last) for i in lines), least)
 
 
 def _crosses(i: LoopInstruction, loop: Dimension, last: Dimension) -> bool:
-    if not isinstance(i, (Load, Store)) or _computed(i.index):
+    if not isinstance(i, (Load, Store)) or is_computed(i.index):
         return False
     along, jump = coefficient(i.index, loop.symbol), coefficient(i.index, last.symbol)
     return along is not None and jump is not None and along.value == 1 and jump.value not in (0, 1)
-
-
-def _computed(index: Expr) -> bool:
-    return any(s.name.startswith("x") for s in free_symbols(index))
