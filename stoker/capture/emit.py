@@ -176,9 +176,6 @@ class Emitter:
         self.call_function(function, [receiver, *args])
         self.pop()
 
-    def method_call_result(self, receiver: Value, function: Callable[..., Any], args: list[Value]) -> None:
-        self.call_function(function, [receiver, *args])
-
     def call_method_on_top(self, name: str, args: list[Value]) -> None:
         """Call a method of the object on top for its effect, leaving the object."""
         self.code += build.copy(1) + build.load_attr(name)

@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.fx import Node
 
 from stoker.capture import engine
+from stoker.capture.machine import Machine
 from stoker.capture.values.tensor import TensorValue
 from stoker.errors import Break, StepBreak
 from stoker.guard.source import Fixed
 from stoker.nest import leaves
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from stoker.capture.machine import Machine
 
 
 def make_leaf(cls: type, sizes: tuple[int, ...], strides: tuple[int, ...], kind: dict[str, Any]) -> torch.Tensor:

@@ -10,17 +10,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from stoker import torch_private
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.constant import Constant
 from stoker.graph.modes import MODES, read_modes, set_modes
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 
 class Modes:
@@ -47,7 +44,7 @@ def keeping_modes(modes: Modes) -> Iterator[None]:
             torch.autocast_decrement_nesting()
 
 
-def leave_modes(m: Machine, modes: Modes, e: Emitter) -> None:
+def leave_modes(m: Machine, modes: Modes, e: Emitting) -> None:
     """End the graph with the modes it began with; behind it, set those that captured code leaves changed."""
     for (_, set_, first), was, now in zip(MODES, modes.at_entry, modes.at_end):
         if was != now:

@@ -14,6 +14,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 from stoker.bytecode import Code, Instruction, build, encode_entered
+from stoker.capture.machine import Emitting
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import cell_of
 from stoker.capture.values.mapping import DictValue
@@ -22,12 +23,11 @@ from stoker.capture.values.value import Null, Value
 from stoker.errors import Break
 
 if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
     from stoker.capture.frame import Frame
     from stoker.capture.values.iterator import GeneratorValue
 
 
-def emit_generator(e: Emitter, generator: GeneratorValue) -> None:
+def emit_generator(e: Emitting, generator: GeneratorValue) -> None:
     """Push a real generator that continues the symbolic one."""
     if generator.finished:
         e.call_function(_finished, [])
@@ -47,14 +47,14 @@ def _finished() -> Any:
     return made
 
 
-def _function(e: Emitter, frame: Frame, code: types.CodeType, names: tuple[str, ...]) -> Code:
+def _function(e: Emitting, frame: Frame, code: types.CodeType, names: tuple[str, ...]) -> Code:
     """The code that makes a function of `code` in the frame's globals, with the frame's cells under these names."""
     cells = TupleValue([cell_of(frame, name) for name in names]) if names else Constant(None)
     parts = [Constant(code), frame.globals, Constant(code.co_name), Constant(None), cells]
     return build.call(build.load_const(types.FunctionType), *(e.detached(part) for part in parts))
 
 
-def _emit_pending(e: Emitter, frame: Frame) -> None:
+def _emit_pending(e: Emitting, frame: Frame) -> None:
     code = frame.code
     count, slot = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     args = [frame.locals[name] for name in code.co_varnames[:count]]
@@ -73,7 +73,7 @@ def _emit_pending(e: Emitter, frame: Frame) -> None:
     e.code += build.call(function, *(e.detached(value) for value in args), kwargs=named or None)
 
 
-def _emit_suspended(e: Emitter, generator: GeneratorValue) -> None:
+def _emit_suspended(e: Emitting, generator: GeneratorValue) -> None:
     frame = generator.frame
     if frame.handled:
         raise Break(

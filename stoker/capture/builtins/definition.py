@@ -14,21 +14,18 @@ import dis
 import functools
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
 from stoker.capture.handlers import handles
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.classes import ClassValue, MadeClass
 from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.function import CellValue, FunctionValue
 from stoker.capture.values.mapping import pairs_of
 from stoker.capture.values.value import Arguments, Keywords, NotConstant, Value
 from stoker.errors import Break
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 DECORATORS = frozenset({"property", "staticmethod", "classmethod", "super"})
 REFUSED = frozenset(
@@ -70,7 +67,7 @@ class UnmadeClass(Value):
     def call(self, m: Machine, args: Any, kwargs: Any) -> Value:
         raise definition_break()
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         raise definition_break()
 
 

@@ -7,9 +7,10 @@ import functools
 import operator
 import types
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stoker.capture.handlers import STORAGE, handles, on_object
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.polyfill import counting, folding
 from stoker.capture.values import remembered
 from stoker.capture.values.cached import made_here
@@ -18,10 +19,6 @@ from stoker.capture.values.function import MethodValue, PartialValue
 from stoker.capture.values.getter import GetterValue
 from stoker.capture.values.reference import reference_to
 from stoker.capture.values.value import Arguments, Keywords, Value
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 NONE = Constant(None)
 ENTERED = {
@@ -54,7 +51,7 @@ class KeyMaker(PartialValue):
     def attribute(self, m: Machine, name: str) -> Value:
         self.unsupported(f"attribute {name!r}")
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(functools.cmp_to_key, self.args)
 
 

@@ -6,13 +6,15 @@ One of a tensor in the middle becomes a graph of its own, which autograd calls w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.utils.hooks
 
 from stoker.capture import engine, subgraph
 from stoker.capture.handlers import handles
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod, BuiltinValue
 from stoker.capture.values.subclass import SubclassValue
@@ -21,12 +23,6 @@ from stoker.capture.values.value import Value
 from stoker.errors import BeginAnew, Break
 from stoker.graph import program_hook
 from stoker.guard.source import Fixed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 
 class HandleValue(Value):
@@ -67,7 +63,7 @@ class WatchedHandle(HandleValue):
         super().__init__(lambda m: hooks.remove(hook))
         self.step = step
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.m.sizes.history.hooks_called_later.add(self.step)
         raise BeginAnew
 
@@ -88,7 +84,7 @@ class OutsideHandle(HandleValue):
             self.tensor.hooks[self.table].remove(self.hook)
             m.effects.deferred[:] = [call for call in m.effects.deferred if call[1] != [self]]
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(REGISTER[self.table], [self.tensor, self.hook])
         e.name_top(self)
         if self.is_removed:
@@ -166,7 +162,7 @@ def new_key(m: Machine) -> KeyValue:
 class KeyValue(TensorValue):
     """The key to a hook that is attached behind the graph."""
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.load_output(self.node)
 
 

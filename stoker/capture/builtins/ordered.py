@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import _bisect
 import _heapq
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stoker.capture.handlers import handles
+from stoker.capture.machine import Machine
 from stoker.capture.polyfill import ordering
-
-if TYPE_CHECKING:
-    from stoker.capture.machine import Machine
-    from stoker.capture.values.value import Value
+from stoker.capture.values.value import Value
 
 
 def _entered(real: Any, polyfill: Any) -> None:

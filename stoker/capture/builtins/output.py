@@ -14,10 +14,11 @@ import types
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stoker.capture.frame import Frame
 from stoker.capture.handlers import handles, on_object
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.policy import POLYFILL
 from stoker.capture.static import static_lookup
 from stoker.capture.values.buffer import BufferValue
@@ -30,10 +31,6 @@ from stoker.capture.values.value import Value
 from stoker.errors import Break
 from stoker.guard.guard import Holds
 from stoker.guard.source import Fixed
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 NONE, ONE = Constant(None), Constant(1)
 
@@ -179,7 +176,7 @@ class Filters(Value):
     def python_type(self) -> type:
         return list
 
-    def write_back(self, e: Emitter) -> None:
+    def write_back(self, e: Emitting) -> None:
         """Forget it, once the list is written back."""
         e.call_function(FILTERS_MUTATED, [])
         e.pop()

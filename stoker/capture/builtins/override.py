@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -12,6 +12,7 @@ from stoker import torch_private
 from stoker.capture.autograd_leaves import leaf_break
 from stoker.capture.handlers import handles, tensor_special
 from stoker.capture.leaf import fresh_leaf
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.classes import ClassValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.context import ScopeValue
@@ -20,10 +21,6 @@ from stoker.capture.values.subclass import SubclassValue, convert, into_class, i
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import NotConstant, Value
 from stoker.errors import Break
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 NONE = Constant(None)
 
@@ -53,7 +50,7 @@ class SwitchValue(ScopeValue):
     def leave_graph(self, m: Machine) -> None:
         """The graph never entered it."""
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         if self in e.m.modes.open_scopes:
             e.call_function(enter_switch, [Constant(self.kind)])
         else:

@@ -8,13 +8,15 @@ guarded; that they do more than compute, or read other tensors, is a break where
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
+from torch.fx import Node
 
 from stoker import torch_private
 from stoker.capture import subgraph
 from stoker.capture.handlers import handles
+from stoker.capture.machine import Machine
 from stoker.capture.polyfill import hooking
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.context import WholeScope
@@ -25,11 +27,6 @@ from stoker.errors import Break, StepBreak
 from stoker.fake import FakeTensor
 from stoker.fake.meta import Meta, meta_of
 from stoker.graph.modes import EnterHooks, enter_hooks, leave_scope
-
-if TYPE_CHECKING:
-    from torch.fx import Node
-
-    from stoker.capture.machine import Machine
 
 WHAT = "torch.autograd.graph.saved_tensors_hooks()"
 

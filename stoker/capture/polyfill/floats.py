@@ -48,31 +48,38 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
 def batch_norm_that_remembers(
     input, running_mean, running_var, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5
 ):
-    """Of a momentum that varies: a momentum of 1 gives the statistics of this batch, with eager's own result. A batch of nothing has none."""
-    if not training or running_mean is None or input.numel() == 0:
-        return F.batch_norm(input, running_mean, running_var, weight, bias, training, 0.0, eps)
-    mean, var = torch.zeros_like(running_mean), torch.zeros_like(running_var)
-    result = F.batch_norm(input, mean, var, weight, bias, True, 1.0, eps)
-    _remember(running_mean, mean, momentum)
-    _remember(running_var, var, momentum)
-    return result
-
-
-def _remember(running, now, momentum):
-    with torch.no_grad():
-        running.data.copy_(now.double() * momentum + running.double() * (1 - momentum))
+    """A batch of nothing has no statistics."""
+    now = training and input.numel() != 0
+    return _remembering(F.batch_norm, input, running_mean, running_var, weight, bias, training, momentum, eps, now=now)
 
 
 def instance_norm_that_remembers(
     input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5
 ):
-    """Of a momentum that varies, as above: what is remembered is the mean over a batch."""
-    if not use_input_stats or running_mean is None:
-        return F.instance_norm(input, running_mean, running_var, weight, bias, use_input_stats, 0.0, eps)
+    """What is remembered is the mean over a batch."""
+    return _remembering(
+        F.instance_norm,
+        input,
+        running_mean,
+        running_var,
+        weight,
+        bias,
+        use_input_stats,
+        momentum,
+        eps,
+        now=use_input_stats,
+    )
+
+
+def _remembering(norm, input, running_mean, running_var, weight, bias, training, momentum, eps, *, now):
+    """Of a momentum that varies: a momentum of 1 gives the statistics of this batch, with eager's own result."""
+    if not now or running_mean is None:
+        return norm(input, running_mean, running_var, weight, bias, training, 0.0, eps)
     mean, var = torch.zeros_like(running_mean), torch.zeros_like(running_var)
-    result = F.instance_norm(input, mean, var, weight, bias, True, 1.0, eps)
-    _remember(running_mean, mean, momentum)
-    _remember(running_var, var, momentum)
+    result = norm(input, mean, var, weight, bias, True, 1.0, eps)
+    with torch.no_grad():
+        for running, of_batch in ((running_mean, mean), (running_var, var)):
+            running.data.copy_(of_batch.double() * momentum + running.double() * (1 - momentum))
     return result
 
 

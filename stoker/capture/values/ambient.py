@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinValue
 from stoker.capture.values.instance import InstanceValue
@@ -20,10 +21,6 @@ from stoker.errors import Break, StepBreak
 from stoker.guard.guard import Is
 from stoker.guard.source import Asked, Attribute, Source
 
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
-
 
 class ThreadLocalValue(InstanceValue):
     """A threading.local: its dictionary is another in each thread. One that captured code made keeps what it was made with: in each
@@ -31,7 +28,7 @@ class ThreadLocalValue(InstanceValue):
 
     made_with: tuple[Arguments, Keywords] = ([], {})
 
-    def emit_empty(self, e: Emitter) -> None:
+    def emit_empty(self, e: Emitting) -> None:
         args, kwargs = self.made_with
         e.call_function(threading.local.__new__, [Constant(self.cls), *args], kwargs)
 
@@ -109,7 +106,7 @@ class VariableValue(Value):
         token.used, self.current = True, token.before
         return Constant(None)
 
-    def write_back(self, e: Emitter) -> None:
+    def write_back(self, e: Emitting) -> None:
         if self.current is not self.before:
             assert self.current is not None
             e.method_call(self, contextvars.ContextVar.set, [self.current])
@@ -136,7 +133,7 @@ class TokenValue(Value):
                 return self.before or m.wrap.object(contextvars.Token.MISSING)
         return super().attribute(m, name)
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         reason = Break("ContextVar.set()", f"the token of {self.variable.describe()} outlives the captured code")
         e.m.blame(reason)
         raise StepBreak(self.step, reason)
@@ -195,7 +192,7 @@ class ContextValue(Value):
     def contains(self, m: Machine, item: Value) -> Value:
         return Constant(self.content(_variable(m, item)) is not None)
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         known = variables(e.m)
         if any(self.content(v) is None and (v.before or v.current) is not None for v in known) and not self.is_empty:
             self.unsupported("a context without a variable that is set outside")

@@ -8,11 +8,12 @@ that is known is a Constant; one that the graph computes is an array value with 
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 import torch
 
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.constant import Constant, is_numpy_scalar
 from stoker.capture.values.function import BuiltinMethod
 from stoker.capture.values.sequence import ListValue, TupleValue
@@ -22,10 +23,6 @@ from stoker.capture.values.value import Value
 from stoker.errors import Break
 from stoker.graph.numpy_operator import assigned
 from stoker.guard.source import Source
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 DTYPES: dict[Any, torch.dtype] = {
     numpy.dtype(name): getattr(torch, name)
@@ -231,7 +228,7 @@ class ArrayValue(Value):
             self.unsupported("an operation on a strided array", "use numpy.ascontiguousarray outside")
         return self.tensor
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(as_scalar if self.scalar else as_array, [self.tensor])
 
 

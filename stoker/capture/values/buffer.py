@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod
 from stoker.capture.values.value import Value
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 
 class BufferValue(Value):
@@ -60,7 +57,7 @@ class BufferValue(Value):
             self.run(m, "write", line)
         return Constant(None)
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(_rebuilt, [Constant(self.contents.getvalue()), Constant(self.contents.tell())])
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch.fx import Node
 
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values import remembered
 from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.instance import ObjectValue
@@ -28,9 +29,7 @@ from stoker.guard.source import Asked, Fixed, Remembered, Source
 from stoker.nest import leaves
 
 if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
     from stoker.capture.frame import Frame
-    from stoker.capture.machine import Machine
 
 FULL = "its cache is full: what it holds depends on the order of calls"
 CHANGES = "it is changed here, or its class's __hash__ changes something"
@@ -302,7 +301,7 @@ class CachedFunction(ObjectValue):
         self.calls.clear()
         return Constant(None)
 
-    def write_back(self, e: Emitter) -> None:
+    def write_back(self, e: Emitting) -> None:
         for replay in self.replays:
             try:
                 e.method_call(self, replay.function, replay.args)
@@ -310,7 +309,7 @@ class CachedFunction(ObjectValue):
                 e.m.blame(reason)
                 raise StepBreak(replay.step, reason) from reason
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(
             remembered.Cached, [self.function, Constant(self.maxsize), Constant(self.typed), self.information]
         )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import enum
 import types
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.static import HEAP_TYPE, MISSING, static_lookup
 from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.function import FunctionValue
@@ -16,10 +17,6 @@ from stoker.capture.values.proxy import ProxyValue, mapping_behind, namespace
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Arguments, Keywords, Lazy, MadePart, Value
 from stoker.guard.source import Asked, Fixed, Source
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 
 class ClassValue(ObjectValue):
@@ -144,7 +141,7 @@ class ClassValue(ObjectValue):
             return m.wrap.object(parts[1] | parts[0] if reflected else parts[0] | parts[1])
         return None
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.const(self.real)
 
 
@@ -161,7 +158,7 @@ class MadeClass(ClassValue):
         m.made_classes[real] = MadePart(real, self, (), m.step)
         m.made_parts |= {id(held): MadePart(held, self, path, m.step) for held, path in parts_held(real)}
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         for argument in self.args:
             if isinstance(argument, FunctionValue) and id(argument.globals) in e.m.effects.mutated:
                 e.refuse_made_class(self.real)  # its body would see globals as they are afterwards
@@ -205,7 +202,7 @@ class SuperValue(Value):
             return m.wrap.object(raw)
         return m.attributes.bind(raw, self.receiver, self.start)
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(super, [Constant(self.after), self.receiver])
 
 
@@ -229,7 +226,7 @@ class ClassFields(Value):
     def python_type(self) -> type:
         return type(self.cls)
 
-    def write_back(self, e: Emitter) -> None:
+    def write_back(self, e: Emitting) -> None:
         for name, field in self.held.items():
             if field.value is not None:
                 e.method_call(self, type.__setattr__, [Constant(name), field.value])

@@ -9,20 +9,17 @@ from __future__ import annotations
 import enum
 import re
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 import torch
 
 from stoker import torch_private
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.python_operators import COMPARE, SPECIAL_BINARY, SPECIAL_COMPARE, UNARY
 from stoker.capture.values.value import Arguments, Exhausted, Keywords, NotConstant, Value
 from stoker.guard.guard import Equals
 from stoker.guard.source import Fixed, InstanceDict, Source
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 SCALARS = (int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented))
 PLAIN = SCALARS + (
@@ -179,7 +176,7 @@ class Constant(Value):
         m.exceptions.raise_(TypeError, f"'{type(self.value).__name__}' object is not callable")
         return None
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.const(self.value)
 
 
@@ -205,7 +202,7 @@ class ConstantIterator(Value):
     def truth(self, m: Machine) -> bool:
         return True
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         """What is left, as a fresh iterator of the same kind: `__reduce__` says how CPython itself would copy it."""
         if self.kind is type(iter(range(0))):
             constructor, (remaining, *_), *state = self.elements.__reduce__()

@@ -7,22 +7,17 @@ ends at a break inside a scope leaves it, and the code after the graph enters it
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch.fx import Node
 
 from stoker import torch_private
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod
 from stoker.capture.values.value import Value
 from stoker.graph.modes import enter_device, enter_inference_mode, leave_scope
-
-if TYPE_CHECKING:
-    from torch.fx import Node
-
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
-
 
 ENTER: dict[type, Callable[..., Any]] = {torch_private.InferenceMode: enter_inference_mode, torch.device: enter_device}
 
@@ -81,6 +76,6 @@ class ScopeValue(Value):
         m.modes.changes += 1
         return node
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         make = ENTER[self.kind] if self in e.m.modes.open_scopes else self.kind
         e.call_function(make, [Constant(self.argument)])

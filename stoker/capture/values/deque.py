@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import ListValue, SequenceValue, TupleValue, take_each
 from stoker.capture.values.value import Exhausted, Value
 from stoker.guard.source import Source
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 
 class DequeValue(ListValue):
@@ -158,16 +155,16 @@ class DequeValue(ListValue):
     def hash_key(self, m: Machine) -> Any:
         m.exceptions.raise_(TypeError, "unhashable type: 'collections.deque'")
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(deque, [TupleValue([]), Constant(self.maxlen)])
         e.name_top(self)
         self.fill(e)
 
-    def fill(self, e: Emitter) -> None:
+    def fill(self, e: Emitting) -> None:
         if self._elements:
             e.method_call(self, deque.extend, [TupleValue(list(self._elements))])
 
-    def write_back(self, e: Emitter) -> None:
+    def write_back(self, e: Emitting) -> None:
         e.method_call(self, deque.clear, [])
         self.fill(e)
 
@@ -208,7 +205,7 @@ class GrowingDeque(DequeValue):
         self._added.append((name, item))
         return Constant(None)
 
-    def write_back(self, e: Emitter) -> None:
+    def write_back(self, e: Emitting) -> None:
         if self._found is not None:
             super().write_back(e)
             return
@@ -239,7 +236,7 @@ class DequeIterator(Value):
         self.position += 1
         return self.sequence.element(m, self.position - 1)
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(
             _advanced, [self.sequence, Constant(self.position), Constant(self.state != self.sequence.state)]
         )

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.value import Value
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 NONE = Constant(None)
 FIELDS = ("fget", "fset", "fdel", "__doc__")
@@ -27,5 +22,5 @@ class PropertyFields(Value):
     def truth(self, m: Machine) -> bool:
         return True
 
-    def fill(self, e: Emitter) -> None:
+    def fill(self, e: Emitting) -> None:
         e.method_call(self, property.__init__, list(self.fields.values()))

@@ -6,6 +6,7 @@ import functools
 import types
 from typing import TYPE_CHECKING, Any
 
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import ObjectValue
 from stoker.capture.values.mapping import DictValue
@@ -22,9 +23,7 @@ from stoker.guard.source import (
 )
 
 if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
     from stoker.capture.frame import Frame
-    from stoker.capture.machine import Machine
 
 
 class EmptyCell(Value):
@@ -66,13 +65,13 @@ class CellValue(Value):
             m.exceptions.raise_(ValueError, "Cell is empty")
         return found
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(types.CellType, [])
         e.name_top(self)
         if self.contents is not None:
             e.store_attribute(self, "cell_contents", self.contents)
 
-    def write_back(self, e: Emitter) -> None:
+    def write_back(self, e: Emitting) -> None:
         if self.contents is None and self.was_empty:
             return
         if self.root_name is not None:
@@ -191,7 +190,7 @@ class FunctionValue(ObjectValue):
         else:
             self.keyword_table = new
 
-    def write_back(self, e: Emitter) -> None:
+    def write_back(self, e: Emitting) -> None:
         super().write_back(e)
         for name in sorted(self.fields_set):
             e.store_attribute(self, name, self._defaults_tuple() if name == "__defaults__" else self._table())
@@ -259,7 +258,7 @@ class FunctionValue(ObjectValue):
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
         return m.calls.function(self, args, kwargs)
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         """A function that the captured code defined, with its cells."""
         if self.globals.source is None:
             e.load(self.globals)
@@ -338,7 +337,7 @@ class MethodValue(Value):
     def hash_key(self, m: Machine) -> Any:
         return (IdentityKey(self.receiver), IdentityKey(self.function))
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(types.MethodType, [self.function, self.receiver])
 
 
@@ -380,7 +379,7 @@ class BuiltinMethod(Value):
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
         return m.calls.builtin_method(self.receiver, self.name, args, kwargs, self.descriptor)
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         if self.descriptor is not None:
             e.call_function(type(self.descriptor).__get__, [Constant(self.descriptor), self.receiver])
             return
@@ -413,7 +412,7 @@ class PartialValue(ObjectValue):
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
         return self.function.call(m, [*self.args, *args], {**self.kwargs, **kwargs})
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(functools.partial, [self.function, *self.args], self.kwargs)
 
 
@@ -442,5 +441,5 @@ class BuiltinValue(ObjectValue):
     def hash_key(self, m: Machine) -> Any:
         return self.real
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.const(self.real)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Arguments, IdentityKey, Keywords, Value
 from stoker.guard.source import Source
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 
 class GetterValue(Value):
@@ -44,5 +41,5 @@ class GetterValue(Value):
     def hash_key(self, m: Machine) -> Any:
         return IdentityKey(self)
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(self.kind, self.args, self.kwargs)

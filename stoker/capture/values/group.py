@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.instance import ExceptionValue
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Value
 from stoker.guard.source import Attribute, Source
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 
 class GroupValue(ExceptionValue):
@@ -29,7 +26,7 @@ class GroupValue(ExceptionValue):
         super().__init__(cls, args, source, real)
         self.kept = {"message": args[0], "exceptions": TupleValue(members)} if members is not None else {}
 
-    def emit_empty(self, e: Emitter) -> None:
+    def emit_empty(self, e: Emitting) -> None:
         assert isinstance(self.storage, TupleValue)
         e.call_function(BaseExceptionGroup.__new__, [Constant(self.cls), *self.kept.values()])
         e.name_top(self)

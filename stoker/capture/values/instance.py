@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.static import HEAP_TYPE, static_lookup
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.mapping import DictValue
@@ -21,10 +22,6 @@ from stoker.errors import Break, Raised
 from stoker.guard.guard import Holds
 from stoker.guard.source import Attribute, Fixed, InstanceDict, Slot, Source
 from stoker.marks import why_disabled
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 
 class ObjectValue(Value):
@@ -98,7 +95,7 @@ class ObjectValue(Value):
     def hash_key(self, m: Machine) -> Any:
         return self.real if self.real is not None and self.source is not None else IdentityKey(self)
 
-    def write_back(self, e: Emitter) -> None:
+    def write_back(self, e: Emitting) -> None:
         """Write changed slots; the instance dictionary is a value of its own and writes itself back."""
         for descriptor, value in self.slots.items():
             if value is None:
@@ -151,11 +148,11 @@ class InstanceValue(ObjectValue):
     def has_changed(self, m: Machine) -> bool:
         return self.has_other_dictionary or super().has_changed(m)
 
-    def write_back(self, e: Emitter) -> None:
+    def write_back(self, e: Emitting) -> None:
         super().write_back(e)
         self._write_dictionary(e)
 
-    def _write_dictionary(self, e: Emitter) -> None:
+    def _write_dictionary(self, e: Emitting) -> None:
         if self.has_other_dictionary:
             assert self._attributes is not None
             e.method_call(self, object.__setattr__, [Constant("__dict__"), self._attributes])
@@ -277,13 +274,13 @@ class InstanceValue(ObjectValue):
     def stored(self) -> Value:
         return self.storage if self.storage is not None else self
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         """Made without running the constructor: the constructor was captured."""
         self.emit_empty(e)
         e.name_top(self)
         self.fill(e)
 
-    def emit_empty(self, e: Emitter) -> None:
+    def emit_empty(self, e: Emitting) -> None:
         """Push the object as `__new__` makes it."""
         storage, cls = self.storage, Constant(self.cls)
         if storage is None:
@@ -297,7 +294,7 @@ class InstanceValue(ObjectValue):
         whole = isinstance(storage, (Constant, TupleValue)) or kind is frozenset
         e.call_function(kind.__new__, [cls, storage] if whole else [cls])
 
-    def fill(self, e: Emitter) -> None:
+    def fill(self, e: Emitting) -> None:
         """Contents of the built-in base, instance dictionary, slots."""
         if self.storage is not None and hasattr(self.storage, "fill"):
             e.names[id(self.storage)] = e.names[id(self)]
@@ -341,7 +338,7 @@ class ExceptionValue(InstanceValue):
         self.by_program = False  # did a `raise` statement of captured code make it?
         self._traceback: Value | None = None
 
-    def emit_empty(self, e: Emitter) -> None:
+    def emit_empty(self, e: Emitting) -> None:
         """Exceptions written in C take fields from their arguments in `__init__`."""
         assert isinstance(self.storage, TupleValue)
         args = self.storage.raw_elements()
@@ -351,11 +348,11 @@ class ExceptionValue(InstanceValue):
             e.name_top(self)
             e.method_call(self, base.__init__, args)
 
-    def fill(self, e: Emitter) -> None:
+    def fill(self, e: Emitting) -> None:
         super().fill(e)
         self.write_links(e)
 
-    def write_links(self, e: Emitter) -> None:
+    def write_links(self, e: Emitting) -> None:
         for name, link in (self.links | self.fields).items():
             e.store_attribute(self, name, link)
         if self.trail or self.below is not None:
@@ -393,7 +390,7 @@ class ExceptionValue(InstanceValue):
             self._traceback = TracebackValue(self.trail[::-1], below) if self.trail else below
         return self._traceback
 
-    def write_back(self, e: Emitter) -> None:
+    def write_back(self, e: Emitting) -> None:
         super().write_back(e)
         assert self.storage is not None
         e.store_attribute(self, "args", self.storage)
@@ -490,7 +487,7 @@ class GetItemIterator(Value):
         self.position += 1
         return found
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         if self.done:
             e.call_function(iter, [TupleValue([])])
             return

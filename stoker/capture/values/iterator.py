@@ -7,6 +7,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.suspend import emit_generator
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import TupleValue
@@ -14,9 +15,7 @@ from stoker.capture.values.value import Exhausted, Value
 from stoker.errors import Raised
 
 if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
     from stoker.capture.frame import Frame
-    from stoker.capture.machine import Machine
 
 
 class IteratorValue(Value):
@@ -69,7 +68,7 @@ class ZipIterator(IteratorValue):
             plural = "s 1-" if later > 1 else " "
             m.exceptions.raise_(ValueError, f"zip() argument {later + 1} is longer than argument{plural}{later}")
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(zip, self.parts, {"strict": Constant(True)} if self.strict else {})
 
 
@@ -84,7 +83,7 @@ class EnumerateIterator(IteratorValue):
         count, self.count = self.count, m.operators.binary("+", self.count, Constant(1))
         return TupleValue([count, element])
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(enumerate, [self.part, self.count])
 
 
@@ -97,7 +96,7 @@ class MapIterator(IteratorValue):
     def next(self, m: Machine) -> Value:
         return self.function.call(m, [part.next(m) for part in self.parts], {})
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(map, [self.function, *self.parts])
 
 
@@ -114,7 +113,7 @@ class FilterIterator(IteratorValue):
             if (element if keeps_all else self.function.call(m, [element], {})).truth(m):
                 return element
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(filter, [self.function, self.part])
 
 
@@ -128,7 +127,7 @@ class CountIterator(IteratorValue):
         found, self.position = self.position, m.operators.binary("+", self.position, self.step)
         return found
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(itertools.count, [self.position, self.step])
 
 
@@ -145,7 +144,7 @@ class RepeatIterator(IteratorValue):
             self.times -= 1
         return self.element
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(itertools.repeat, [self.element, *([Constant(self.times)] if self.times is not None else [])])
 
 
@@ -172,7 +171,7 @@ class CallIterator(IteratorValue):
             raise Exhausted
         return found
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(iter, [TupleValue([])] if self.done else [self.function, self.sentinel])
 
 
@@ -194,7 +193,7 @@ class PolyfilledIterator(IteratorValue):
     def next(self, m: Machine) -> Value:
         return self.generator.next(m)
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         """Made anew if it has not begun; what is left of it, behind an iterator written in C, if it has."""
         if self.generator.started or self.args == [self.generator]:
             e.call_function(itertools.chain, [self.generator])
@@ -214,7 +213,7 @@ class PooledIterator(IteratorValue):
         except StopIteration:
             raise Exhausted from None
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         rest = list(self.rows)
         self.rows = iter(rest)
         e.call_function(itertools.chain, [TupleValue([TupleValue(list(row)) for row in rest])])
@@ -310,7 +309,7 @@ class GeneratorValue(IteratorValue):
     def method___next__(self, m: Machine) -> Value:
         return self.method_send(m, Constant(None))
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         emit_generator(e, self)
 
 

@@ -9,10 +9,11 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from enum import Enum
 from types import FunctionType, MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.reference import IdentityValue
 from stoker.capture.values.sequence import ListValue, TupleValue, is_taken_one_by_one
@@ -22,10 +23,6 @@ from stoker.capture.values.text import TextValue
 from stoker.capture.values.value import MOST_COMPARED, Exhausted, Keywords, Lazy, NotConstant, Value, keep_apart
 from stoker.guard.guard import HasKey, LacksKey, Length, TypeIs
 from stoker.guard.source import DictItem, Fixed, InstanceDict, Looked, Source, looked_through, ordered_keys
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 
 class DictValue(Value):
@@ -328,7 +325,7 @@ class DictValue(Value):
     def hash_key(self, m: Machine) -> Any:
         m.exceptions.raise_(TypeError, f"unhashable type: '{self.cls.__name__}'")
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         if self.cls is dict:
             e.build_then_fill(self, "BUILD_MAP", [], lambda: self.fill(e))
             return
@@ -337,14 +334,14 @@ class DictValue(Value):
         e.name_top(self)
         self.fill(e)
 
-    def fill(self, e: Emitter) -> None:
+    def fill(self, e: Emitting) -> None:
         e.refuse_asking_again(self._entries)
         for key, value in self._entries.values():
             e.method_call(self, self.cls.__setitem__, [key, value])
         for key, value in self._attributes._entries.values() if self._attributes is not None else ():
             e.store_attribute(self, key.constant(), value)
 
-    def write_back(self, e: Emitter) -> None:
+    def write_back(self, e: Emitting) -> None:
         """Write only the keys that were set, unless an entry went away or moved."""
         if self.rewritten:
             e.method_call(self, self.cls.clear, [])
@@ -479,9 +476,8 @@ class DictView(Value):
             return set_of(m, self).attribute(m, name)
         return m.attributes.builtin(self, name)
 
-    def emit(self, e: Emitter) -> None:
-        cls = self.mapping.python_type()
-        e.method_call_result(self.mapping, getattr(cls, self.what), [])
+    def emit(self, e: Emitting) -> None:
+        e.call_function(getattr(self.mapping.python_type(), self.what), [self.mapping])
 
 
 END = object()
@@ -523,7 +519,7 @@ class ViewIterator(Value):
             entries[stand_in] = (key, value)
         return value if self.what == "values" else TupleValue([key, value])
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         if len(self.mapping._entries) != self.size:
             e.call_function(_changed_iterator, [Constant(self.what)])
             return

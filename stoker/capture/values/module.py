@@ -7,21 +7,18 @@ tables stay empty.
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from stoker import torch_private
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.static import MISSING
 from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.instance import InstanceValue, ObjectValue
 from stoker.capture.values.value import Arguments, Keywords, Value
 from stoker.errors import BeginAnew, Break
 from stoker.guard.source import Fixed, Source
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 HOOK_TABLES = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 GLOBAL_HOOK_TABLES = (
@@ -82,7 +79,7 @@ class PythonModule(ObjectValue):
     def constant(self) -> Any:
         return self.real
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.const(self.real)
 
 

@@ -11,19 +11,16 @@ import gc
 import inspect
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stoker.capture.frame import Frame, program_of
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.function import wrap_cell
 from stoker.capture.values.iterator import GeneratorValue
 from stoker.capture.values.value import Lazy, Value
 from stoker.errors import Break, Raised, StepBreak
 from stoker.guard.guard import Is
 from stoker.guard.source import Asked, Attribute, Source
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 
 class PendingGenerator(GeneratorValue):
@@ -49,7 +46,7 @@ class PendingGenerator(GeneratorValue):
         m.effects.will_mutate(self)
         self.step = m.step if self.step is None else self.step
 
-    def write_back(self, e: Emitter) -> None:
+    def write_back(self, e: Emitting) -> None:
         assert self.step is not None
         if not self.finished:
             reason = Break(

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import gc
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.mapping import DictValue
 from stoker.capture.values.value import Value
 from stoker.guard.source import Source
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 
 def mapping_behind(proxy: types.MappingProxyType) -> Any:
@@ -77,5 +74,5 @@ class ProxyValue(DictValue):
     def method_copy(self, m: Machine) -> Value:
         return self.behind.method_copy(m)
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(types.MappingProxyType, [self.behind])

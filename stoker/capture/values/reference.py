@@ -5,17 +5,13 @@ from __future__ import annotations
 import _thread
 import weakref
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.value import Arguments, IdentityKey, Keywords, Lazy, OwnKey, Value
 from stoker.errors import Break, SkipFrame, StepBreak
 from stoker.guard.source import Source
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
-
 
 USED = "the number itself is used, not only compared"
 
@@ -72,10 +68,10 @@ class ReferenceValue(Value):
             raise Break("a weak reference", f"{self.describe()} refers to an object that is gone, and is compared")
         return target
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         self.emit_as(e, weakref.ref)
 
-    def emit_as(self, e: Emitter, cls: type) -> None:
+    def emit_as(self, e: Emitting, cls: type) -> None:
         """Push a reference of a class."""
         more = [] if self.callback is None else [self.callback]
         target = self.target
@@ -125,7 +121,7 @@ class MadeReference(ReferenceValue):
             raise Break("a weak reference as a key", "its object was made here, and has a hash of its own")
         return weakref.ref, WeakKey(self.weak)
 
-    def emit_as(self, e: Emitter, cls: type) -> None:
+    def emit_as(self, e: Emitting, cls: type) -> None:
         target = self.weak()
         if target is not None and self.held is None and not is_held(e.m, target):
             raise Break("a weak reference", f"whether {target.describe()} is still alive at the break cannot be told")
@@ -303,12 +299,12 @@ class IdentityValue(Value):
         if any(type(key) is int for key in keys):
             raise Break("id() as a key", "it is looked up among numbers that may be results of id() from before")
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(id, [self.value])
 
 
 class ThreadIdentity(IdentityValue):
     """`threading.get_ident()`: used as a key by code that guards against recursion."""
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(_thread.get_ident, [])

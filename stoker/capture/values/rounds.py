@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.iterator import EnumerateIterator, IteratorValue, ZipIterator
 from stoker.capture.values.size import SymbolicValue
@@ -23,9 +24,7 @@ from stoker.errors import Break
 from stoker.guard.source import Local, Source
 
 if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
     from stoker.capture.frame import Frame
-    from stoker.capture.machine import Machine
 
 PARAMETER = "__rounds_"
 """How a resume function names the iterator of such a loop: its name says what it is."""
@@ -102,7 +101,7 @@ class SizedRange(Value):
     def iterator(self, m: Machine) -> Value:
         return RoundsIterator(self, type(iter(range(0))))
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(range, list(self.bounds))
 
 
@@ -127,7 +126,7 @@ class Rows(Value):
     def iterator(self, m: Machine) -> Value:
         return RoundsIterator(self, type(iter(())))
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(torch.unbind, [self.tensor, Constant(self.dimension)])
 
 
@@ -144,7 +143,7 @@ class Pieces(Rows):
     def element(self) -> tuple[list[Any], list[Any]]:
         return list(self.tensor.fake.shape), list(self.tensor.fake.stride())
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(torch.split, [self.tensor, Constant(self.most), Constant(self.dimension)])
 
 
@@ -179,7 +178,7 @@ class RoundsIterator(IteratorValue):
     def next(self, m: Machine) -> Value:
         stop_at_head(self.over.describe())
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(self.function, [self.over])
 
 

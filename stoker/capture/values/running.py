@@ -15,10 +15,11 @@ import itertools
 import warnings
 from collections.abc import Callable, Iterator
 from operator import length_hint
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.iterator import (
     CountIterator,
@@ -34,10 +35,6 @@ from stoker.capture.values.sequence import SequenceIterator, SequenceValue
 from stoker.capture.values.value import Exhausted, Lazy, Value
 from stoker.errors import Break, StepBreak
 from stoker.guard.source import Asked, Local, Source, root_of
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 
 class RunningIterator(IteratorValue):
@@ -82,7 +79,7 @@ class RunningIterator(IteratorValue):
         m.blame(reason)
         raise StepBreak(self.step, reason)
 
-    def write_back(self, e: Emitter) -> None:
+    def write_back(self, e: Emitting) -> None:
         for container in (*_sequences(self.model), *_containers(e.m, self.real)):
             if id(container) in e.m.effects.mutated:
                 self.stop_before(e.m, f"{container.describe()} is changed while {self.describe()} goes over it")

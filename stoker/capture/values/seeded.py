@@ -8,17 +8,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stoker.bytecode import build
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod
 from stoker.capture.values.value import Value
 from stoker.guard.source import Source
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +61,7 @@ class SeededValue(Value):
         m.effects.will_mutate(self)
         return m.concrete.run(step, self.generator)
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(self.maker.again, [Constant(self.maker.read(self.generator))])
 
 
@@ -99,7 +96,7 @@ class SeededBits(Value):
             self.unsupported(f"assignment to attribute {name!r}")
         m.wrap.object(write_seeded).call(m, [self.generator, value], {})
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.load(self.generator)
         e.code += build.load_attr("bit_generator")
 
@@ -119,5 +116,5 @@ class StateValue(Value):
     def truth(self, m: Machine) -> bool:
         return True
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(copy.deepcopy, [Constant(self.state)])

@@ -11,18 +11,15 @@ import contextlib
 import functools
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.python_operators import COMPARE
 from stoker.capture.values.constant import Constant, is_plain
 from stoker.capture.values.value import Exhausted, Lazy, NotConstant, Value
 from stoker.guard.source import Source
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 
 class SequenceValue(Value):
@@ -248,15 +245,15 @@ class ListValue(SequenceValue):
     def hash_key(self, m: Machine) -> Any:
         m.exceptions.raise_(TypeError, "unhashable type: 'list'")
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.build_then_fill(self, "BUILD_LIST", [], lambda: self.fill(e))
 
-    def fill(self, e: Emitter) -> None:
+    def fill(self, e: Emitting) -> None:
         """With the list itself loaded by name, add its elements."""
         if self._elements:
             e.method_call(self, list.extend, [TupleValue(list(self._elements))])
 
-    def write_back(self, e: Emitter) -> None:
+    def write_back(self, e: Emitting) -> None:
         """Make the list that existed before hold what this one holds."""
         e.call_function(list.__setitem__, [self, Constant(slice(None)), TupleValue(list(self._elements))])
         e.pop()
@@ -299,7 +296,7 @@ class GrowingList(ListValue):
         """What new elements are added to."""
         return self._added if self._found is None else self._found
 
-    def write_back(self, e: Emitter) -> None:
+    def write_back(self, e: Emitting) -> None:
         if self._found is not None:
             super().write_back(e)
             return
@@ -361,7 +358,7 @@ class TupleValue(SequenceValue):
             total = m.operators.binary("*", total, element)
         return total
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         if self.cls is tuple:
             for element in self._elements:
                 e.load(element)
@@ -451,7 +448,7 @@ class SequenceIterator(Value):
         self.position += self.step
         return element
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         """CPython restores such an iterator with `__setstate__(position)`; the sequence itself stays shared."""
         if self.done:
             e.call_function(iter, [TupleValue([])])

@@ -13,17 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.python_operators import BINARY, COMPARE
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import TupleValue, is_taken_one_by_one, take_each
 from stoker.capture.values.value import Exhausted, NotConstant, Value, keep_apart
 from stoker.guard.source import Source
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 KEYS: type = type({}.keys())
 ITEMS: type = type({}.items())
@@ -270,20 +267,10 @@ class SetValue(Value):
         return Constant(None)
 
     def method_update(self, m: Machine, *others: Value) -> Value:
-        for other in others:
-            if is_taken_one_by_one(other) and not isinstance(other.stored(), SetValue):  # C looks into any set
-                take_each(m, other, lambda item: self.method_add(m, item))
-            else:
-                self._updated(m, "update", "|", (other,))
-        return Constant(None)
+        return _updated_each(m, self, "update", "|", others, self.method_add)
 
     def method_difference_update(self, m: Machine, *others: Value) -> Value:
-        for other in others:
-            if is_taken_one_by_one(other) and not isinstance(other.stored(), SetValue):  # C looks into any set
-                take_each(m, other, lambda item: self.method_discard(m, item))
-            else:
-                self._updated(m, "difference_update", "-", (other,))
-        return Constant(None)
+        return _updated_each(m, self, "difference_update", "-", others, self.method_discard)
 
     def method_intersection_update(self, m: Machine, *others: Value) -> Value:
         return self._updated(m, "intersection_update", "&", others)
@@ -321,7 +308,7 @@ class SetValue(Value):
             m.exceptions.raise_(TypeError, "unhashable type: 'set'")
         return frozenset(self._entries)
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         recipe = self.recipe()
         if recipe is UNKNOWN:
             e.refuse_asking_again(self._entries)
@@ -336,17 +323,26 @@ class SetValue(Value):
         """A set that prints as this one; None if its order is not known."""
         return self.layout if self.real is None or self.layout is None else self.real
 
-    def fill(self, e: Emitter) -> None:
+    def fill(self, e: Emitting) -> None:
         """Of an instance of a subclass that the captured code made. A frozenset is made whole."""
         if self._entries and self.cls is set:
             e.refuse_asking_again(self._entries)
             e.method_call(self, set.update, [TupleValue(list(self._entries.values()))])
 
-    def write_back(self, e: Emitter) -> None:
+    def write_back(self, e: Emitting) -> None:
         """The same changes again, so that the order becomes eager's."""
         for name, parts in self.steps:
             e.refuse_asking_again(key for part in parts for key in part.entries)
             e.method_call(self, getattr(set, name), [part.value for part in parts])
+
+
+def _updated_each(m: Machine, held: SetValue, name: str, operator: str, others: tuple[Value, ...], one: Any) -> Value:
+    for other in others:
+        if is_taken_one_by_one(other) and not isinstance(other.stored(), SetValue):  # C looks into any set
+            take_each(m, other, lambda item: one(m, item))
+        else:
+            held._updated(m, name, operator, (other,))
+    return Constant(None)
 
 
 class GrowingSet(SetValue):
@@ -416,7 +412,7 @@ class SetIterator(Value):
         self.position += 1
         return self.elements[self.position - 1]
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         """What is left, in its order. A set that has changed since is another: its iterator could not be advanced to the same place."""
         if len(self.held._entries) != self.size:
             e.call_function(_changed, [])

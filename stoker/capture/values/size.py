@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.python_operators import BINARY, COMPARE, UNARY
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.value import MOST_COMPARED, NotConstant, Value
 from stoker.shape.recipe import OF_INTEGERS, floor_quotient, integer_of_truth, power, remainder
 from stoker.shape.symnode import BoolNode
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 OF_FLOATS = {"**": power, "//": floor_quotient, "%": remainder}
 """Operators that torch computes otherwise than Python where one of the numbers is a float."""
@@ -124,7 +121,7 @@ class SymbolicValue(Value):
     def call(self, m: Machine, args: Any, kwargs: Any) -> Value:
         m.exceptions.raise_(TypeError, f"'{self.python_type().__name__}' object is not callable")
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         node = e.m.sizes.node_for(e.m, self.symbol)
         if isinstance(node, (int, float, bool)):
             e.const(node)

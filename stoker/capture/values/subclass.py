@@ -7,21 +7,18 @@ behind it. In between the class is a fact of the evaluator, and `__torch_functio
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from stoker import torch_private
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.static import MISSING, static_lookup
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.sequence import ListValue, TupleValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
 from stoker.guard.guard import Holds
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 
 def take_out(tensor: torch.Tensor) -> torch.Tensor:
@@ -91,7 +88,7 @@ class SubclassValue(TensorValue):
         else:
             self.hold_attribute(m, name, value)
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(put_into, [Made(self), Constant(self.cls)])
         if self.extra:
             e.name_top(self)
@@ -110,7 +107,7 @@ class Made(Value):
     def python_type(self) -> type:
         return torch.Tensor
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.load_output(self.value.node)
 
 

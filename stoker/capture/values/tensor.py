@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import operator
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.fx import Node
 
 from stoker import torch_private
 from stoker.capture.engine import set_data
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.polyfill import indexing
 from stoker.capture.python_operators import UNARY
 from stoker.capture.static import MISSING
@@ -24,10 +25,6 @@ from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Arguments, IdentityKey, Keywords, Value
 from stoker.errors import Break
 from stoker.guard.source import Attribute, InstanceDict, Source
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 METADATA = frozenset(
     [
@@ -290,11 +287,11 @@ class TensorValue(Value):
     def hash_key(self, m: Machine) -> Any:
         return IdentityKey(self)
 
-    def write_back(self, e: Emitter) -> None:
+    def write_back(self, e: Emitting) -> None:
         assert self.held is not None
         e.store_attribute(self, "grad", self.held)
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         if any(self.hooks.values()) and self.fake.is_leaf:
             self.unsupported("a hook", "call backward() before the tensor leaves the compiled function")
         e.load_output(self.node)

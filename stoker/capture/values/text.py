@@ -7,18 +7,15 @@ Text is made when it is shown, or returned. What looks at text of sizes fixes th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.constant import Constant, Varying
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.value import Arguments, Era, Keywords, Value
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 SAMPLES = {torch.SymInt: 1, torch.SymFloat: 0.5, torch.SymBool: True}
 
@@ -84,7 +81,7 @@ class TextValue(Value):
             return None
         return joined([other, self] if reflected else [self, other])
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(self.function, self.parts)
 
 

@@ -9,19 +9,15 @@ Out: values that answer what programs ask of tracebacks, and real tracebacks for
 from __future__ import annotations
 
 import types
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from stoker.bytecode import Instruction, Positions, assemble, build
+from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.value import Value
 from stoker.errors import SkipFrame
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +61,7 @@ class TracebackValue(Value):
                 return Constant(self.passage.offset)
         return super().attribute(m, name)
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         e.call_function(_traceback, [Constant(_raising(self.passage)), self.below])
 
 
@@ -92,7 +88,7 @@ class FrameValue(Value):
     def unsupported(self, what: str, fix: str | None = None) -> NoReturn:
         raise SkipFrame(f"it looks at a frame that an exception has left: {what}")
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         self.unsupported("the frame itself")
 
 

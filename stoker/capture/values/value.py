@@ -12,14 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, NoReturn, Self
 
+from stoker.capture.machine import Emitting, Machine
 from stoker.errors import Break
 from stoker.guard.source import Source
-
-if TYPE_CHECKING:
-    from stoker.capture.emit import Emitter
-    from stoker.capture.machine import Machine
 
 Arguments = list["Value"]
 Keywords = dict[str, "Value"]
@@ -172,11 +169,11 @@ class Value:
         """A hashable stand-in with the equality of the object, for use as a dictionary key."""
         self.unsupported("hashing")
 
-    def write_back(self, e: Emitter) -> None:
+    def write_back(self, e: Emitting) -> None:
         """Write what the captured code changed of an object that existed before the call."""
         self.unsupported("writing back")
 
-    def emit(self, e: Emitter) -> None:
+    def emit(self, e: Emitting) -> None:
         """Push the object in the replacement code. Only for values without a source."""
         self.unsupported("rebuilding")
 
