@@ -113,9 +113,8 @@ def _as_arguments_of(functional: Any, func: Any, args: tuple[Any, ...], kwargs: 
     given = {a.name: a.default_value for a in arguments if a.has_default_value()}
     given |= dict(zip((a.name for a in arguments), args)) | kwargs
     order = torch_private.schema_of(functional).arguments
-    return tuple(given[a.name] for a in order if not a.kwarg_only), {
-        a.name: given[a.name] for a in order if a.kwarg_only
-    }
+    named = {a.name: given[a.name] for a in order if a.kwarg_only}
+    return tuple(given[a.name] for a in order if not a.kwarg_only), named
 
 
 def _resized(trace: Trace, target: FakeTensor, content: Node) -> None:
@@ -143,12 +142,12 @@ def run_on_copies(func: Any, written: tuple[int, ...], *args: Any, **kwargs: Any
 
 def _copy(value: Any) -> Any:
     """A copy that lies in memory as the original does, gaps included."""
-    return map_leaves(
-        lambda t: aten.empty_strided.default(
-            t.size(), t.stride(), dtype=t.dtype, layout=t.layout, device=t.device
-        ).copy_(t),
-        value,
-    )
+
+    def copied(t: torch.Tensor) -> torch.Tensor:
+        how = {"dtype": t.dtype, "layout": t.layout, "device": t.device}
+        return aten.empty_strided.default(t.size(), t.stride(), **how).copy_(t)
+
+    return map_leaves(copied, value)
 
 
 def _by_copies(

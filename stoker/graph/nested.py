@@ -304,15 +304,12 @@ def _scan_rule(
     return _fresh(mode, [*metas[:count], *rows])
 
 
-_CONDS = (torch.ops.stoker.cond.default, torch.ops.stoker.cond_drawing.default)
-_LOOPS = (torch.ops.stoker.loop.default, torch.ops.stoker.loop_drawing.default)
-_KEEPING = (torch.ops.stoker.loop_keeping.default, torch.ops.stoker.loop_keeping_drawing.default)
-_SCANS = (torch.ops.stoker.scan.default, torch.ops.stoker.scan_drawing.default)
+_CONDS, _LOOPS, _KEEPING, _SCANS = (
+    tuple(getattr(torch.ops.stoker, f"{name}{suffix}").default for suffix in ("", "_drawing")) for name in _SCHEMAS
+)
 OPERATORS = frozenset((*_CONDS, *_LOOPS, *_KEEPING, *_SCANS))
-IMPURE.update(dict.fromkeys(_CONDS, _cond_rule))
-IMPURE.update(dict.fromkeys(_LOOPS, _loop_rule))
-IMPURE.update(dict.fromkeys(_KEEPING, _keeping_rule))
-IMPURE.update(dict.fromkeys(_SCANS, _scan_rule))
+for _forms, _rule in zip((_CONDS, _LOOPS, _KEEPING, _SCANS), (_cond_rule, _loop_rule, _keeping_rule, _scan_rule)):
+    IMPURE.update(dict.fromkeys(_forms, _rule))
 
 
 def runner(operator: Any, args: Sequence[Any]) -> Callable[..., Any]:

@@ -148,14 +148,21 @@ def avg_pool(builder: Builder, out: Result, x: Tensor, *window: Any, rank: int, 
         raise LeftToLibrary("eager has no half precision here: the library raises the right error")
     require_supported(out.dtype)
     axes = _sliding(x.sizes[-rank:], out.sizes[-rank:], kernel, stride, padding)
+
+    def divided(total: LoopValue, at: Index) -> LoopValue:
+        return ops.div(total, number(_divisor(axes, at, divisor, include), total.dtype))
+
+    return _means(builder, out, x, axes, divided, 4)
+
+
+def _means(
+    builder: Builder, out: Result, x: Tensor, axes: Axes, divided: Callable[[LoopValue, Index], LoopValue], cost: int
+) -> Tensor:
+    """The sums of windows, each divided by what its place says."""
     x = _at_hand(builder, x, _elements(axes))
     totals = _totals(builder, out, x, axes)
-
-    def element(at: Index) -> LoopValue:
-        count = _divisor(axes, at, divisor, include)
-        return ops.to_dtype(ops.div(totals.at(at), number(count, totals.dtype)), out.dtype)
-
-    return builder.compute(laid_like(builder, out, x), element, [totals], cost=4)
+    element = lambda at: ops.to_dtype(divided(totals.at(at), at), out.dtype)  # noqa: E731
+    return builder.compute(laid_like(builder, out, x), element, [totals], cost=cost)
 
 
 def _divisor(axes: Sequence[Sliding], window: Index, divisor: Any, include: bool) -> Any:
@@ -172,16 +179,14 @@ def adaptive_avg_pool(builder: Builder, out: Result, x: Tensor, size: Numbers, *
         return _library(builder, out, x, (size,), {}, "means of whole numbers")
     require_supported(out.dtype)
     axes = _adaptive(x.sizes[-rank:], out.sizes[-rank:])
-    x = _at_hand(builder, x, _elements(axes))
-    totals = _totals(builder, out, x, axes)
+    return _means(builder, out, x, axes, lambda total, at: _by_counts(axes, total, at), 4 * rank)
 
-    def element(at: Index) -> LoopValue:
-        mean = totals.at(at)
-        for axis, window in zip(axes, at[-rank:]):
-            mean = ops.div(mean, number(axis.count(window), totals.dtype))
-        return ops.to_dtype(mean, out.dtype)
 
-    return builder.compute(laid_like(builder, out, x), element, [totals], cost=4 * rank)
+def _by_counts(axes: Sequence[Adaptive], value: LoopValue, at: Index) -> LoopValue:
+    """A value of a window, divided by how many elements the window has along each axis."""
+    for axis, window in zip(axes, at[-len(axes) :]):
+        value = ops.div(value, number(axis.count(window), value.dtype))
+    return value
 
 
 @lower("max_pool2d_with_indices.default", rank=2)
@@ -318,10 +323,4 @@ def adaptive_avg_pool_backward(builder: Builder, out: Result, gradient: Tensor, 
         raise LeftToLibrary("only along channels, and in equal windows, is gathering faster than ATen's kernel")
     given, dtype = builder.store(gradient), compute_dtype(out.dtype)
 
-    def read(window: Index) -> LoopValue:
-        value = ops.to_dtype(given.at(window), dtype)
-        for axis, w in zip(axes, window[-rank:]):
-            value = ops.div(value, number(axis.count(w), dtype))
-        return value
-
-    return _gradient(builder, out, given, axes, read)
+    return _gradient(builder, out, given, axes, lambda at: _by_counts(axes, ops.to_dtype(given.at(at), dtype), at))
