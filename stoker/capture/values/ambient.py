@@ -80,9 +80,6 @@ class VariableValue(Value):
     def python_type(self) -> type:
         return contextvars.ContextVar
 
-    def truth(self, m: Machine) -> bool:
-        return True
-
     def attribute(self, m: Machine, name: str) -> Value:
         return Constant(self.real.name) if name == "name" else m.attributes.builtin(self, name)
 
@@ -121,9 +118,6 @@ class TokenValue(Value):
 
     def python_type(self) -> type:
         return contextvars.Token
-
-    def truth(self, m: Machine) -> bool:
-        return True
 
     def attribute(self, m: Machine, name: str) -> Value:
         match name:

@@ -20,9 +20,6 @@ class BufferValue(Value):
     def python_type(self) -> type:
         return io.StringIO
 
-    def truth(self, m: Machine) -> bool:
-        return True
-
     def attribute(self, m: Machine, name: str) -> Value:
         return BuiltinMethod(self, name)
 

@@ -199,9 +199,6 @@ class ConstantIterator(Value):
         except StopIteration:
             raise Exhausted from None
 
-    def truth(self, m: Machine) -> bool:
-        return True
-
     def emit(self, e: Emitting) -> None:
         """What is left, as a fresh iterator of the same kind: `__reduce__` says how CPython itself would copy it."""
         if self.kind is type(iter(range(0))):

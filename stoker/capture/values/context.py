@@ -40,9 +40,6 @@ class ScopeValue(Value):
     def python_type(self) -> type:
         return self.kind
 
-    def truth(self, m: Machine) -> bool:
-        return True
-
     def attribute(self, m: Machine, name: str) -> Value:
         return BuiltinMethod(self, name)
 

@@ -225,9 +225,6 @@ class DequeIterator(Value):
     def iterator(self, m: Machine) -> Value:
         return self
 
-    def truth(self, m: Machine) -> bool:
-        return True
-
     def next(self, m: Machine) -> Value:
         if self.state != self.sequence.state:
             m.exceptions.raise_(RuntimeError, "deque mutated during iteration")

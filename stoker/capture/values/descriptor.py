@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.capture.machine import Emitting, Machine
+from stoker.capture.machine import Emitting
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.value import Value
 
@@ -18,9 +18,6 @@ class PropertyFields(Value):
 
     def python_type(self) -> type:
         return property
-
-    def truth(self, m: Machine) -> bool:
-        return True
 
     def fill(self, e: Emitting) -> None:
         e.method_call(self, property.__init__, list(self.fields.values()))

@@ -314,9 +314,6 @@ class MethodValue(Value):
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
         return self.function.call(m, [self.receiver, *args], kwargs)
 
-    def truth(self, m: Machine) -> bool:
-        return True
-
     def attribute(self, m: Machine, name: str) -> Value:
         if name == "__self__":
             return self.receiver
@@ -352,9 +349,6 @@ class BuiltinMethod(Value):
 
     def describe(self) -> str:
         return f"{self.receiver.describe()}.{self.name}"
-
-    def truth(self, m: Machine) -> bool:
-        return True
 
     def attribute(self, m: Machine, name: str) -> Value:
         if name == "__self__":

@@ -20,9 +20,6 @@ class GetterValue(Value):
     def python_type(self) -> type:
         return self.kind
 
-    def truth(self, m: Machine) -> bool:
-        return True
-
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
         (subject,) = args
         if self.kind is operator.methodcaller:

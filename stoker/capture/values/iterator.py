@@ -30,9 +30,6 @@ class IteratorValue(Value):
         self.require(m, "__iter__", "'{name}' object is not iterable")  # a coroutine is advanced in the same way
         return self
 
-    def truth(self, m: Machine) -> bool:
-        return True
-
     def attribute(self, m: Machine, name: str) -> Value:
         return m.attributes.builtin(self, name)
 

@@ -497,9 +497,6 @@ class ViewIterator(Value):
     def iterator(self, m: Machine) -> Value:
         return self
 
-    def truth(self, m: Machine) -> bool:
-        return True
-
     def next(self, m: Machine) -> Value:
         entries, ordered = self.mapping.load_all(m), issubclass(self.mapping.cls, OrderedDict)
         if ordered and self.position >= self.size:  # which knows its next element when it gives one

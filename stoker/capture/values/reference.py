@@ -31,9 +31,6 @@ class ReferenceValue(Value):
     def python_type(self) -> type:
         return weakref.ref
 
-    def truth(self, m: Machine) -> bool:
-        return True
-
     def call(self, m: Machine, args: Arguments, kwargs: Keywords) -> Value:
         assert self.held is not None
         self.held = m.wrap.force(self.held)

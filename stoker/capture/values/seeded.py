@@ -50,9 +50,6 @@ class SeededValue(Value):
     def describe(self) -> str:
         return f"the {type(self.generator).__name__} that captured code made"
 
-    def truth(self, m: Machine) -> bool:
-        return True
-
     def attribute(self, m: Machine, name: str) -> Value:
         return SeededBits(self) if name == "bit_generator" else BuiltinMethod(self, name)
 
@@ -82,9 +79,6 @@ class SeededBits(Value):
 
     def python_type(self) -> type:
         return type(self.generator.generator.bit_generator)
-
-    def truth(self, m: Machine) -> bool:
-        return True
 
     def attribute(self, m: Machine, name: str) -> Value:
         if name != "state":

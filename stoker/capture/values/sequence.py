@@ -434,9 +434,6 @@ class SequenceIterator(Value):
     def iterator(self, m: Machine) -> Value:
         return self
 
-    def truth(self, m: Machine) -> bool:
-        return True
-
     def attribute(self, m: Machine, name: str) -> Value:
         return m.attributes.builtin(self, name)
 

@@ -401,9 +401,6 @@ class SetIterator(Value):
     def iterator(self, m: Machine) -> Value:
         return self
 
-    def truth(self, m: Machine) -> bool:
-        return True
-
     def next(self, m: Machine) -> Value:
         if len(self.held._entries) != self.size:
             m.exceptions.raise_(RuntimeError, "Set changed size during iteration")

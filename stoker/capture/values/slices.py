@@ -27,9 +27,6 @@ class SliceValue(Value):
             return self.parts[("start", "stop", "step").index(name)]
         return m.attributes.builtin(self, name)
 
-    def truth(self, m: Machine) -> bool:
-        return True
-
     def compare(self, m: Machine, operator: str, other: Value) -> Value | None:
         """As tuples of their parts compare; one and the same slice is equal to itself, whatever its parts say."""
         if other is self:

@@ -46,9 +46,6 @@ class TracebackValue(Value):
     def python_type(self) -> type:
         return types.TracebackType
 
-    def truth(self, m: Machine) -> bool:
-        return True
-
     def attribute(self, m: Machine, name: str) -> Value:
         match name:
             case "tb_lineno":
@@ -73,9 +70,6 @@ class FrameValue(Value):
 
     def python_type(self) -> type:
         return types.FrameType
-
-    def truth(self, m: Machine) -> bool:
-        return True
 
     def attribute(self, m: Machine, name: str) -> Value:
         match name:

@@ -98,7 +98,10 @@ class Value:
         self.unsupported("a call")
 
     def truth(self, m: Machine) -> bool:
-        self.unsupported("the truth value")
+        """What has neither a truth nor a length of its own is true."""
+        if any(name in vars(base) for base in self.python_type().__mro__ for name in ("__bool__", "__len__")):
+            self.unsupported("the truth value")
+        return True
 
     def length(self, m: Machine) -> Value:
         self.require(m, "__len__", "object of type '{name}' has no len()")
