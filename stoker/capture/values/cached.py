@@ -82,7 +82,7 @@ class CachedFunction(ObjectValue):
         self.is_cleared = real is None
         self.calls: list[KnownCall] = []  # those that the cache holds, the newest last
         self.replays: list[Replay] = []
-        self.hits = self.misses = self.touched = 0
+        self.hits = self.misses = self.touched = self.failed = 0
 
     def what(self) -> str:
         return f"a call of `{self.function.describe()}` under functools.lru_cache"
@@ -214,6 +214,7 @@ class CachedFunction(ObjectValue):
         try:
             result = self.function.call(m, args, kwargs)
         except Raised:
+            self.failed += 1
             self.replay(m, remembered.fail, args, kwargs, Constant(code))
             raise
         self.replay(m, remembered.fill, args, kwargs, Constant(code), result)
@@ -280,7 +281,7 @@ class CachedFunction(ObjectValue):
         if any(isinstance(r.function, remembered.Again) and r.function.is_first for r in self.replays):
             raise Break("cache_info()", "capture has called the function itself", "ask where the function is called")
         cls = self.information.constant() if self.real is None else type(remembered.info_of(self.real))
-        size = self.counted(m, remembered.size_of, self.misses)
+        size = self.counted(m, remembered.size_of, self.misses - self.failed)
         if self.maxsize is not None and m.operators.compare(">", size, Constant(self.maxsize)).truth(m):
             size = Constant(self.maxsize)
         hits = self.counted(m, remembered.hits_of, self.hits)
@@ -297,7 +298,7 @@ class CachedFunction(ObjectValue):
     def method_cache_clear(self, m: Machine) -> Value:
         m.effects.will_mutate(self)
         self.replays.append(Replay(remembered.Cached.cache_clear, [], m.step))  # type: ignore[attr-defined]  # typeshed does not know the class
-        self.is_cleared, self.hits, self.misses, self.touched = True, 0, 0, 0
+        self.is_cleared, self.hits, self.misses, self.touched, self.failed = True, 0, 0, 0, 0
         self.calls.clear()
         return Constant(None)
 
