@@ -170,11 +170,11 @@ class Raised(Exception):
 
 
 class SkipFrame(Exception):
-    """This frame is better run by CPython as it is; what it calls may still be captured."""
+    """This frame is better run by CPython as it is; what it calls may still be captured, unless it is `deep`."""
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, deep: bool = False) -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason, self.deep = reason, deep
 
 
 OUTSIDE: dict[str, tuple[type[Exception], str]] = {

@@ -14,6 +14,7 @@ from stoker.fake.history import is_refused_write
 from stoker.fake.recurrent import whole
 from stoker.fake.tensor import data_dependent
 from stoker.graph.calling import quietly
+from stoker.graph.modes import FoundModes
 from stoker.marks import ALLOWED_IN_GRAPH, APPLIED
 
 if TYPE_CHECKING:
@@ -21,7 +22,16 @@ if TYPE_CHECKING:
 
 
 def run_captured(captured: GraphModule, inputs: Sequence[Any], trace: Trace) -> tuple[Any, ...]:
-    """The captured program's outputs, as the trace's fake tensors."""
+    """The captured program's outputs, as the trace's fake tensors. Where it fails, modes and scopes are as they were found."""
+    found = FoundModes.now()
+    try:
+        return _run_each(captured, inputs, trace)
+    except BaseException:
+        found.put_back()
+        raise
+
+
+def _run_each(captured: GraphModule, inputs: Sequence[Any], trace: Trace) -> tuple[Any, ...]:
     given = iter(inputs)
     values: dict[Any, Any] = {}
     if any(hasattr(node.target, APPLIED) or id(node.target) in ALLOWED_IN_GRAPH for node in captured.graph.nodes):

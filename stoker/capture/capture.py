@@ -168,7 +168,8 @@ def finish(m: Evaluator, stop: Stop, compile_graph: GraphCompiler, state: Any) -
             _refuse_empty(m, stop)
         for scope in m.modes.open_scopes:
             if isinstance(scope, WholeScope):
-                raise StepBreak(scope.step, stop.reason)
+                assert stop.reason is not None
+                scope.refuse(m, stop.reason)
         for scope in reversed(m.modes.open_scopes):
             scope.leave_graph(m)
         leave_by_break(e, m, stop.instruction)

@@ -182,7 +182,7 @@ class Frames:
                 raise GraphBreakError(reason) from skip
             if request.code.co_filename != MODULE_CALLS:
                 self.tell("skip", request, skip.reason)
-            return _C.SKIP
+            return _C.SKIP_DEEP if skip.deep else _C.SKIP
         except StokerError:
             raise
         except RecursionError:

@@ -2,11 +2,13 @@
 
 Whoever differentiates the graph runs it, with the program's own functions set where the program sets them: what they compute becomes a part of
 what is saved. While capturing, the functions are evaluated on the side for each kind of tensor that is saved, so that what they depend on is
-guarded; that they do more than compute, or read other tensors, is a break where they are set.
+guarded. Where they do more than compute, or read other tensors, they must see what eager saves: CPython runs the function that sets them, and all
+that it calls.
 """
 
 from __future__ import annotations
 
+import inspect
 import types
 from typing import Any, NoReturn
 
@@ -23,7 +25,7 @@ from stoker.capture.values.context import WholeScope
 from stoker.capture.values.function import FunctionValue
 from stoker.capture.values.tensor import TensorValue
 from stoker.capture.values.value import Value
-from stoker.errors import Break, StepBreak
+from stoker.errors import Break, SkipFrame, StepBreak
 from stoker.fake import FakeTensor
 from stoker.fake.meta import Meta, meta_of
 from stoker.graph.modes import EnterHooks, enter_hooks, leave_scope
@@ -35,7 +37,7 @@ class HooksInside(WholeScope):
     """Hooks that captured code has set and not taken away yet. While capturing, others collect the tensors that are saved."""
 
     def __init__(self, m: Machine, pack: Value, unpack: Value) -> None:
-        self.pack, self.unpack, self.step = pack, unpack, m.step
+        self.pack, self.unpack, self.place = pack, unpack, _place(m)
         self.saved: dict[Meta, None] = {}
         real = _real(m, pack), _real(m, unpack)
         self.contents = _contents(pack, unpack)
@@ -63,9 +65,28 @@ class HooksInside(WholeScope):
         _node(m, leave_scope, (self.node,))
 
     def refuse(self, m: Machine, reason: Break) -> NoReturn:
-        found = Break(WHAT, f"what is done to tensors that are saved is not captured: {reason.reason}", reason.fix)
-        m.blame(found)
-        raise StepBreak(self.step, found)
+        _refuse(m, self.place, reason)
+
+
+def _place(m: Machine) -> tuple[int, bool]:
+    """The step of the root frame at which hooks are set, and whether they stay when it is done: a function of the program that is called
+    takes them away again, library code and generators leave them to the root."""
+    frame = m.current
+    while frame.parent is not None and (
+        m.policy.is_library(frame.program.code.co_filename) or frame.program.code.co_flags & inspect.CO_GENERATOR
+    ):
+        frame = frame.parent
+    return m.step, frame is m.root
+
+
+def _refuse(m: Machine, place: tuple[int, bool], reason: Break) -> NoReturn:
+    step, stays = place
+    words = f"what is done to tensors that are saved is not captured: {reason.reason}"
+    if stays:
+        raise SkipFrame(words, deep=True)
+    found = Break(WHAT, words, reason.fix)
+    m.blame(found)
+    raise StepBreak(step, found)
 
 
 def rehearse(m: Machine, hooks: HooksInside, meta: Meta) -> None:
@@ -119,7 +140,10 @@ def _node(m: Machine, target: Any, args: tuple[Any, ...]) -> Node:
 
 @handles(torch_private.push_saved_tensors_hooks)
 def push(m: Machine, pack: Value, unpack: Value) -> Value:
-    HooksInside(m, pack, unpack)
+    try:
+        HooksInside(m, pack, unpack)
+    except Break as reason:
+        _refuse(m, _place(m), reason)
     return Constant(None)
 
 

@@ -7,7 +7,7 @@ ends at a break inside a scope leaves it, and the code after the graph enters it
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch.fx import Node
@@ -17,16 +17,19 @@ from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinMethod
 from stoker.capture.values.value import Value
+from stoker.errors import Break
 from stoker.graph.modes import enter_device, enter_inference_mode, leave_scope
 
 ENTER: dict[type, Callable[..., Any]] = {torch_private.InferenceMode: enter_inference_mode, torch.device: enter_device}
 
 
 class WholeScope:
-    """A scope that lies in one graph: a break inside is one where it is entered."""
+    """A scope that lies in one graph: a break inside is none that can be gone on from."""
 
     scope: Any
-    step: int
+
+    def refuse(self, m: Machine, reason: Break) -> NoReturn:
+        raise NotImplementedError
 
 
 class ScopeValue(Value):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 import types
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from stoker.capture.values.index import is_range_by_data, parts_by_data, with_nu
 from stoker.capture.values.sequence import TupleValue
 from stoker.capture.values.value import Arguments, IdentityKey, Keywords, Value
 from stoker.errors import Break
+from stoker.graph.calling import quietly
 from stoker.guard.source import Attribute, InstanceDict, Source
 
 METADATA = frozenset(
@@ -95,7 +97,7 @@ class TensorValue(Value):
         if name in DERIVED:
             return m.record.call(getattr, [self, Constant(name)], {})
         if name in ("grad", "_grad"):
-            return self.gradient(m)
+            return self.gradient(m, m.here)
         if name == "__class__":
             return m.wrap.object(self.cls)
         if name == "grad_fn" and self.fake.grad_fn is None:
@@ -138,10 +140,11 @@ class TensorValue(Value):
         assert self.source is not None
         m.guards.attribute_equals(self.source, name, value)
 
-    def gradient(self, m: Machine) -> Value:
+    def gradient(self, m: Machine, call: Callable[..., Any] = quietly) -> Value:
+        """torch warns who looks for it at a tensor that is no leaf: the program, if `call` makes calls in its name."""
         if self.held is None:
             outside = self.source is not None and self.real is not None
-            self.held = self.gradient_at_entry(m) if outside else Constant(m.here(getattr, (self.fake, "grad"), {}))
+            self.held = self.gradient_at_entry(m) if outside else Constant(call(getattr, (self.fake, "grad"), {}))
         return self.held
 
     def gradient_at_entry(self, m: Machine) -> Value:
