@@ -67,7 +67,7 @@ class SubclassValue(TensorValue):
         assert self.source is not None
         m.guards.add(self.source, Holds(lambda now: plainly(now, name) == value, f"{name} is {value}"))
 
-    def gradient(self, m: Machine) -> Value:
+    def gradient(self, m: Machine, call: Any = None) -> Value:
         if self.source is not None and self.real is not None:
             if self.real.grad is not None:
                 self.unsupported("the gradient")

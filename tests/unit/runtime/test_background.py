@@ -156,13 +156,20 @@ def test_a_fork_builds_what_it_needs(place: Path, monkeypatch: pytest.MonkeyPatc
     assert os.waitpid(child, 0)[1] == 0
 
 
+WAITS = ["/bin/sh", "-c", "exec sleep 600"]
+
+
 def test_the_program_goes_first() -> None:
     """A command that nobody waits for steps back behind it."""
-    command = background.begin(lambda: background.run(["/bin/sh", "-c", "exec sleep 600"], 600.0))
+    command = background.begin(lambda: background.run(WAITS, 600.0))
     deadline = time.perf_counter() + 10.0
-    while not background._beside.commands and time.perf_counter() < deadline:
+    mine: list[subprocess.Popen[str]] = []
+    while not mine and time.perf_counter() < deadline:
         time.sleep(0.01)
-    (process,) = background._beside.commands
+        mine = [
+            other for other in list(background._beside.commands) if other.args == WAITS
+        ]  # compilers may run beside it
+    (process,) = mine
     assert os.getpriority(os.PRIO_PROCESS, process.pid) == os.getpriority(os.PRIO_PROCESS, 0)
     background.step_back()
     assert os.getpriority(os.PRIO_PROCESS, process.pid) == background.NICENESS
