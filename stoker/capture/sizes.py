@@ -369,10 +369,11 @@ class Sizes:
         found = self._nodes.get(simplified)
         if found is None:
             found = self._nodes[simplified] = self._build(m, simplified)
-            found.meta["example_value"] = symint(self.env, simplified)
+            if isinstance(found, Node):  # what it is made of may have been fixed meanwhile
+                found.meta["example_value"] = symint(self.env, simplified)
         return found
 
-    def _build(self, m: Machine, expression: Expr) -> Node:
+    def _build(self, m: Machine, expression: Expr) -> Any:
         match expression:
             case Symbol() if expression in self._made:
                 node, method, dim = self._made[expression]

@@ -174,3 +174,17 @@ def test_hooks_that_keep_numbers_of_their_gradient(program: Any, backend: str, d
             found.append(x.grad)
         found.append(torch.tensor(seen))
     torch.testing.assert_close(found[4:], found[:4])
+
+
+@pytest.mark.parametrize(
+    "hook", [lambda g: g.mul_(2), lambda g: g.clamp_(max=1.0) and None, lambda g: g.__setitem__(0, 0)], ids=range(3)
+)
+def test_a_hook_that_writes_to_its_gradient(hook: Any) -> None:
+    def step(x):
+        y = x * 3
+        y.register_hook(hook)
+        (y * y).mean(0).sum().backward()
+        return x.grad.clone()
+
+    found, wanted = (call(torch.ones(1, requires_grad=True)) for call in (stoker.compile(step), step))
+    torch.testing.assert_close(found, wanted)

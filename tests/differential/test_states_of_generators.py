@@ -290,3 +290,18 @@ def test_a_state_that_is_none_later() -> None:
         assert torch.equal(compiled(x, state), program(x, state))
     with pytest.raises(ValueError, match="state with version 1 passed to"):
         compiled(x, (1, (2,) * 3, None))
+
+
+def test_what_grows_from_a_generator_made_inside() -> None:
+    """A generator that is rebuilt behind a break knows what it was seeded by, and a seed below 0 is counted from the end."""
+
+    def program(x: torch.Tensor) -> Any:
+        spawned = np.random.default_rng(1).spawn(2)
+        generator = torch.Generator().manual_seed(-1)
+        return x * torch.rand(3, generator=generator), generator.initial_seed(), [s.random(2).tolist() for s in spawned]
+
+    compiled = stoker.compile(program)
+    for _ in range(3):
+        found, expected = compiled(torch.ones(3)), program(torch.ones(3))
+        torch.testing.assert_close(found[0], expected[0])
+        assert found[1:] == expected[1:]

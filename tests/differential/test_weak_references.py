@@ -504,3 +504,19 @@ def test_a_seed_comes_before_the_parameters_of_a_lazy_module() -> None:
 
     found = stoker.compile(function, backend="eager")(X, nn.LazyLinear(3))
     torch.testing.assert_close(found, function(X, nn.LazyLinear(3)))
+
+
+def test_tensors_that_are_computed_go_away_where_eager_lets_them() -> None:
+    kept: Any = weakref.WeakKeyDictionary()
+
+    def program(x: torch.Tensor) -> tuple[Any, ...]:
+        y, said = x * 2, []
+        reference = weakref.ref(y, lambda _: said.append("gone"))
+        kept[y] = 2
+        before = len(kept)
+        del y
+        return x + 1, before, len(kept), list(said), reference() is None
+
+    compiled = stoker.compile(program)
+    for _ in range(3):
+        assert compiled(torch.ones(1))[1:] == program(torch.ones(1))[1:] == (1, 0, ["gone"], True)

@@ -81,10 +81,10 @@ def _call_watchers(m: Machine, results: list[Value], gradients: list[Value]) -> 
         flags = [Constant(True), FALSE, FALSE, FALSE]
         asked = [TupleValue(results), TupleValue([tensor]), TupleValue(gradients), *flags]
         (gradient,) = m.record.call(engine.grad, asked, {}, keep=True).items_list(m)
-        if (
-            m.wrap.object(hooking.replaced).call(m, [gradient, ListValue(tensor.hooks["_backward_hooks"])], {})
-            is not gradient
-        ):
+        memory = gradient.fake.memory  # type: ignore[attr-defined]  # a tensor
+        content, hooks = memory.content, ListValue(tensor.hooks["_backward_hooks"])
+        made = m.wrap.object(hooking.replaced).call(m, [gradient, hooks], {})
+        if made is not gradient or memory.content != content:
             raise Break("register_hook()", "the hook changes something besides the gradient that it returns")
 
 

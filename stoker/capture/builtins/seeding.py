@@ -34,7 +34,8 @@ def operator(m: Machine, target: Any, generator: Value, *args: Value) -> Value:
 
 def give_seed(m: Machine, target: Any, first: Any, generator: Value, seed: Value) -> None:
     """`target` is the operator, `first` the function that does the same before the graph."""
-    m.effects.seeds[generator] = seed
+    known = isinstance(seed, Constant) and isinstance(seed.value, int)
+    m.effects.seeds[generator] = Constant(seed.value % 2**64) if known else seed  # type: ignore[attr-defined]  # a constant
     if not isinstance(seed, Constant) or not isinstance(seed.value, int):
         operator(m, target, generator, seed)
         return

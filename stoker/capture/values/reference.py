@@ -7,6 +7,8 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
+import torch
+
 from stoker.capture.machine import Emitting, Machine
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.value import Arguments, IdentityKey, Keywords, Lazy, OwnKey, Value
@@ -163,6 +165,8 @@ def reference_to(m: Machine, value: Value, callback: Value, is_plain: bool = Tru
         m.exceptions.raise_(TypeError, f"cannot create weak reference to '{cls.__name__}' object")
     if value.source is not None:
         return ReferenceValue(value, None, called)
+    if called is not None and issubclass(cls, torch.Tensor):
+        raise SkipFrame("a weak reference waits for a tensor that is computed here to go away")
     if called is not None or not is_plain:
         return MadeReference(m, value, called)
     found: ReferenceValue | None = value.__dict__.get("weak_reference")

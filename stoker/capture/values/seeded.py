@@ -26,11 +26,6 @@ class Maker:
     read: Callable[[Any], Any]
     write: Callable[[Any, Any], None]
 
-    def again(self, state: Any) -> Any:
-        made = self.make()
-        self.write(made, state)
-        return made
-
 
 class SeededValue(Value):
     """A generator of Python or numpy."""
@@ -59,7 +54,7 @@ class SeededValue(Value):
         return m.concrete.run(step, self.generator)
 
     def emit(self, e: Emitting) -> None:
-        e.call_function(self.maker.again, [Constant(self.maker.read(self.generator))])
+        e.call_function(copy.deepcopy, [Constant(copy.deepcopy(self.generator))])
 
 
 def read_seeded(generator: Any) -> Any:
