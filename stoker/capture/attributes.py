@@ -166,17 +166,16 @@ class Attributes:
             attributes = value.attributes(self.m)
             return attributes if attributes is not None else value.unsupported("__dict__")
         raw = self.class_lookup(cls, name)
-        if raw is not MISSING and self.is_data_descriptor(raw) and not isinstance(value, ExceptionValue):
-            try:
-                return self.bind(raw, value, cls)
-            except Raised as raised:
-                return self.missing(value, cls, name, raised) if fallback else _again(raised)
-        if isinstance(value, ObjectValue):
+        comes_first = raw is not MISSING and self.is_data_descriptor(raw) and not isinstance(value, ExceptionValue)
+        if isinstance(value, ObjectValue) and not comes_first:
             own = value.own_attribute(self.m, name)
             if own is not None:
                 return own
         if raw is not MISSING:
-            return self.bind(raw, value, cls)
+            try:
+                return self.bind(raw, value, cls)
+            except Raised as raised:
+                return self.missing(value, cls, name, raised) if fallback else _again(raised)
         if not fallback:
             self.m.exceptions.no_attribute(cls, name)
         return self.missing(value, cls, name, None)

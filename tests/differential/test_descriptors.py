@@ -211,3 +211,43 @@ def test_fields_of_functions_that_c_keeps() -> None:
         x, *told = call(torch.ones(1), function, functools.lru_cache(function))
         assert told == ["first", "second", "second", 4]
         assert (function.__name__, function.__qualname__, vars(function)) == ("first", "second", {"note": 3})
+
+
+class Refusing:
+    def __get__(self, instance, owner=None):
+        raise AttributeError("no data descriptor")
+
+
+class Falling:
+    refusing = Refusing()
+
+    @functools.cached_property
+    def cached(self):
+        raise AttributeError("cached")
+
+    @property
+    def plain(self):
+        raise AttributeError("plain")
+
+    def __getattr__(self, name):
+        return f"instead of {name}"
+
+
+class Lacking(torch.nn.Module):
+    @functools.cached_property
+    def cached(self):
+        return self.nowhere
+
+
+def fall(x):
+    try:
+        words = Lacking().cached
+    except AttributeError as error:
+        words = str(error)
+    falling = Falling()
+    return x + 1, falling.refusing, falling.cached, falling.plain, words
+
+
+def test_descriptors_that_raise_lead_to_getattr() -> None:
+    found, expected = stoker.compile(fall, fullgraph=True)(torch.ones(1)), fall(torch.ones(1))
+    assert found[1:] == expected[1:]
