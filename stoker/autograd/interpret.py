@@ -26,7 +26,7 @@ def run_captured(captured: GraphModule, inputs: Sequence[Any], trace: Trace) -> 
     found = FoundModes.now()
     try:
         return _run_each(captured, inputs, trace)
-    except BaseException:
+    except BaseException:  # it is raised again, whatever it is
         found.put_back()
         raise
 
