@@ -6,6 +6,7 @@ outside, which graphs take as an input and guards may look at; the generator its
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from stoker.capture.machine import Machine
 from stoker.capture.values.array import DTYPES, ArrayValue
 from stoker.capture.values.constant import Constant
 from stoker.capture.values.function import BuiltinValue
-from stoker.capture.values.seeded import Maker, SeededValue
+from stoker.capture.values.seeded import SeededValue
 from stoker.capture.values.sequence import ListValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.slices import SliceValue
@@ -209,11 +210,8 @@ def shuffle(m: Machine, generator: Value, items: Value) -> Value:
     return Constant(None)
 
 
-MAKERS: dict[Any, Maker] = {
-    random.Random: Maker(lambda: random.Random(0), *STATES[random.Random]),
-    numpy.random.RandomState: Maker(lambda: numpy.random.RandomState(0), *STATES[numpy.random.RandomState]),
-    numpy.random.default_rng: Maker(lambda: numpy.random.default_rng(0), *STATES[numpy.random.Generator]),
-}
+MAKERS = (random.Random, numpy.random.RandomState, numpy.random.default_rng)
+"""What makes a generator of a seed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -242,7 +240,7 @@ def _made_inside(maker: Any) -> None:
         given = [m.concrete.constant(value, f"{maker.__name__}()") for value in seed]
         if not given or given[0] is None:
             return made_anew(m, maker)
-        return SeededValue(m.concrete.run(maker, *given), MAKERS[maker])
+        return SeededValue(m.concrete.run(maker, *given), functools.partial(maker, 0))
 
 
 for _maker in MAKERS:

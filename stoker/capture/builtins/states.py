@@ -52,7 +52,7 @@ def write(m: Machine, generator: Value, state: Value, setter: Setter) -> Value:
         if isinstance(state, StateValue):
             generator.draw(m, lambda real: setter(real, state.state))
             return Constant(None)
-        generator.found_at(Asked(Fixed(random, "random"), Fresh(generator.maker.make)))
+        generator.found_at(Asked(Fixed(random, "random"), Fresh(generator.make)))
     drawn = drawn_from(m, generator, WRITE)
     real, where = generator.real, generator.source  # type: ignore[attr-defined]  # it has looked
     assert where is not None

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from stoker.bytecode import build
@@ -18,26 +17,17 @@ from stoker.capture.values.value import Value
 from stoker.guard.source import Source
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Maker:
-    """How a kind of generator is made, how it tells its state, and how it is given it."""
-
-    make: Callable[[], Any]
-    read: Callable[[Any], Any]
-    write: Callable[[Any, Any], None]
-
-
 class SeededValue(Value):
     """A generator of Python or numpy."""
 
     real: Any = None
 
-    def __init__(self, generator: Any, maker: Maker) -> None:
-        self.generator, self.maker = generator, maker
+    def __init__(self, generator: Any, make: Callable[[], Any]) -> None:
+        self.generator, self.make = generator, make  # one like it, in whatever state
 
     def found_at(self, source: Source) -> None:
         """It is given a state that is not known: it is another one in each call, made before the captured code."""
-        self.source, self.real = source, self.maker.make()
+        self.source, self.real = source, self.make()
 
     def python_type(self) -> type:
         return type(self.generator)
