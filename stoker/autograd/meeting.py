@@ -16,7 +16,7 @@ from stoker.fake.meta import Meta
 from stoker.shape.condition import holds, symbols_of
 from stoker.shape.expr import Symbol
 from stoker.shape.prove import bounds
-from stoker.shape.walk import evaluate
+from stoker.shape.walk import evaluate, free_symbols
 
 
 def repeats(meta: Meta) -> bool:
@@ -92,7 +92,7 @@ def _number(value: Any, values: Values) -> int:
     if isinstance(value, int):
         return value
     if _is_untold(value):
-        return _most(value)
+        return _at_most(value, values)
     return evaluate(value.node.expr, values) if values else int(value.node.hint)
 
 
@@ -104,9 +104,14 @@ UNBOUNDED = 4096
 """What a size of which no bound is known counts as."""
 
 
-def _most(value: Any) -> int:
-    high = bounds(value.node.expr, value.node.env.ranges).high
-    return int(high) if high < 1 << 31 else UNBOUNDED
+def _at_most(value: Any, values: Values) -> int:
+    """With each number that only data tells as large as it can be, so that sizes and the strides made of them fit."""
+    env, expression = value.node.env, value.node.expr
+    known = {**env.hints, **values}
+    for symbol in free_symbols(expression) - known.keys():
+        high = bounds(symbol, env.ranges).high
+        known[symbol] = int(high) if high < 1 << 31 else UNBOUNDED
+    return evaluate(expression, known)
 
 
 def _meets_itself(tensor: Example) -> bool:

@@ -297,3 +297,20 @@ def test_ragged_rows() -> None:
     for lengths in ([1, 2], [2, 3], [4, 1], [1, 2, 3]):
         x = torch.randn(sum(lengths), 2)
         torch.testing.assert_close(compiled(x, torch.tensor(lengths)), f(x, torch.tensor(lengths)))
+
+
+def test_a_tensor_with_strides_by_data_is_written_in_the_graph() -> None:
+    """Its rows lie as far apart as they are long, however long data makes them."""
+
+    def program(lengths):
+        n = int(lengths.max())
+        return torch.nn.functional.dropout(torch.ones(3, n, 4), 0.5)
+
+    stoker.reset()
+    compiled = stoker.compile(program, fullgraph=True)
+    for longest in (7, 5):
+        torch.manual_seed(0)
+        found = compiled(torch.tensor([2, longest]))
+        torch.manual_seed(0)
+        assert torch.equal(found, program(torch.tensor([2, longest])))
+    assert not stoker.events("as captured")
