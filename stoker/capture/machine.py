@@ -271,6 +271,7 @@ class ModeTracking(Protocol):
     autocast_nesting: int
     switched: set[str]
     open_scopes: list[Any]
+    told_compiling: bool
     context: Any
 
 

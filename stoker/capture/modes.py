@@ -29,6 +29,7 @@ class Modes:
         self.autocast_nesting = 0  # how often captured code entered autocast and has not left it
         self.switched: set[str] = set()  # switches that captured code set
         self.open_scopes: list[Any] = []
+        self.told_compiling = False  # has captured code heard that it is compiled?
         self.context: Any = None  # of contextvars: the one that captured code made and runs in
 
 

@@ -48,6 +48,8 @@ class History:
     numbers: dict[str, Any] = field(default_factory=dict)
     texts: dict[str, Any] = field(default_factory=dict)
     positions: dict[str, set[int]] = field(default_factory=dict)
+    hears_eager: bool = False
+    """Does it hear that it is not compiled? It has raised where it heard otherwise."""
     hooks_called_later: set[int] = field(default_factory=set)
     """Instructions that put hooks on tensors, which only code behind the graph calls."""
     first_calls: dict[Any, Any] = field(default_factory=dict)

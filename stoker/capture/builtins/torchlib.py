@@ -37,7 +37,6 @@ TRUE, FALSE, NONE = Constant(True), Constant(False), Constant(None)
 # What captured code sees when it asks who runs it.
 ANSWERS: dict[Any, Any] = {
     is_compiling: True,
-    torch.compiler.is_dynamo_compiling: True,
     **torch_private.UNOBSERVED,
     torch_private.is_scripting: False,
     torch_private.is_tracing: False,
@@ -68,7 +67,7 @@ warnings for compilers, or have some of their own: they hear what they hear in e
 _TOLD = tuple(place for places in COMPILED_WAYS.values() for place in places)
 
 
-@handles(torch.compiler.is_compiling, torch_private.is_compiling)
+@handles(torch.compiler.is_compiling, torch.compiler.is_dynamo_compiling, torch_private.is_compiling)
 def compiling(m: Machine) -> Value:
     """True to the user's code and its libraries. Torch's encoder asks in order to leave rows of padding as they come, which eager makes
     zeros where the mask's data let it drop them."""
@@ -79,7 +78,10 @@ def compiling(m: Machine) -> Value:
             "make the encoder with enable_nested_tensor=False",
         )
     place = m.current.code.co_filename
-    return FALSE if place.startswith(f"{TORCH}/") and not place.startswith(_TOLD) else TRUE
+    if m.sizes.history.hears_eager or place.startswith(f"{TORCH}/") and not place.startswith(_TOLD):
+        return FALSE
+    m.modes.told_compiling = True
+    return TRUE
 
 
 def _drops_padding(names: dict[str, Value]) -> bool:
