@@ -152,7 +152,6 @@ def finish(m: Evaluator, stop: Stop, compile_graph: GraphCompiler, state: Any) -
     if m.modes.changes:
         leave_modes(m, m.modes, e)
     if stop.raised is not None:
-        _begin_anew_if_told(m)
         leave_by_raise(e, stop.raised)
     elif stop.instruction is None:
         assert stop.returned is not None
@@ -201,13 +200,6 @@ def finish(m: Evaluator, stop: Stop, compile_graph: GraphCompiler, state: Any) -
     reason = _reason(stop.reason) if stop.reason is not None and not stop.reason.is_end else None
     breaks = stop.instruction is not None
     return Captured(code, program, guards, graph_module, effects, reason, m.inlined, breaks, m.sizes.behind)
-
-
-def _begin_anew_if_told(m: Evaluator) -> None:
-    """A program may raise only because it heard that it is compiled: it hears what it hears in eager, from here on."""
-    if m.modes.told_compiling:
-        m.sizes.history.hears_eager = True
-        raise BeginAnew
 
 
 def _refuse_empty(m: Evaluator, stop: Stop) -> None:

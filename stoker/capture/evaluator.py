@@ -44,7 +44,7 @@ from stoker.capture.values.rounds import is_a_round
 from stoker.capture.values.traceback import Passage
 from stoker.capture.values.value import Lazy, MadePart, Value
 from stoker.capture.wrap import Wrapper
-from stoker.errors import Break, Raised, StepBreak
+from stoker.errors import BeginAnew, Break, Raised, StepBreak
 from stoker.graph.calling import called_at, quietly
 from stoker.guard.source import Closure, Local
 from stoker.shape import ShapeEnv
@@ -150,6 +150,9 @@ class Evaluator:
                 try:
                     self.unwind(frame, instruction, raised)
                 except Raised as escaped:
+                    if self.modes.told_compiling:  # it may raise for that alone
+                        self.sizes.history.hears_eager = True
+                        raise BeginAnew from escaped
                     if self.can_raise(escaped.value, first, recorded):
                         return Stop(raised=escaped.value, step=first)
                     raise StepBreak(first, self.escaping(escaped)) from raised
