@@ -34,6 +34,7 @@ SINGLE = [(1, 16), (1, 31), (5, 24), (1, 7), (8, 40)]
 
 
 OWN_REASONS = {
+    "cpmant": "`torch.tensor(list(range(seqlen - self.prompt_length))[::-1])` is made of a Python list that is as long as the text.",
     "led": "`if is_global_attn:` in each layer's attention: a branch on what the mask holds. A logger hears of each length that is padded.",
     "longformer": "`if is_global_attn:` in each layer's attention: a branch on what the mask holds.",
     "m2m_100": "Training skips layers: `if dropout_probability < self.layerdrop:` asks a tensor that was drawn just then.",
