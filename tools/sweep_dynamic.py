@@ -38,7 +38,8 @@ OWN_REASONS = {
     "led": "`if is_global_attn:` in each layer's attention: a branch on what the mask holds. A logger hears of each length that is padded.",
     "longformer": "`if is_global_attn:` in each layer's attention: a branch on what the mask holds.",
     "m2m_100": "Training skips layers: `if dropout_probability < self.layerdrop:` asks a tensor that was drawn just then.",
-    "openai_privacy_filter": "`for expert_idx in expert_hit:` goes over what `nonzero` finds, with `if expert_idx == self.num_experts:` in it: a loop and a branch on data.",
+    "olmo_hybrid": "`if not self.record_past and full_conv_states.shape[-1] < self.conv_kernel_size[state_idx]:` in the cache: texts shorter than the convolution are padded, so that those of up to three words are a version of their own.",
+    "openai_privacy_filter": "`for expert_idx in expert_hit:` goes over what `nonzero` finds, with `if expert_idx == self.num_experts:` in it: a loop and a branch on data. In training `next_states` requires no gradient in the first round and requires one in the others: a round is compiled twice for each.",
     "recurrent_gemma": "`for t in range(hidden_states.shape[1]):` is a Python loop over time, whose body is a graph: one for the first step, whose state requires no gradient, and one for the others.",
     "rwkv": "`for current_index in range(seq_length):` is a Python loop over time, whose body is a graph: one for the first step, whose state is a slice and requires no gradient, and one for the others.",
 }
