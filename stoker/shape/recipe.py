@@ -210,6 +210,8 @@ MATH = {
     name: Operation(name, getattr(math, name), _of_numbers(name, f"sym_{name}", getattr(math, name)))
     for name in _NAMES.split()
 }
+_exact_sum = lambda *numbers: math.fsum(numbers)  # noqa: E731
+MATH["fsum"] = Operation("fsum", _exact_sum, _of_numbers("fsum", "sym_fsum", _exact_sum))
 """Functions of `math` from floats to a float. A symbolic float has them as methods, under the names that torch has for some."""
 TRUTHS = (math.isnan, math.isinf, math.isfinite)
 """Functions of `math` that say something of a float."""

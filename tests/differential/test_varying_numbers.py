@@ -230,3 +230,46 @@ def test_bits_of_integers_that_vary() -> None:
         for found, expected in zip(compiled(x, n), program(x, n), strict=True):
             assert torch.equal(found, expected)
     assert len(stoker.events("recompile")) == 1
+
+
+@pytest.mark.parametrize("backend", ["eager", "stoker"])
+def test_masks_of_integers_that_vary(backend: str) -> None:
+    """Any plain mask is a sum of remainders: of negative numbers as well, and with masks below zero."""
+
+    def program(x: torch.Tensor, n: int) -> tuple[Any, ...]:
+        both = [(n & mask, n | mask, mask ^ n) for mask in (1, 6, 0b1011010, 0, -1, -8, ~0b101, 1 << 20)]
+        n |= 1
+        return x * n, both, ~n
+
+    stoker.reset()
+    compiled = stoker.compile(program, backend=backend, fullgraph=True)
+    for n in (3, 8, 13, 22, -5, 31, 1 << 20, -(1 << 21) - 7, 90):
+        assert equal(compiled(X, n), program(X, n))
+    assert len(stoker.events("recompile")) == 1
+
+
+def test_sizes_rounded_by_masks() -> None:
+    program = lambda x: (torch.zeros((x.shape[0] + 7) & ~7), x * (x.shape[0] | 1))  # noqa: E731
+    stoker.reset()
+    compiled = stoker.compile(program, fullgraph=True)
+    for n in (3, 8, 13, 22, 31):
+        assert equal(compiled(torch.ones(n)), program(torch.ones(n)))
+    assert len(stoker.events("recompile")) == 1
+
+
+EXACT_SUMS: list[Callable[..., Any]] = [
+    lambda x, k: x * math.fsum([k, 0.1, 0.2]),
+    lambda x, k: (x, math.fsum(k * part for part in (1e16, 1.0, -1e16))),
+    lambda x, k: x + math.fsum((k, x.shape[0], True)),
+    lambda x, k: x + math.fsum([]) + k,
+]
+
+
+@pytest.mark.parametrize("program", EXACT_SUMS)
+@pytest.mark.parametrize("backend", ["eager", "stoker"])
+def test_exact_sums_of_floats_that_vary(program: Callable[..., Any], backend: str) -> None:
+    stoker.reset()
+    compiled = stoker.compile(program, backend=backend, fullgraph=True)
+    for k in (0.25, 3.5, -1.0, 7.25, 0.5):
+        assert equal(compiled(X, k), program(X, k))
+    assert len(stoker.events("recompile")) == 1

@@ -25,6 +25,10 @@ def varies(value: Value | None) -> bool:
     return isinstance(value, VaryingFloat) or isinstance(value, SymbolicValue) and value.python_type() is float
 
 
+def _vary(args: Sequence[Value], kwargs: dict[str, Value]) -> bool:
+    return any(map(varies, (*args, *kwargs.values())))
+
+
 @handles(floats.seldom)
 def seldom(m: Machine, condition: Value) -> Value:
     if not isinstance(condition, SymbolicValue) or not condition.untold or not can_assume(m):
@@ -104,13 +108,12 @@ def _pads_by_a_number(args: list[Value], kwargs: dict[str, Value]) -> bool:
 
 def follows_plain(args: Sequence[Value]) -> bool:
     """Does autograd follow a tensor of a type that eager computes in?"""
-    tensors = [value for value in args if isinstance(value, TensorValue)]
-    plain = all(value.fake.dtype in (torch.float32, torch.float64) for value in tensors)
-    return plain and torch.is_grad_enabled() and any(value.fake.requires_grad for value in tensors)
+    follows = any(isinstance(value, TensorValue) and value.fake.requires_grad for value in args)
+    return follows and torch.is_grad_enabled() and of_floats(list(args), {})
 
 
 def _follows_plain_here(args: Sequence[Value], kwargs: dict[str, Value]) -> bool:
-    return "out" not in kwargs and follows_plain([*args, *kwargs.values()])
+    return "out" not in kwargs and _are_none(kwargs, "dtype") and follows_plain([*args, *kwargs.values()])
 
 
 def _of_floats_here(args: Sequence[Value], kwargs: dict[str, Value]) -> bool:
@@ -151,11 +154,8 @@ FUNCTIONS: dict[Any, tuple[Any, Any]] = {
     F.embedding: (floats.embedding, _always),
     F.embedding_bag: (floats.embedding_bag, _always),
     torch.pow: (floats.pow, lambda args, kwargs: not kwargs and follows_plain(args)),
-    torch.linalg.vector_norm: (
-        floats.vector_norm,
-        lambda args, kwargs: _are_none(kwargs, "out", "dtype") and follows_plain(args),
-    ),
-    torch.norm: (floats.norm, lambda args, kwargs: _are_none(kwargs, "out", "dtype") and follows_plain(args)),
+    torch.linalg.vector_norm: (floats.vector_norm, _follows_plain_here),
+    torch.norm: (floats.norm, _follows_plain_here),
     F.celu: (floats.celu, lambda args, kwargs: len(args) < 3 and "inplace" not in kwargs and follows_plain(args)),
 }
 GRADIENTS_BY_TENSORS = (torch.lerp, torch.dist, torch.special.zeta)
@@ -166,13 +166,8 @@ FUNCTIONS |= {
 }
 FUNCTIONS |= {f: (getattr(floats, f.__name__.removeprefix("special_")), _of_floats_here) for f in BY_TENSORS}
 FUNCTIONS[torch.special.xlogy] = FUNCTIONS[torch.xlogy]
-FUNCTIONS |= {
-    function: (
-        getattr(floats, function.__name__),
-        lambda args, kwargs: _is_none(kwargs.get("out")) and follows_plain(args),
-    )
-    for function in (F.normalize, F.lp_pool1d, F.lp_pool2d, F.lp_pool3d)
-}
+POWERS = (F.normalize, F.lp_pool1d, F.lp_pool2d, F.lp_pool3d)
+FUNCTIONS |= {function: (getattr(floats, function.__name__), _follows_plain_here) for function in POWERS}
 NAMED_ALIKE = """
 alpha_dropout cosine_embedding_loss cosine_similarity feature_alpha_dropout hinge_embedding_loss poisson_nll_loss triplet_margin_loss
 """
@@ -186,31 +181,15 @@ METHODS: dict[str, Any] = {name: getattr(floats, name) for name in METHOD_NAMES.
 def _register(function: Any, written: Any, fits: Any) -> None:
     @handles(function)
     def with_floats(m: Machine, *args: Value, **kwargs: Value) -> Value:
-        if any(varies(value) for value in (*args, *kwargs.values())) and fits(args, kwargs):
+        if _vary(args, kwargs) and fits(args, kwargs):
             return m.wrap.object(written).call(m, list(args), kwargs)
         return m.record.call(function, list(args), kwargs)
 
 
 def _register_method(name: str, written: Any) -> None:
     def with_floats(m: Machine, receiver: Any, *args: Value, **kwargs: Value) -> Value:
-        if (
-            any(varies(value) for value in (*args, *kwargs.values()))
-            and "from" not in kwargs
-            and _is_none(kwargs.get("generator"))
-        ):
+        if _vary(args, kwargs) and "from" not in kwargs and _is_none(kwargs.get("generator")):
             return m.wrap.object(written).call(m, [receiver, *args], kwargs)
-        return m.record.method(receiver, name, list(args), kwargs)
-
-    TENSOR_METHODS[name] = with_floats
-
-
-def _register_alike(name: str) -> None:
-    """A method that is a function of the tensor."""
-    function = getattr(torch, name)
-
-    def with_floats(m: Machine, receiver: Any, *args: Value, **kwargs: Value) -> Value:
-        if any(varies(value) for value in (*args, *kwargs.values())):
-            return m.wrap.object(function).call(m, [receiver, *args], kwargs)
         return m.record.method(receiver, name, list(args), kwargs)
 
     TENSOR_METHODS[name] = with_floats
@@ -223,37 +202,19 @@ def lerp_in_place(m: Machine, receiver: Any, end: Value, weight: Value) -> Value
     return m.record.method(receiver, "lerp_", [end, weight], {})
 
 
-@tensor_special("pow", "__pow__")
-def pow_method(m: Machine, receiver: Any, exponent: Value) -> Value:
-    if varies(exponent):
-        return m.wrap.object(torch.pow).call(m, [receiver, exponent], {})
-    return m.record.method(receiver, "pow", [exponent], {})
-
-
 NORM = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
 """What `batch_norm` and `instance_norm` take; the latter calls `training` by another name."""
 
 
-def _varies_in(name: str, args: Sequence[Value], kwargs: dict[str, Value]) -> bool:
-    return varies((dict(zip(NORM, args)) | kwargs).get(name))
-
-
-@handles(F.batch_norm)
-def batch_norm(m: Machine, *args: Value, **kwargs: Value) -> Value:
-    if _varies_in("eps", args, kwargs):
-        return m.wrap.object(floats.batch_norm).call(m, list(args), kwargs)
-    if _varies_in("momentum", args, kwargs):
-        return m.wrap.object(floats.batch_norm_that_remembers).call(m, list(args), kwargs)
-    return m.record.call(F.batch_norm, list(args), kwargs)
-
-
-@handles(F.instance_norm)
-def instance_norm(m: Machine, *args: Value, **kwargs: Value) -> Value:
-    if _varies_in("eps", args, kwargs) and _of_its_input_alone(list(args), kwargs):
-        return m.wrap.object(floats.instance_norm).call(m, list(args), kwargs)
-    if _varies_in("momentum", args, kwargs):
-        return m.wrap.object(floats.instance_norm_that_remembers).call(m, list(args), kwargs)
-    return m.record.call(F.instance_norm, list(args), kwargs)
+def _register_norm(function: Any, written: Any, that_remembers: Any, fits: Any) -> None:
+    @handles(function)
+    def norm(m: Machine, *args: Value, **kwargs: Value) -> Value:
+        given = dict(zip(NORM, args)) | kwargs
+        if varies(given.get("eps")) and fits(list(args), kwargs):
+            return m.wrap.object(written).call(m, list(args), kwargs)
+        if varies(given.get("momentum")):
+            return m.wrap.object(that_remembers).call(m, list(args), kwargs)
+        return m.record.call(function, list(args), kwargs)
 
 
 def _register_channels(function: Any, of_one: int) -> None:
@@ -264,7 +225,7 @@ def _register_channels(function: Any, of_one: int) -> None:
     @handles(function)
     def with_floats(m: Machine, *args: Value, **kwargs: Value) -> Value:
         plain = len(args) in (1, 2, 3) and _is_false(kwargs.get("inplace")) and _dims(args[0]) == of_one
-        if plain and any(varies(value) for value in (*args, *kwargs.values())):
+        if plain and _vary(args, kwargs):
             named = {name: value for name, value in kwargs.items() if name != "inplace"}
             return m.wrap.object(floats.feature_dropout_of_one).call(m, list(args), named)
         return in_batch(m, list(args), kwargs)
@@ -272,9 +233,12 @@ def _register_channels(function: Any, of_one: int) -> None:
 
 for _function, (_written, _fits) in FUNCTIONS.items():
     _register(_function, _written, _fits)
+_register_norm(F.batch_norm, floats.batch_norm, floats.batch_norm_that_remembers, _always)
+_register_norm(F.instance_norm, floats.instance_norm, floats.instance_norm_that_remembers, _of_its_input_alone)
 _register_channels(F.dropout1d, 2)
 _register_channels(F.dropout3d, 4)
-for _name in ("nan_to_num", "norm", "lerp", "dist", "xlogy", "float_power"):
-    _register_alike(_name)
+for _name in ("nan_to_num", "norm", "lerp", "dist", "xlogy", "float_power", "pow"):
+    _register_method(_name, getattr(torch, _name))
+TENSOR_METHODS["__pow__"] = TENSOR_METHODS["pow"]
 for _name, _written in METHODS.items():
     _register_method(_name, _written)

@@ -13,6 +13,7 @@ from stoker.capture.handlers import fold_pure, handles
 from stoker.capture.machine import Machine
 from stoker.capture.polyfill import folding
 from stoker.capture.values.constant import Constant
+from stoker.capture.values.sequence import ListValue
 from stoker.capture.values.size import SymbolicValue
 from stoker.capture.values.value import Value
 from stoker.capture.values.varying import symbolic
@@ -52,7 +53,7 @@ def _whole_root(real: Any, number: Any) -> Any:
 
 OF_TWO = (math.atan2, math.pow, math.copysign, math.fmod, math.remainder, math.nextafter, math.hypot)
 OF_SYMBOLS: dict[Callable[..., Any], tuple[Callable[..., Any], tuple[int, ...]]] = {
-    **{getattr(math, name): (_float, (1,)) for name in MATH},
+    **{getattr(math, name): (_float, (1,)) for name in MATH.keys() - {"fsum"}},
     **dict.fromkeys(OF_TWO, (_float, (2,))),
     **dict.fromkeys(TRUTHS, (_truth, (1,))),
     **dict.fromkeys((math.floor, math.ceil, math.trunc), (_integer, (1,))),
@@ -62,13 +63,24 @@ OF_SYMBOLS: dict[Callable[..., Any], tuple[Callable[..., Any], tuple[int, ...]]]
 """What each function is of symbolic numbers, and of how many."""
 
 
+def _of_symbols(m: Machine, real: Any, made: Callable[..., Any], numbers: list[Value], args: list[Value]) -> Value:
+    """`real` of numbers, some of them symbols; of others it is what Python says of the arguments."""
+    values = list(map(symbolic, numbers))
+    if not any(isinstance(v, SymbolicValue) for v in values) or not all(map(_is_number, values)):
+        return fold_pure(m, real, args, {})  # type: ignore[return-value]  # functions of `math` are pure
+    return m.wrap.number(m.concrete.run(lambda: made(real, *map(m.concrete.number, values))))
+
+
 def _register(real: Any, made: Callable[..., Any], counts: tuple[int, ...]) -> None:
     @handles(real)
     def of_symbols(m: Machine, *args: Value) -> Value:
-        values = [symbolic(value) for value in args] if len(args) in counts else []
-        if not any(isinstance(v, SymbolicValue) for v in values) or not all(map(_is_number, values)):
-            return fold_pure(m, real, list(args), {})  # type: ignore[return-value]  # functions of `math` are pure
-        return m.wrap.number(m.concrete.run(lambda: made(real, *map(m.concrete.number, values))))
+        return _of_symbols(m, real, made, list(args) if len(args) in counts else [], list(args))
+
+
+@handles(math.fsum)
+def fsum(m: Machine, numbers: Value) -> Value:
+    values = numbers.items_list(m)
+    return _of_symbols(m, math.fsum, _float, values, [ListValue(values)])
 
 
 def _is_number(value: Value) -> bool:

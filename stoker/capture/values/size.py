@@ -26,14 +26,34 @@ SYMBOLIC = (torch.SymInt, torch.SymBool, torch.SymFloat)
 MOST_SHIFTED = 31
 
 
+def masked(symbol: Any, mask: int) -> Any:
+    """`symbol & mask`: for each run of ones, the remainder by what lies above it less that by its lowest bit."""
+    if mask < 0:
+        return symbol - masked(symbol, ~mask)
+    total = 0
+    while mask:
+        lowest = mask & -mask
+        above = (mask + lowest) & ~mask
+        total += symbol % above - symbol % lowest
+        mask -= above - lowest
+    return total
+
+
+OF_BITS: dict[str, Callable[[Any, int], Any]] = {
+    "&": masked,
+    "|": lambda symbol, known: symbol + known - masked(symbol, known),
+    "^": lambda symbol, known: symbol + known - 2 * masked(symbol, known),
+}
+
+
 def in_bits(operator: str, left: Any, right: Any) -> Callable[[Any, Any], Any] | None:
     """Of a symbol and a plain number, the arithmetic that an operator on bits is; None where it is none."""
     known, symbol = (left, right) if type(left) is int else (right, left)
-    if type(known) is not int or not isinstance(symbol, torch.SymInt) or not 0 <= known < 1 << 32:
+    if type(known) is not int or not isinstance(symbol, torch.SymInt) or not -(1 << 32) <= known < 1 << 32:
         return None
-    if operator == "&" and known & (known + 1) == 0:
-        return lambda a, b: symbol % (known + 1)
-    if symbol is right or known >= MOST_SHIFTED:
+    if operator in OF_BITS:
+        return lambda a, b: OF_BITS[operator](symbol, known)
+    if symbol is right or not 0 <= known < MOST_SHIFTED:
         return None
     return {"<<": lambda a, b: a * (1 << b), ">>": lambda a, b: a // (1 << b)}.get(operator)
 
